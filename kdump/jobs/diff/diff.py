@@ -26,6 +26,7 @@ from kdump.repair.policies import Policy, repair_partition
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.epoch_history import EpochHistory
 from kdump.state.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
+from kdump.state.raft_truncation import SnapshotId, truncation_in_raft
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 
@@ -305,6 +306,13 @@ class _Replica:
         )
         self.start_offset = outcome.log_start_offset
 
+    @property
+    def snapshots(self) -> list[SnapshotId]:
+        """Of the cluster's metadata."""
+        return [
+            SnapshotId(each.epoch, each.end_offset) for each in self.partition.metadata_snapshots
+        ]
+
     def result(self, log: ReplicaLog, lost_if_leading: int) -> ReplicaResult:
         last_epoch = log.epochs.latest_epoch
         return ReplicaResult(
@@ -344,6 +352,10 @@ class _Replica:
 def _truncation(follower: _Replica, leader: _Replica) -> Truncation | None:
     if follower.loaded is None or leader.loaded is None:
         return None
+    if follower.partition.is_cluster_metadata and leader.partition.is_cluster_metadata:
+        return truncation_in_raft(
+            follower.loaded, leader.loaded, follower.snapshots, leader.snapshots
+        )
     return truncation_as_follower(follower.loaded, leader.loaded)
 
 
