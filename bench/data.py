@@ -287,7 +287,7 @@ def make_log_directory(folder: Path, partitions: int) -> Path:
         names = [f"topic-{number // 10:04d}-{number % 10}" for number in range(partitions)]
         for name in names:
             partition = unfinished / name
-            partition.mkdir()
+            partition.mkdir(parents=True)
             for file, content in files.items():
                 (partition / file).write_bytes(content)
             topic_id = f"{name[6:10]:A<22}"
