@@ -15,11 +15,12 @@ from kdump.apply.operations import DirectoryPlan, Operation
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, is_log
 from kdump.apply.streamed_content import StreamedContent
-from kdump.formats.names import leading_offset
+from kdump.formats.names import leading_offset, parse_metadata_snapshot_name
 from kdump.phases import during
 from kdump.target.target_file import CopiedFrom, JoinedFrom, NewBytes
 
 _NEW_FILE_BITS: Final = 0o666
+_SNAPSHOT_BITS: Final = 0o400
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _metadata_for(
     if directory.new is not None:
         known = directory.new.files.get(name)
         around = directory.new.directory
-        return known or _inside(around, created_ns)
+        return known or _inside(around, name, created_ns)
     offset = leading_offset(name)
     like = directory.states.get(name)
     if like is None:
@@ -120,12 +121,17 @@ def _metadata_for(
         like = directory.states[logs[at - 1][1]] if at else None
     if like is not None:
         return like.metadata
-    return _inside(Metadata.of(directory.path.stat()), created_ns)
+    return _inside(Metadata.of(directory.path.stat()), name, created_ns)
 
 
-def _inside(directory: Metadata, created_ns: int) -> Metadata:
-    """Metadata of a new file: those of its directory, without the right to search."""
-    mode = directory.mode & _NEW_FILE_BITS
+def _inside(directory: Metadata, name: str, created_ns: int) -> Metadata:
+    """Metadata of a new file: those of its directory, without the right to search.
+
+    A KRaft snapshot can hold secrets. Kafka, too, lets only its owner read it
+    (``FileRawSnapshotWriter.freeze``).
+    """
+    is_snapshot = parse_metadata_snapshot_name(name) is not None
+    mode = directory.mode & (_SNAPSHOT_BITS if is_snapshot else _NEW_FILE_BITS)
     return Metadata(mode, directory.uid, directory.gid, created_ns, created_ns)
 
 

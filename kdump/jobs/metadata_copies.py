@@ -16,6 +16,7 @@ import numpy as np
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import QUORUM_STATE, FileKind
+from kdump.formats.quorum_state import QuorumState
 from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -77,7 +78,7 @@ class MetadataCopy:
         node_id: of the node; None if ``meta.properties`` does not name it.
         directory_id: of the log directory, likewise.
         cluster_id: likewise.
-        quorum_epoch: the epoch in ``quorum-state``; None if it cannot be read.
+        quorum_state: the content of ``quorum-state``; None if it cannot be read.
         outline: its batches.
         problems: what is damaged in it, with the file.
     """
@@ -87,9 +88,14 @@ class MetadataCopy:
     node_id: int | None
     directory_id: str | None
     cluster_id: str | None
-    quorum_epoch: int | None
+    quorum_state: QuorumState | None
     outline: LogOutline
     problems: tuple[str, ...]
+
+    @property
+    def quorum_epoch(self) -> int | None:
+        """The epoch in ``quorum-state``."""
+        return None if self.quorum_state is None else self.quorum_state.leader_epoch
 
     @property
     def end(self) -> LogEnd:
@@ -128,7 +134,7 @@ def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:
         node_id=None if properties is None else properties.node_id,
         directory_id=None if directory_id is None else format_uuid(directory_id),
         cluster_id=None if properties is None else properties.cluster_id,
-        quorum_epoch=None if quorum_state is None else quorum_state.leader_epoch,
+        quorum_state=quorum_state,
         outline=outline,
         problems=tuple(problems),
     )

@@ -26,6 +26,11 @@ def topic_record(name: str, topic_id: int) -> bytes:
     return b"\x01\x02\x00" + _text(name) + UUID(int=topic_id).bytes + b"\x00"
 
 
+def feature_record(name: str, level: int) -> bytes:
+    """Encode the level of a feature."""
+    return b"\x01\x0c\x00" + _text(name) + struct.pack(">h", level) + b"\x00"
+
+
 def remove_topic_record(topic_id: int) -> bytes:
     """Encode the deletion of a topic."""
     return b"\x01\x09\x00" + UUID(int=topic_id).bytes + b"\x00"

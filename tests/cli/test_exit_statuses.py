@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from builders.in_process import run_kdump
-from builders.metadata_log import topic_record, write_metadata_log
+from builders.metadata_log import feature_record, topic_record, write_metadata_log
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
 from kdump.cli.command_group import command_names
 from kdump.formats import names
@@ -207,6 +207,20 @@ def have_metadata(root: Path) -> None:
     write_metadata_log(root, [topic_record("orders", 1), topic_record("users", 2)])
 
 
+def have_a_controller(root: Path) -> None:
+    records = [feature_record("metadata.version", 30), topic_record("orders", 1)]
+    write_metadata_log(root, [*records, topic_record("users", 2)])
+    (root / names.META_PROPERTIES).write_text("version=1\ncluster.id=c\nnode.id=1\n")
+
+
+def have_a_damaged_controller(root: Path) -> None:
+    have_a_controller(root)
+    log = root / "__cluster_metadata-0" / f"{0:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+
+
 def have_damaged_metadata(root: Path) -> None:
     have_metadata(root)
     log = root / "__cluster_metadata-0" / f"{0:020d}.log"
@@ -245,6 +259,7 @@ LOOKUP: Final = ("lookup", "--offset", "0")
 OUT: Final = ("--out", "../collection.json")
 DIFF: Final = ("diff", ".", "../copy")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
+RESET: Final = ("quorum", "reset", "--voter", "1@h:1")
 RECOVERY_POINTS: Final = names.RECOVERY_POINT_CHECKPOINT
 CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
     "checkpoint show": {
@@ -311,6 +326,14 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         0: (("metadata", "diff", "--from", "1", "."), have_metadata),
         1: (("metadata", "diff", "--from", "0", "."), have_metadata),
         4: (("metadata", "diff", "--from", "0", "."), have_damaged_metadata),
+    },
+    "quorum show": {
+        0: (("quorum", "show", "."), have_metadata),
+        4: (("quorum", "show", "."), have_damaged_metadata),
+    },
+    "quorum reset": {
+        0: ((*RESET, "."), have_a_controller),
+        4: ((*RESET, "."), have_a_damaged_controller),
     },
     "rebuild-index": {
         0: ((*COMMANDS["rebuild-index"], *DENSE, "."), NOTHING),
@@ -424,6 +447,7 @@ ARGUMENTS: Final = {
     "lookup": LOOKUP,
     "metadata": ("metadata", "show"),
     "grep": ("grep", ""),
+    "quorum": ("quorum", "show"),
     "retain": RETAIN,
     "snapshot": ("snapshot", "rebuild"),
 }

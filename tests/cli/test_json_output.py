@@ -160,6 +160,7 @@ NEEDED = {
     "lookup": ("--timestamp", "max"),
     "metadata collect": ("--out", "new.json"),
     "metadata diff": ("--from", "0", "--to", "1"),
+    "quorum reset": ("--voter", "1@h:1"),
     "delete-records": ("--partition", "a-0", "--before", "1"),
     "retain": ("--topic", "a"),
 }

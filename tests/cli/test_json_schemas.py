@@ -59,6 +59,8 @@ READING: Final = (
     "metadata history",
     "metadata diff --from 0",
     "metadata collect --out OUT",
+    "quorum show",
+    "quorum reset --dry-run --without-this-node --listener-name C --voter 1@h:1",
     "undo --list",
     "grep .",
     "grep --count .",

@@ -17,7 +17,7 @@ import pytest
 
 from builders.compactable_directories import NOW_MS, plain_directory
 from builders.in_process import run_kdump
-from builders.metadata_log import topic_record, write_metadata_log
+from builders.metadata_log import feature_record, topic_record, write_metadata_log
 from builders.programs import PYTHON_PATH
 from kdump import phases
 from kdump.cli.command_group import command_names
@@ -58,6 +58,8 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("metadata", "history", "."),
     ("metadata", "diff", ".", "."),
     ("metadata", "collect", "--out", "../collection.json", "."),
+    ("quorum", "show", "."),
+    ("quorum", "reset", "--without-this-node", "--voter", "1@h:1", "."),
     ("rebuild-index", "."),
     ("recover", "--dry-run", "."),
     ("recover", "."),
@@ -123,8 +125,9 @@ def test_every_wait_for_the_disk_is_in_a_phase(
 ) -> None:
     if not is_clean:
         (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
-    if run[0] == "metadata":
-        write_metadata_log(root, [topic_record("users", 1)])
+    if run[0] in ("metadata", "quorum"):
+        records = [feature_record("metadata.version", 30), topic_record("users", 1)]
+        write_metadata_log(root, records)
     outside.clear()
     outcome = run_kdump(run, root)
     assert outcome.exit_status & ExitStatus.USAGE == 0

@@ -19,7 +19,9 @@ import java.util.TreeMap;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
 import org.apache.kafka.common.Endpoint;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.message.KRaftVersionRecord;
 import org.apache.kafka.common.message.VotersRecord;
 import org.apache.kafka.common.metadata.MetadataJsonConverters;
@@ -50,12 +52,15 @@ import org.apache.kafka.metadata.SupportedConfigChecker;
 import org.apache.kafka.raft.Batch;
 import org.apache.kafka.raft.KafkaRaftClient;
 import org.apache.kafka.raft.LeaderAndEpoch;
+import org.apache.kafka.raft.MetadataLogConfig;
 import org.apache.kafka.raft.VoterSet;
 import org.apache.kafka.raft.internals.BatchMemoryPool;
+import org.apache.kafka.raft.internals.KafkaRaftLog;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.apache.kafka.server.common.KRaftVersion;
 import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.server.common.OffsetAndEpoch;
+import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.snapshot.FileRawSnapshotReader;
 import org.apache.kafka.snapshot.FileRawSnapshotWriter;
 import org.apache.kafka.snapshot.RecordsSnapshotReader;
@@ -66,10 +71,11 @@ import org.apache.kafka.snapshot.RecordsSnapshotWriter;
  *
  * <p>A request is a line of words with tabs between them: {@code image LOG OFFSET}, for the image after the record at
  * the offset, {@code records LOG OFFSET LEVEL}, for the records of that image at a level of {@code metadata.version},
- * {@code write LOG SEED BATCHES}, {@code encode TYPE VERSION JSON}, for the bytes of a record, or {@code snapshot FROM
- * OFFSET EPOCH TO NOW}, for the image in a snapshot of the directory FROM, which is written again to the directory TO.
- * An answer is lines of a name, a tab and a value: {@code image} as JSON, {@code records} and {@code losses} as JSON, the
- * {@code end} offset of the log, or {@code bytes} in hex; then an empty line.
+ * {@code write LOG SEED BATCHES}, {@code encode TYPE VERSION JSON}, for the bytes of a record, {@code snapshot FROM
+ * OFFSET EPOCH TO NOW}, for the image in a snapshot of the directory FROM, which is written again to the directory TO, or
+ * {@code load DIRECTORY}, for the end of the log that the Raft layer loads. An answer is lines of a name, a tab and a
+ * value: {@code image} as JSON, {@code records} and {@code losses} as JSON, the {@code end} offset of the log (with a
+ * space and its epoch), or {@code bytes} in hex; then an empty line.
  */
 public final class MetadataServer {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -102,6 +108,8 @@ public final class MetadataServer {
                 MetadataImage image =
                     copied(Path.of(words[1]), id, Path.of(words[4]), Long.parseLong(words[5]), quorum);
                 answers.println("image\t" + JSON.writeValueAsString(described(image, quorum)));
+            } else if (words[0].equals("load")) {
+                answers.println("end\t" + loaded(new File(words[1])));
             } else if (words[0].equals("encode")) {
                 answers.println("bytes\t" + HexFormat.of().formatHex(
                     encoded(Short.parseShort(words[1]), Short.parseShort(words[2]), words[3])));
@@ -112,6 +120,29 @@ public final class MetadataServer {
             }
             answers.println();
             answers.flush();
+        }
+    }
+
+    private static String loaded(File directory) throws IOException {
+        KafkaScheduler scheduler = new KafkaScheduler(1);
+        scheduler.startup();
+        MetadataLogConfig config = new MetadataLogConfig(new AbstractConfig(MetadataLogConfig.CONFIG_DEF, Map.of()));
+        try {
+            KafkaRaftLog log = KafkaRaftLog.createLog(new TopicPartition("__cluster_metadata", 0), Uuid.METADATA_TOPIC_ID,
+                directory, Time.SYSTEM, scheduler, config, 1);
+            String end = log.endOffset().offset() + " " + log.lastFetchedEpoch();
+            log.close();
+            return end;
+        } finally {
+            shutDown(scheduler);
+        }
+    }
+
+    private static void shutDown(KafkaScheduler scheduler) {
+        try {
+            scheduler.shutdown();
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
         }
     }
 
