@@ -461,6 +461,10 @@ class ClusterClients:
         found = self.ask("offsets", rounds=rounds, isolation=isolation)
         return [[(row[0], row[1], row[2]) for row in answers] for answers in found]
 
+    def producer_ids(self, partition: Partition) -> list[int]:
+        """Return the producers that the leader of a partition knows."""
+        return sorted(row[0] for row in self.ask("producers", partition=partition))
+
     def run_tool(self, name: str, *args: str) -> list[str]:
         """Run an official tool in the JVM of clients; return the lines that it prints.
 

@@ -70,6 +70,9 @@ final class ClusterClients {
             case "describe" -> new ClusterDescription(admin).all(request.get("wait_for"));
             case "offsets" -> new ClusterDescription(admin).offsets(request);
             case "wait" -> awaitReplicas(request.get("replicas").textValue(), request.get("topics"));
+            case "producers" -> admin.describeProducers(List.of(partition(request.get("partition"))))
+                .partitionResult(partition(request.get("partition"))).get().activeProducers().stream()
+                .map(each -> List.of(each.producerId(), each.producerEpoch(), each.lastSequence())).toList();
             case "state" -> awaitState(text(request, "state"), ClusterHost.words(request.get("groups")));
             case "create" -> create(request);
             case "expand" -> done(admin.createPartitions(Map.of(text(request, "topic"),
