@@ -10,9 +10,13 @@ from typing import Any, Final
 
 import pytest
 
+from builders.batches import batch, batches, record
 from builders.compactable_directories import NOW_MS, plain_directory
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
+from builders.log_directories import TOPIC_ID_TEXT, write_log_directory, write_partition
+from kdump.formats import names
+from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
 
 DISKS: Final = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
 
@@ -199,3 +203,93 @@ def test_the_records_that_are_listed_are_those_that_a_consumer_loses(cluster: Pa
     }
     assert (len(values["left"]), len(values["right"])) == (7, 5)
     assert all(value.startswith(f"{side} clean") for side in values for value in values[side])
+
+
+def with_topic_id(root: Path) -> Path:
+    write_topic_id(root / "users-0", TOPIC_ID_TEXT)
+    return root
+
+
+def with_another_topic_id(partition: Path) -> None:
+    write_topic_id(partition, "AAAAAAAAAAAAAAAAAAAAAg")
+
+
+def write_topic_id(partition: Path, topic_id: str) -> None:
+    (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+
+
+def test_replicas_of_two_topics_of_one_name_are_not_compared(tmp_path: Path) -> None:
+    left = with_topic_id(plain_directory(tmp_path / "left", ("users",)))
+    right = shutil.copytree(left, tmp_path / "right")
+    with_another_topic_id(right / "users-0")
+    outcome = diff("--output", "jsonl", "left", "right", cwd=tmp_path)
+    assert outcome.exit_status == 1
+    (row,) = (each for each in objects(outcome.stdout) if each["type"] == "partition")
+    assert (row["verdict"], row["left_end_offset"], row["left_truncates_to"]) == (
+        *("unrelated", None, None),
+    )
+    assert row["left_topic_id"] != row["right_topic_id"] == "AAAAAAAAAAAAAAAAAAAAAg"
+    assert b"left/users-0, right/users-0: not compared: their topics have one name" in (
+        outcome.stderr
+    )
+    assert b"unrelated" in diff("left", "right", cwd=tmp_path).stdout
+
+
+def test_the_replicas_of_one_topic_are_compared_beside_that_of_another_one(tmp_path: Path) -> None:
+    first = with_topic_id(plain_directory(tmp_path / "a", ("users",)))
+    copies = [shutil.copytree(first, tmp_path / name) for name in ("b", "c")]
+    with_another_topic_id(copies[0] / "users-0")
+    verdicts = {
+        (row["left"], row["right"]): row["verdict"] for row in rows_of("a", "b", "c", cwd=tmp_path)
+    }
+    assert verdicts == {
+        ("a", "b"): "unrelated",
+        ("a", "c"): "same",
+        ("b", "c"): "unrelated",
+    }
+
+
+def test_the_records_of_one_topic_are_listed_beside_another_one(tmp_path: Path) -> None:
+    first = with_topic_id(plain_directory(tmp_path / "a", ("users",)))
+    copies = [shutil.copytree(first, tmp_path / name) for name in ("b", "c")]
+    with_another_topic_id(copies[0] / "users-0")
+    logs = sorted((copies[1] / "users-0").glob("*.log"))
+    logs[-1].write_bytes(b"")
+    outcome = diff("--records", "--output", "jsonl", "a", "b", "c", cwd=tmp_path)
+    listed = [row for row in objects(outcome.stdout) if row["type"] == "record"]
+    assert listed
+    assert {(row["only_on"], row["not_on"]) for row in listed} == {("a", "c")}
+
+
+def test_two_partitions_that_were_named_are_compared_whatever_their_topic_ids_are(
+    tmp_path: Path,
+) -> None:
+    left = with_topic_id(plain_directory(tmp_path / "left", ("users",)))
+    right = shutil.copytree(left, tmp_path / "right")
+    with_another_topic_id(right / "users-0")
+    (row,) = rows_of(left / "users-0", right / "users-0")
+    assert row["verdict"] == "same"
+
+
+def test_a_truncation_inside_a_batch_names_the_byte_and_loses_the_whole_batch(
+    tmp_path: Path,
+) -> None:
+    no_epochs = {names.LEADER_EPOCH_CHECKPOINT: encode_leader_epoch_checkpoint([])}
+    log = batches(3)
+    for name in ("left", "right"):
+        root = write_log_directory(
+            tmp_path / name, recovery_points={("t", 0): 9}, high_watermarks={("t", 0): 4}
+        )
+        write_partition(root / "t-0", {0: b"".join(log)}, others=no_epochs)
+    with (tmp_path / "right" / "t-0" / f"{0:020d}.log").open("ab") as longer:
+        longer.write(batch([record(9)]))
+    (row,) = rows_of("left", "right", cwd=tmp_path)
+    assert (row["left_truncates_to"], row["right_truncates_to"]) == (4, 4)
+    assert row["right_cut_batch"] == {
+        "path": f"right/t-0/{0:020d}.log",
+        "position": len(log[0]),
+        "base_offset": 3,
+    }
+    assert f"right/t-0/{0:020d}.log: byte {len(log[0])}: offset 4".encode() in (
+        diff("left", "right", cwd=tmp_path).stderr
+    )

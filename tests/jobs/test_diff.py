@@ -21,16 +21,12 @@ from kdump.formats import names
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
 from kdump.formats.compression import Codec
 from kdump.formats.record_batch import encode_record
-from kdump.jobs.diff.diff import (
-    DiffJob,
-    DiffSplit,
-    PairResult,
-    PartitionDiff,
-    ReplicaToCompare,
-    compare_replicas,
-)
+from kdump.jobs.diff.comparison import OnlyOnOne
+from kdump.jobs.diff.diff import DiffJob, DiffSplit, ReplicaToCompare, compare_replicas
 from kdump.jobs.diff.record_rows import RecordRows
+from kdump.jobs.diff.results import PairResult, PartitionDiff
 from kdump.state.epoch_history import EpochHistory
+from kdump.state.follower_truncation import Truncation
 from kdump.storage.local_disk import local
 
 CODECS: Final = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD)
@@ -232,6 +228,12 @@ def test_random_replicas_differ_where_their_records_do(seed: int, quick_path: Pa
         assert [each.end_offset for each in found.replicas] == [each.end for each in models]
         for pair in found.pairs:
             check(pair, models[pair.left], models[pair.right])
+            for truncation, only, side in (
+                (pair.left_truncation, pair.left_only, pair.left),
+                (pair.right_truncation, pair.right_only, pair.right),
+            ):
+                written = chunks(models[side].written, random.Random(seeds[side]))
+                check_lost(truncation, only, expected_only(models, pair, side), written)
         check_losses(found, models)
 
 
@@ -241,16 +243,26 @@ def check(pair: PairResult, left: Model, right: Model) -> None:
     assert ranges == expected.corrupt
     assert pair.parting.corrupt_records == len(expected.corrupt)
     assert pair.parting.offset == expected.parted_at
-    for only, offsets, truncation in (
-        (pair.left_only, expected.left_only, pair.left_truncation),
-        (pair.right_only, expected.right_only, pair.right_truncation),
-    ):
-        assert only.records == len(offsets)
-        if truncation is not None and not truncation.starts_over:
-            lost = [offset for offset in offsets if offset >= truncation.end_offset]
-            assert only.lost_records == len(lost)
+    assert pair.left_only.records == len(expected.left_only)
+    assert pair.right_only.records == len(expected.right_only)
     assert pair.left_only.compacted_records == expected.right_compacted
     assert pair.right_only.compacted_records == expected.left_compacted
+
+
+def expected_only(models: Sequence[Model], pair: PairResult, side: int) -> list[int]:
+    expected = expected_of(models[pair.left], models[pair.right])
+    return expected.left_only if side == pair.left else expected.right_only
+
+
+def check_lost(
+    truncation: Truncation | None, only: OnlyOnOne, offsets: list[int], written: list[list[int]]
+) -> None:
+    """A truncation deletes whole batches, also the one within which it falls."""
+    if truncation is None or truncation.starts_over:
+        return
+    end = truncation.end_offset
+    lost_from = min((each[0] for each in written if each[0] < end <= each[-1]), default=end)
+    assert only.lost_records == sum(offset >= lost_from for offset in offsets)
 
 
 def check_losses(found: PartitionDiff, models: Sequence[Model]) -> None:

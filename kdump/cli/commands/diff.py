@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from kdump.cli.output.diff_output import DiffReport
     from kdump.cli.output.sections import SectionedOutput
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.diff.diff import DiffSplit, NotCompared, PartitionDiff
+    from kdump.jobs.diff.diff import DiffSplit
     from kdump.jobs.diff.pairing import Paired
     from kdump.jobs.diff.record_rows import RecordRows
+    from kdump.jobs.diff.results import NotCompared, PartitionDiff
     from kdump.jobs.diff.sides import NamedDirectory, Side
     from kdump.log.selection import PartitionSelection
     from kdump.state.settings import Settings
@@ -172,8 +173,8 @@ def _write_for_people(
 ) -> None:
     """Write what differs; records are not held."""
     from kdump.cli.output.diff_output import (
-        MISSING,
         RECORD_COLUMNS,
+        WITHOUT_NUMBERS,
         columns_for_people,
         deserves_attention,
     )
@@ -181,7 +182,7 @@ def _write_for_people(
 
     shown = [
         {name: value for name, value in row.items() if value is not None}
-        if row["verdict"] == MISSING
+        if row["verdict"] in WITHOUT_NUMBERS
         else row
         for row in rows
         if deserves_attention(row)
@@ -237,7 +238,7 @@ def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics
     """Report what could not be compared, and damage."""
     from kdump.cli.output.diff_output import notes
     from kdump.cli.output.events import write_line
-    from kdump.jobs.diff.diff import NotCompared
+    from kdump.jobs.diff.results import NotCompared
 
     if isinstance(result, NotCompared):
         diagnostics.report_failure(KdumpError(f"{result.path}: {result.what}"))

@@ -14,9 +14,18 @@ from kdump.formats.cursor import Cursor
 from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import RecordHeader, decode_record_header
 from kdump.jobs.diff.comparison import OnlyOnOne
-from kdump.jobs.diff.diff import DiffSplit, NotCompared, PairResult, PartitionDiff, ReplicaResult
+from kdump.jobs.diff.cut_batch import CutBatch
+from kdump.jobs.diff.diff import DiffSplit
 from kdump.jobs.diff.record_rows import RecordRows
 from kdump.jobs.diff.replica_log import OffsetRanges
+from kdump.jobs.diff.results import (
+    NotCompared,
+    PairResult,
+    PartitionDiff,
+    ReplicaResult,
+    TopicDiff,
+    UnrelatedReplica,
+)
 from kdump.log.replicas import ReplicaEnd
 from kdump.state.follower_truncation import Truncation
 from kdump.words import counted
@@ -24,8 +33,11 @@ from kdump.words import counted
 SAME: Final = "same"
 PREFIX: Final = "prefix"
 DIVERGED: Final = "diverged"
+UNRELATED: Final = "unrelated"
 MISSING: Final = "missing"
-VERDICTS: Final = (SAME, PREFIX, DIVERGED, MISSING)
+VERDICTS: Final = (SAME, PREFIX, DIVERGED, UNRELATED, MISSING)
+WITHOUT_NUMBERS: Final = (UNRELATED, MISSING)
+"""Verdicts on replicas that are not compared."""
 
 MOST_LINES: Final = 10
 """How many partitions the summary names."""
@@ -38,6 +50,7 @@ _OF_EACH_SIDE: Final = (
     "loaded_end_offset",
     "last_epoch",
     "starts_over",
+    "cut_batch",
     "lost_records",
     "only_control_records",
     "missing_ranges",
@@ -146,17 +159,38 @@ class DiffReport:
         if isinstance(found, NotCompared):
             return
         self.partitions += 1
+        self.corrupt += any(pair.parting.corrupt_records for pair in found.pairs)
+        for topic in found.topics:
+            yield from self._topic_rows(found.key, topic)
+        for left, right in found.unrelated:
+            self.verdicts[UNRELATED] += 1
+            yield self._unrelated_row(found.key, left, right)
+
+    def _topic_rows(self, key: TopicPartition | None, found: TopicDiff) -> Iterator[Row]:
         best, elected = _best(found.replicas), _elected(found.replicas)
         if found.replicas[elected].lost_if_leading:
-            self._choices.append(self._choice(found, best, elected))
-        self.corrupt += any(pair.parting.corrupt_records for pair in found.pairs)
+            self._choices.append(self._choice(key, found, best, elected))
         for pair in found.pairs:
-            row = self._row(found, pair)
+            row = self._row(key, found, pair)
             self.verdicts[row["verdict"]] += 1
             for name, number in (("suggested_leader", best), ("elected_leader", elected)):
                 row[name] = self.side_names[found.replicas[number].side]
                 row[f"{name}_loses"] = found.replicas[number].lost_if_leading
             yield row
+
+    def _unrelated_row(
+        self, key: TopicPartition | None, left: UnrelatedReplica, right: UnrelatedReplica
+    ) -> Row:
+        row: dict[str, Any] = {column.name: None for column in PARTITION_COLUMNS}
+        row |= {"type": "partition", **_identity(key), "verdict": UNRELATED}
+        for side, replica in (("left", left), ("right", right)):
+            row |= {
+                side: self.side_names[replica.side],
+                f"{side}_node_id": self.node_ids[replica.side],
+                f"{side}_directory": str(replica.path),
+                f"{side}_topic_id": replica.topic_id,
+            }
+        return row
 
     def record_rows(
         self, split: DiffSplit, holder: int, other: int, records: RecordRows
@@ -191,12 +225,14 @@ class DiffReport:
                 ],
             }
 
-    def _row(self, found: PartitionDiff, pair: PairResult) -> dict[str, Any]:
+    def _row(
+        self, key: TopicPartition | None, found: TopicDiff, pair: PairResult
+    ) -> dict[str, Any]:
         left, right = found.replicas[pair.left], found.replicas[pair.right]
         verdict, common_end = _verdict(pair, left, right)
         return {
             "type": "partition",
-            **_identity(found.key),
+            **_identity(key),
             "verdict": verdict,
             "missing_on": None,
             "is_assigned": None,
@@ -204,6 +240,8 @@ class DiffReport:
             "common_epoch": None if common_end is None else pair.common_epoch,
             **self._side("left", left, pair.left_truncation, pair.left_only, pair.right_only),
             **self._side("right", right, pair.right_truncation, pair.right_only, pair.left_only),
+            "left_cut_batch": _cut_batch(pair.left_cut),
+            "right_cut_batch": _cut_batch(pair.right_cut),
             "same_records": pair.parting.same_records,
             "corrupt_records": pair.parting.corrupt_records,
             "corrupt_ranges": _ranges(pair.parting.corrupt),
@@ -239,12 +277,12 @@ class DiffReport:
             f"{side}_unreadable_ranges": [each._asdict() for each in replica.unreadable],
         }
 
-    def _choice(self, found: PartitionDiff, best: int, elected: int) -> str:
+    def _choice(self, key: TopicPartition | None, found: TopicDiff, best: int, elected: int) -> str:
         def loses(number: int) -> str:
             replica = found.replicas[number]
             return f"{self.side_names[replica.side]} ({_records(replica.lost_if_leading)} lost)"
 
-        name = found.key or found.replicas[0].path.name
+        name = key or found.replicas[0].path.name
         if found.replicas[best].lost_if_leading == found.replicas[elected].lost_if_leading:
             return f"{name}: {_records(found.replicas[best].lost_if_leading)} lost, whoever leads"
         return f"{name}: least is lost if {loses(best)} leads; Kafka would elect {loses(elected)}"
@@ -300,13 +338,34 @@ def notes(found: PartitionDiff) -> Iterator[str]:
                 f"{replica.path}: a starting broker would truncate it at offset"
                 f" {replica.loaded.log_end_offset}, before valid batches: see kdump recover"
             )
-    topic_ids = {each.topic_id for each in found.replicas if each.topic_id is not None}
-    if len(topic_ids) > 1:
-        paths = ", ".join(str(each.path) for each in found.replicas)
+    yield from sorted({cut for pair in found.pairs for cut in _cuts(pair)})
+    for topic in found.topics:
+        topic_ids = {each.topic_id for each in topic.replicas if each.topic_id is not None}
+        if len(topic_ids) > 1:
+            paths = ", ".join(str(each.path) for each in topic.replicas)
+            yield (
+                f"{paths}: these are replicas of different topics (topic IDs"
+                f" {', '.join(sorted(topic_ids))}): no broker would truncate one to the other"
+            )
+    for left, right in found.unrelated:
         yield (
-            f"{paths}: these are replicas of different topics with one name (topic IDs"
-            f" {', '.join(sorted(topic_ids))}): no broker would truncate one to the other"
+            f"{left.path}, {right.path}: not compared: their topics have one name and different IDs"
+            f" ({left.topic_id}, {right.topic_id}), so one was deleted"
         )
+
+
+def _cuts(pair: PairResult) -> Iterator[str]:
+    """Yield what truncations within a batch delete."""
+    for truncation, cut in (
+        (pair.left_truncation, pair.left_cut),
+        (pair.right_truncation, pair.right_cut),
+    ):
+        if truncation is not None and cut is not None:
+            yield (
+                f"{cut.path}: byte {cut.position}: offset {truncation.end_offset}, to which a"
+                " follower truncates it, is inside the batch that begins there: the whole batch is"
+                f" deleted, from offset {cut.base_offset} on"
+            )
 
 
 def columns_for_people(side_names: Sequence[str]) -> list[Column]:
@@ -367,6 +426,12 @@ def _standing(replica: ReplicaResult) -> ReplicaEnd:
 
 def _ranges(ranges: OffsetRanges) -> list[dict[str, int]]:
     return [each._asdict() for each in ranges.ranges]
+
+
+def _cut_batch(cut: CutBatch | None) -> dict[str, Any] | None:
+    if cut is None:
+        return None
+    return {"path": cut.path, "position": cut.position, "base_offset": cut.base_offset}
 
 
 def _records(count: int) -> str:

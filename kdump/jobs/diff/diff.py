@@ -15,12 +15,20 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
 from kdump.formats.uuids import format_uuid
-from kdump.jobs.diff.comparison import ComparedLog, Comparison, OnlyOnOne, OnRecords, Parting
-from kdump.jobs.diff.replica_log import OffsetRange, ReplicaLog, count_records
+from kdump.jobs.diff.comparison import ComparedLog, Comparison, OnRecords, Parting
+from kdump.jobs.diff.cut_batch import CutBatch, find_cut_batch
+from kdump.jobs.diff.replica_log import ReplicaLog, count_records
+from kdump.jobs.diff.results import (
+    NotCompared,
+    PairResult,
+    PartitionDiff,
+    ReplicaResult,
+    TopicDiff,
+    UnrelatedReplica,
+)
 from kdump.log.directory import read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.replicas import ReplicaEnd
-from kdump.log.valid_windows import Damage
 from kdump.phases import during
 from kdump.repair.policies import Policy, repair_partition
 from kdump.scan.records import LARGEST_RECORD_BYTES
@@ -60,111 +68,12 @@ class DiffSplit(Split):
     Attributes:
         key: the partition; None for copies whose directories are not named after one.
         replicas: at least two.
+        is_one_topic: whether they are compared whatever their topic ids are.
     """
 
     key: TopicPartition | None = None
     replicas: tuple[ReplicaToCompare, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaResult:
-    """What was found about one replica.
-
-    Attributes:
-        side: the number of its side.
-        path: its directory.
-        topic_id: as Kafka writes it; None if it has none.
-        start_offset: the first offset of the log.
-        end_offset: after the last valid batch.
-        loaded: as a broker has it after loading; None if no broker loads it.
-        refusal: why no broker loads it.
-        last: the leader epoch of its last batch, and its end.
-        epochs_differ_at: the first offset at which the leader epochs that a broker would have
-            contradict the batches; None if they do not.
-        unreadable: the first ranges of offsets that damage took.
-        damages: the first damaged ranges of bytes.
-        damage_count: how many there are.
-        lost_if_leading: how many records of the others are lost if it leads.
-    """
-
-    side: int
-    path: Location
-    topic_id: str | None
-    start_offset: int
-    end_offset: int
-    loaded: LoadedReplica | None
-    refusal: str | None
-    last: ReplicaEnd
-    epochs_differ_at: int | None
-    unreadable: tuple[OffsetRange, ...]
-    damages: tuple[Damage, ...]
-    damage_count: int
-    lost_if_leading: int
-
-
-@dataclass(frozen=True, slots=True)
-class PairResult:
-    """Two replicas compared.
-
-    Attributes:
-        left: the number of one replica.
-        right: of the other.
-        parting: where they part.
-        left_truncation: the left one as the follower of the right one; None if unknown.
-        right_truncation: likewise.
-        left_only: what only the left one has.
-        right_only: likewise.
-        common_epoch: the leader epoch of the last common offset; None if it is not known.
-    """
-
-    left: int
-    right: int
-    parting: Parting
-    left_truncation: Truncation | None
-    right_truncation: Truncation | None
-    left_only: OnlyOnOne
-    right_only: OnlyOnOne
-    common_epoch: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDiff:
-    """The replicas of a partition compared, each with each.
-
-    Attributes:
-        key: the partition.
-        replicas: in the order of the split.
-        pairs: each two of them.
-    """
-
-    key: TopicPartition | None
-    replicas: tuple[ReplicaResult, ...]
-    pairs: tuple[PairResult, ...]
-
-    @property
-    def has_only_on_one(self) -> bool:
-        """Whether a replica has a record that another one has not."""
-        return any(pair.left_only.records or pair.right_only.records for pair in self.pairs)
-
-
-@dataclass(frozen=True, slots=True)
-class NotCompared:
-    """A partition that could not be compared.
-
-    Attributes:
-        key: the partition.
-        path: the file or directory.
-        what: the error; a text if a replica has a format that is not compared.
-    """
-
-    key: TopicPartition | None
-    path: str
-    what: str
-
-    @property
-    def has_only_on_one(self) -> bool:
-        """Nothing is known of its records."""
-        return False
+    is_one_topic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +125,7 @@ def compare_replicas(
             if replica.partition.is_0_7:
                 what = "logs of Kafka 0.7 are not compared"
                 return NotCompared(split.key, str(replica.source.path), what)
-        return _compared(split.key, replicas, largest_record_bytes, on_records)
+        return _compared_by_topic(split, replicas, largest_record_bytes, on_records)
     except OSError as failure:
         what = failure.strerror or str(failure)
         return NotCompared(split.key, str(failure.filename or split.path), what)
@@ -224,12 +133,50 @@ def compare_replicas(
         return NotCompared(split.key, str(split.path), str(failure))
 
 
-def _compared(
-    key: TopicPartition | None,
+def _compared_by_topic(
+    split: DiffSplit,
     replicas: Sequence[_Replica],
     largest_record_bytes: int,
     on_records: OnRecords | None,
 ) -> PartitionDiff:
+    """Compare the replicas of each topic; raises OSError if a log cannot be read."""
+    numbers = range(len(replicas))
+    groups = [list(numbers)] if split.is_one_topic else _by_topic(replicas)
+    topics = [
+        _compared(
+            [replicas[number] for number in group],
+            largest_record_bytes,
+            None if on_records is None else _renumbered(on_records, group),
+        )
+        for group in groups
+        if len(group) > 1
+    ]
+    group_of = {number: group for group in groups for number in group}
+    unrelated = tuple(
+        (replicas[one].unrelated(), replicas[other].unrelated())
+        for one, other in itertools.combinations(numbers, 2)
+        if group_of[one] is not group_of[other]
+    )
+    return PartitionDiff(split.key, tuple(topics), unrelated)
+
+
+def _renumbered(on_records: OnRecords, group: Sequence[int]) -> OnRecords:
+    """Take the records of some replicas, with the numbers that these have among all."""
+    return lambda holder, other, found: on_records(group[holder], group[other], found)
+
+
+def _by_topic(replicas: Sequence[_Replica]) -> list[list[int]]:
+    """The numbers of the replicas of each topic; one without an id may be of the first."""
+    groups: dict[str | None, list[int]] = {}
+    known = next((each.topic_id for each in replicas if each.topic_id is not None), None)
+    for number, each in enumerate(replicas):
+        groups.setdefault(known if each.topic_id is None else each.topic_id, []).append(number)
+    return list(groups.values())
+
+
+def _compared(
+    replicas: Sequence[_Replica], largest_record_bytes: int, on_records: OnRecords | None
+) -> TopicDiff:
     """Compare; raises OSError if a log cannot be read."""
     truncations = {
         (one, other): _truncation(replicas[one], replicas[other])
@@ -242,9 +189,8 @@ def _compared(
             log = ReplicaLog(each.partition, each.start_offset, second_start, largest_record_bytes)
             stack.callback(log.close)
             logs.append(ComparedLog(log, each.source.cleaned_to))
-        cut_from = {
-            pair: None if each is None else each.end_offset for pair, each in truncations.items()
-        }
+        cuts = {pair: _cut(replicas[pair[0]], each) for pair, each in truncations.items()}
+        cut_from = {pair: _lost_from(each, cuts[pair]) for pair, each in truncations.items()}
         comparison = Comparison(logs, cut_from, on_records)
         comparison.run()
     for (one, other), truncation in truncations.items():
@@ -252,8 +198,7 @@ def _compared(
             comparison.only[one, other].lost_records = count_records(
                 replicas[one].partition, replicas[one].start_offset, largest_record_bytes
             )
-    return PartitionDiff(
-        key,
+    return TopicDiff(
         tuple(
             each.result(compared.log, lost)
             for each, compared, lost in zip(replicas, logs, comparison.lost_if_leading, strict=True)
@@ -265,6 +210,8 @@ def _compared(
                 parting,
                 truncations[left, right],
                 truncations[right, left],
+                cuts[left, right],
+                cuts[right, left],
                 comparison.only[left, right],
                 comparison.only[right, left],
                 _common_epoch(parting, logs[left].log, logs[right].log),
@@ -286,6 +233,7 @@ class _Replica:
         self.source = source
         listed = read_lone_partition(source.path, source.name)
         self.partition: Partition = swapped_partition.as_loaded(listed)
+        self.topic_id = self._topic_id()
         self.loaded: LoadedReplica | None = None
         self.refusal: Refusal | None = None
         self.start_offset = max(
@@ -313,12 +261,16 @@ class _Replica:
             SnapshotId(each.epoch, each.end_offset) for each in self.partition.metadata_snapshots
         ]
 
+    def unrelated(self) -> UnrelatedReplica:
+        """It, as one that is not compared."""
+        return UnrelatedReplica(self.source.side, self.source.path, self.topic_id)
+
     def result(self, log: ReplicaLog, lost_if_leading: int) -> ReplicaResult:
         last_epoch = log.epochs.latest_epoch
         return ReplicaResult(
             side=self.source.side,
             path=self.source.path,
-            topic_id=self._topic_id(),
+            topic_id=self.topic_id,
             start_offset=self.start_offset,
             end_offset=log.end_offset,
             loaded=self.loaded,
@@ -357,6 +309,23 @@ def _truncation(follower: _Replica, leader: _Replica) -> Truncation | None:
             follower.loaded, leader.loaded, follower.snapshots, leader.snapshots
         )
     return truncation_as_follower(follower.loaded, leader.loaded)
+
+
+def _cut(follower: _Replica, truncation: Truncation | None) -> CutBatch | None:
+    """The batch within which a truncation falls."""
+    loaded = follower.loaded
+    if truncation is None or truncation.starts_over or loaded is None:
+        return None
+    if truncation.end_offset >= loaded.log_end_offset:
+        return None
+    return find_cut_batch(follower.partition, truncation.end_offset)
+
+
+def _lost_from(truncation: Truncation | None, cut: CutBatch | None) -> int | None:
+    """The offset from which on a truncation deletes records; None if it is not known."""
+    if cut is not None:
+        return cut.base_offset
+    return None if truncation is None else truncation.end_offset
 
 
 def _common_epoch(parting: Parting, left: ReplicaLog, right: ReplicaLog) -> int | None:

@@ -38,10 +38,12 @@ class Paired:
     Attributes:
         key: the partition; None for copies whose directories are not named after one.
         replicas: by the number of the side; at least one.
+        is_one_topic: whether they are compared whatever their topic ids are.
     """
 
     key: TopicPartition | None
     replicas: Mapping[int, PlacedReplica]
+    is_one_topic: bool = False
 
 
 def pair(sides: Sequence[Side], selection: PartitionSelection) -> list[Paired]:
@@ -56,7 +58,7 @@ def pair(sides: Sequence[Side], selection: PartitionSelection) -> list[Paired]:
         placed = dict(enumerate(PlacedReplica(each.partitions[0], each) for each in named))
         if not any(each.partition in selection for each in placed.values()):
             return []
-        return [Paired(placed[0].partition.topic_partition, placed)]
+        return [Paired(placed[0].partition.topic_partition, placed, is_one_topic=True)]
     wanted = {each.partitions[0].topic_partition for each in singles}
     found: dict[TopicPartition | None, dict[int, PlacedReplica]] = {}
     for number, side in enumerate(sides):
@@ -104,6 +106,7 @@ def diff_split(paired: Paired, settings: Mapping[Location, Settings]) -> DiffSpl
         label=first.path.as_absolute().name,
         key=paired.key,
         replicas=tuple(_to_compare(side, placed, settings) for side, placed in replicas),
+        is_one_topic=paired.is_one_topic,
     )
 
 

@@ -1,0 +1,53 @@
+"""The batch within which a truncation falls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kdump.formats.names import FileKind
+from kdump.log.header_seek import HeaderSeekableLog
+from kdump.log.headers import batch_spans
+from kdump.log.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class CutBatch:
+    """A batch that a truncation deletes although it begins before it.
+
+    Attributes:
+        path: of the log.
+        position: the byte at which the batch begins, and the log ends afterwards.
+        base_offset: its first offset.
+    """
+
+    path: str
+    position: int
+    base_offset: int
+
+
+def find_cut_batch(partition: Partition, end_offset: int) -> CutBatch | None:
+    """Find the batch that begins before ``end_offset`` and ends after it; None if there is none.
+
+    Truncating to that offset deletes the whole batch (``LogSegment.truncateTo``).
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    for segment in reversed(partition.segments):
+        if segment.base_offset < end_offset:
+            break
+    else:
+        return None
+    path = partition.segment_path(segment, FileKind.LOG)
+    with path.open_file() as log:
+        start = HeaderSeekableLog.of_segment(partition, segment, log).position_of(end_offset)
+        following = end_offset
+        for span in batch_spans(log, start, segment.base_offset):
+            # The header of a compressed set of magic 0 and 1 has only its last offset.
+            first = min(span.base_offset, following)
+            if first < end_offset <= span.last_offset:
+                return CutBatch(str(path), span.position, first)
+            if span.last_offset >= end_offset:
+                return None
+            following = span.last_offset + 1
+    return None

@@ -1,0 +1,158 @@
+"""What was found about the replicas of one partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kdump.formats.names import TopicPartition
+from kdump.jobs.diff.comparison import OnlyOnOne, Parting
+from kdump.jobs.diff.cut_batch import CutBatch
+from kdump.jobs.diff.replica_log import OffsetRange
+from kdump.log.replicas import ReplicaEnd
+from kdump.log.valid_windows import Damage
+from kdump.state.follower_truncation import LoadedReplica, Truncation
+from kdump.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaResult:
+    """What was found about one replica.
+
+    Attributes:
+        side: the number of its side.
+        path: its directory.
+        topic_id: as Kafka writes it; None if it has none.
+        start_offset: the first offset of the log.
+        end_offset: after the last valid batch.
+        loaded: as a broker has it after loading; None if no broker loads it.
+        refusal: why no broker loads it.
+        last: the leader epoch of its last batch, and its end.
+        epochs_differ_at: the first offset at which the leader epochs that a broker would have
+            contradict the batches; None if they do not.
+        unreadable: the first ranges of offsets that damage took.
+        damages: the first damaged ranges of bytes.
+        damage_count: how many there are.
+        lost_if_leading: how many records of the others are lost if it leads.
+    """
+
+    side: int
+    path: Location
+    topic_id: str | None
+    start_offset: int
+    end_offset: int
+    loaded: LoadedReplica | None
+    refusal: str | None
+    last: ReplicaEnd
+    epochs_differ_at: int | None
+    unreadable: tuple[OffsetRange, ...]
+    damages: tuple[Damage, ...]
+    damage_count: int
+    lost_if_leading: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """Two replicas compared.
+
+    Attributes:
+        left: the number of one replica.
+        right: of the other.
+        parting: where they part.
+        left_truncation: the left one as the follower of the right one; None if unknown.
+        right_truncation: likewise.
+        left_cut: the batch within which the truncation of the left one falls; None if there is
+            none.
+        right_cut: likewise.
+        left_only: what only the left one has.
+        right_only: likewise.
+        common_epoch: the leader epoch of the last common offset; None if it is not known.
+    """
+
+    left: int
+    right: int
+    parting: Parting
+    left_truncation: Truncation | None
+    right_truncation: Truncation | None
+    left_cut: CutBatch | None
+    right_cut: CutBatch | None
+    left_only: OnlyOnOne
+    right_only: OnlyOnOne
+    common_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnrelatedReplica:
+    """A replica that is not compared with another one: their topics only have the same name.
+
+    Attributes:
+        side: the number of its side.
+        path: its directory.
+        topic_id: as Kafka writes it.
+    """
+
+    side: int
+    path: Location
+    topic_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDiff:
+    """The replicas of one topic's partition compared, each with each.
+
+    Attributes:
+        replicas: at least two, in the order of the split.
+        pairs: each two of them.
+    """
+
+    replicas: tuple[ReplicaResult, ...]
+    pairs: tuple[PairResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDiff:
+    """The replicas of a partition compared.
+
+    Attributes:
+        key: the partition.
+        topics: usually one; several if topics of one name have different ids.
+        unrelated: each two replicas of different topics.
+    """
+
+    key: TopicPartition | None
+    topics: tuple[TopicDiff, ...]
+    unrelated: tuple[tuple[UnrelatedReplica, UnrelatedReplica], ...] = ()
+
+    @property
+    def replicas(self) -> tuple[ReplicaResult, ...]:
+        """All that were compared."""
+        return tuple(each for topic in self.topics for each in topic.replicas)
+
+    @property
+    def pairs(self) -> tuple[PairResult, ...]:
+        """Each two that were compared."""
+        return tuple(each for topic in self.topics for each in topic.pairs)
+
+    @property
+    def has_only_on_one(self) -> bool:
+        """Whether a replica has a record that another one has not."""
+        return any(pair.left_only.records or pair.right_only.records for pair in self.pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """A partition that could not be compared.
+
+    Attributes:
+        key: the partition.
+        path: the file or directory.
+        what: the error; a text if a replica has a format that is not compared.
+    """
+
+    key: TopicPartition | None
+    path: str
+    what: str
+
+    @property
+    def has_only_on_one(self) -> bool:
+        """Nothing is known of its records."""
+        return False
