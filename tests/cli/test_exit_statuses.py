@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from builders.dead_clusters import an_id, disk, replica, write_collection
 from builders.in_process import run_kdump
 from builders.metadata_log import feature_record, topic_record, write_metadata_log
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
@@ -238,6 +239,15 @@ def have_no_bootstrap_metadata(root: Path) -> None:
     (root / names.BOOTSTRAP_CHECKPOINT).write_bytes(b"")
 
 
+def have_a_collection(root: Path) -> None:
+    write_collection(root.parent / "c.json", disk(1, replica("orders")))
+
+
+def have_a_collection_of_two_ids(root: Path) -> None:
+    other = replica("orders", 1, topic_id=an_id("other"))
+    write_collection(root.parent / "c.json", disk(1, replica("orders"), other))
+
+
 ORDERS: Final = ("--topic", "orders")
 IDENTITY: Final = ("identity", "--repair", "--cluster-id", "a-cluster", "--node-id", "7")
 COMPACT: Final = ("compact", *ORDERS, "--config", "cleanup.policy=compact")
@@ -257,6 +267,7 @@ RETAIN: Final = (
 SET: Final = ("checkpoint", "set", ".", "cleaner-offset", "orders-0=5")
 LOOKUP: Final = ("lookup", "--offset", "0")
 OUT: Final = ("--out", "../collection.json")
+PLAN: Final = ("metadata", "plan", "--controller", "1@h:9093", "--out", "../p.json", "../c.json")
 DIFF: Final = ("diff", ".", "../copy")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
 RESET: Final = ("quorum", "reset", "--voter", "1@h:1")
@@ -321,6 +332,10 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
     "metadata collect": {
         0: (("metadata", "collect", *OUT, "."), NOTHING),
         4: (("metadata", "collect", *OUT, "."), damage_the_last_batch),
+    },
+    "metadata plan": {
+        0: (PLAN, have_a_collection),
+        4: (PLAN, have_a_collection_of_two_ids),
     },
     "metadata diff": {
         0: (("metadata", "diff", "--from", "1", "."), have_metadata),

@@ -14,6 +14,7 @@ import pytest
 
 from builders.batches import batch, record
 from builders.compactable_directories import NOW_MS, plain_directory
+from builders.dead_clusters import disk, replica, write_collection
 from builders.in_process import run_kdump
 from builders.json_answers import all_objects
 from builders.json_commands import json_commands
@@ -61,13 +62,14 @@ READING: Final = (
     "metadata collect --out OUT",
     "quorum show",
     "quorum reset --dry-run --without-this-node --listener-name C --voter 1@h:1",
+    "metadata plan --set cluster.id=c --controller 1@h:9093 --out OUT COLLECTION",
     "undo --list",
     "grep .",
     "grep --count .",
     "grep --files-with-matches .",
 )
 """Command lines that change nothing; DIR is the directory, the last word by default, COPY a copy
-that lacks a partition, OUT a file elsewhere."""
+that lacks a partition, OUT a file elsewhere, COLLECTION one of a disk like the directory."""
 
 
 def test_every_command_with_json_output_has_a_line() -> None:
@@ -84,11 +86,14 @@ def answered(line: str, directory: Path) -> list[dict[str, Any]]:
     words = line.split()
     if "DIR" in words:
         words[words.index("DIR")] = str(directory)
-    else:
+    elif "COLLECTION" not in words:
         words.append(str(directory))
     with tempfile.TemporaryDirectory() as other:
         if "OUT" in words:
             words[words.index("OUT")] = str(Path(other, "out.json"))
+        if "COLLECTION" in words:
+            collection = write_collection(Path(other, "c.json"), disk(1, replica("orders")))
+            words[words.index("COLLECTION")] = str(collection)
         if "COPY" in words:
             words[words.index("COPY")] = str(copy_without_a_partition(directory, Path(other)))
         outcome = run_kdump([*words, "--output", "jsonl"], directory.parent)

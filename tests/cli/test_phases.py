@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from builders.compactable_directories import NOW_MS, plain_directory
+from builders.dead_clusters import disk, replica, write_collection
 from builders.in_process import run_kdump
 from builders.metadata_log import feature_record, topic_record, write_metadata_log
 from builders.programs import PYTHON_PATH
@@ -60,6 +61,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("metadata", "collect", "--out", "../collection.json", "."),
     ("quorum", "show", "."),
     ("quorum", "reset", "--without-this-node", "--voter", "1@h:1", "."),
+    ("metadata", "plan", "--controller", "1@h:9093", "--out", "../plan.json", "../here.json"),
     ("rebuild-index", "."),
     ("recover", "--dry-run", "."),
     ("recover", "."),
@@ -94,6 +96,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def root(template: Path, tmp_path: Path) -> Path:
     """Return a copy of it."""
+    write_collection(tmp_path / "here.json", disk(1, replica("users")))
     return shutil.copytree(template, tmp_path / "logs")
 
 

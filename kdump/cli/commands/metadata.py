@@ -1,4 +1,4 @@
-"""Show the cluster's metadata, its history, and what differs."""
+"""Show the cluster's metadata and its history, or rebuild it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli.commands._metadata_collect import command as collect
+from kdump.cli.commands._metadata_plan import command as plan
 from kdump.cli.options.parameters import TIME, parse_integer, paths_argument
 from kdump.cli.options.selection_options import selection_options, selection_words
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
@@ -68,7 +69,7 @@ EVENTS: Final = (
 
 @click.group("metadata")
 def command() -> None:
-    """Show the cluster's metadata at any offset, its history, and what differs.
+    """Show the cluster's metadata and its history, or rebuild it.
 
     It is read from __cluster_metadata-0: a snapshot, then the log after it. Every controller and
     every broker has a copy. LOG_DIR is a log directory, a metadata directory, or the directory
@@ -77,6 +78,7 @@ def command() -> None:
 
 
 command.add_command(collect)
+command.add_command(plan)
 
 
 @command.command("show")

@@ -1,0 +1,424 @@
+"""The plan for a dead cluster's metadata: the freshest copy, and the disks where it says nothing.
+
+Each rule answers something that was seen to go wrong when controllers are replaced. The new
+metadata begins with a snapshot and no log (``KafkaRaftLog.truncateToLatestSnapshot``), at an offset
+and epoch above those of every copy, so that brokers with old copies fetch the snapshot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kdump.errors import UsageProblem
+from kdump.formats.dynamic_voter import DynamicVoter
+from kdump.formats.uuids import format_uuid
+from kdump.repair.cluster import notice_codes
+from kdump.repair.cluster.config_choice import UNCLEAN_ELECTION, ConfigPlanner
+from kdump.repair.cluster.evidence import Evidence, MetadataEvidence, gather, place_of
+from kdump.repair.cluster.notice_codes import Notices
+from kdump.repair.cluster.old_copies import report_old_copies
+from kdump.repair.cluster.overrides import (
+    NO_COPY,
+    Overrides,
+    cluster_id_of,
+    parse_overrides,
+)
+from kdump.repair.cluster.partition_choice import MOST_EPOCH, PartitionPlanner
+from kdump.repair.cluster.surroundings import report_surroundings
+from kdump.repair.cluster.topic_choice import TopicChooser, topic_ids
+from kdump.repair.cluster.unclean_elections import settle_unclean_elections
+from kdump.state.cluster_plan import (
+    ClusterPlan,
+    MovedAside,
+    PlannedController,
+    PlannedFeature,
+    PlannedRecord,
+    PlannedTopic,
+    ResourceConfig,
+    Source,
+    SourceKind,
+)
+from kdump.state.disk_collection import DiskCollection
+from kdump.state.metadata_image import KRAFT_VERSION, METADATA_VERSION, EntityKind, resource_of
+
+OFFSET_MARGIN: Final = 1_000_000
+"""So far above all copies the snapshot is: copies that were not collected may be longer."""
+EPOCH_MARGIN: Final = 100
+PRODUCER_ID_BLOCK: Final = 1000
+"""``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``."""
+PRODUCER_ID_MARGIN: Final = 1000 * PRODUCER_ID_BLOCK
+DEFAULT_LISTENER: Final = "CONTROLLER"
+_MOST_OFFSET: Final = 2**63 - 1
+_KRAFT_VERSION_1_LEVEL: Final = 21
+"""The level of metadata.version (3.9-IV0) from which on a cluster can have dynamic voters."""
+_GUESSED_FEATURES: Final = {METADATA_VERSION: 25, "group.version": 1, "transaction.version": 2}
+"""4.0-IV3, which all brokers since 4.0 know, with its other features."""
+RESERVED_IDS: Final = 100
+"""So many directory ids are reserved (``DirectoryId.reserved``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What a plan is made of.
+
+    Attributes:
+        collections: of all hosts, in any order.
+        controllers: of the new quorum.
+        settings: of ``--set``.
+        is_loss_accepted: ``--accept-loss``.
+    """
+
+    collections: Sequence[DiskCollection]
+    controllers: Sequence[DynamicVoter]
+    settings: Sequence[tuple[str, str]] = ()
+    is_loss_accepted: bool = False
+
+
+def plan_cluster(request: PlanRequest) -> ClusterPlan:
+    """Make a plan. Whether it can be used without ``--accept-loss`` is in its notices.
+
+    Raises:
+        UsageProblem: the collections, the controllers or ``--set`` cannot be used together.
+        DocumentError: the records of a copy cannot be used.
+    """
+    _require_controllers(request.controllers)
+    evidence = gather(request.collections, cluster_id_of(request.settings))
+    names = {*evidence.replicas, *(n for copy in evidence.copies for n in topic_ids(copy.image))}
+    overrides = parse_overrides(request.settings, names)
+    return _Planner(
+        request, evidence, overrides, Notices(), _chosen_copy(evidence, overrides)
+    ).plan()
+
+
+def _require_controllers(controllers: Sequence[DynamicVoter]) -> None:
+    if not controllers:
+        raise UsageProblem("name at least one controller with --controller ID@HOST:PORT")
+    ids = [each.node_id for each in controllers]
+    twice = next((each for each in ids if ids.count(each) > 1), None)
+    if twice is not None:
+        raise UsageProblem(f"--controller: node {twice} is named twice")
+    directories = [each.directory_id for each in controllers if each.directory_id is not None]
+    if len(set(directories)) < len(directories):
+        raise UsageProblem("--controller: two controllers have the same directory id")
+    if any(each.int < RESERVED_IDS for each in directories):
+        raise UsageProblem("--controller: Kafka reserves this directory id")
+
+
+def _chosen_copy(evidence: Evidence, overrides: Overrides) -> MetadataEvidence | None:
+    """The copy that the plan starts with: the most advanced one, or that of ``copy=``."""
+    if overrides.copy is None:
+        return evidence.copies[0] if evidence.copies else None
+    if overrides.copy == NO_COPY:
+        return None
+    for copy in evidence.copies:
+        node_id = str(copy.directory.node_id)
+        if overrides.copy in (node_id, f"{node_id}:{copy.directory.path}"):
+            return copy
+    places = ", ".join(place_of(each.directory) for each in evidence.copies) or "none"
+    raise UsageProblem(f"--set copy={overrides.copy}: the copies are those of {places}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Makes one plan."""
+
+    request: PlanRequest
+    evidence: Evidence
+    overrides: Overrides
+    notices: Notices
+    copy: MetadataEvidence | None
+
+    @property
+    def copy_source(self) -> Source:
+        if self.copy is None:
+            return Source(SourceKind.GUESS, "no copy of the metadata")
+        return Source(SourceKind.COPY, place_of(self.copy.directory))
+
+    def plan(self) -> ClusterPlan:
+        cluster_id = self.evidence.cluster_id
+        if cluster_id is None:
+            raise UsageProblem(
+                "no collection says which cluster it is of; name it with --set cluster.id=ID"
+            )
+        topics, first_leaders = self._topics()
+        features = self._features()
+        kraft_version, kraft_source = self._kraft_version(features)
+        offset, epoch = self._above_all_copies()
+        producer_id = self._next_producer_id()
+        move_aside = self._move_aside()
+        if self.copy is None:
+            self._report_lost_with_copies()
+        report_old_copies(self.evidence, self.copy, {each.name for each in topics}, self.notices)
+        report_surroundings(self.evidence, self.copy, topics, self.notices)
+        said = self.overrides
+        return ClusterPlan(
+            kdump=self.evidence.kdump,
+            created_ms=self.evidence.created_ms,
+            cluster_id=cluster_id,
+            snapshot_offset=offset,
+            snapshot_epoch=epoch,
+            kraft_version=kraft_version,
+            controller_listener=said.controller_listener or self._listener(),
+            controllers=self._controllers(cluster_id, kraft_version),
+            next_producer_id=producer_id,
+            sources={
+                "cluster_id": _set_or(said.cluster_id, SourceKind.DISK, "meta.properties"),
+                "snapshot_offset": _set_or(
+                    said.snapshot_offset, SourceKind.RULE, "above all copies"
+                ),
+                "snapshot_epoch": _set_or(said.snapshot_epoch, SourceKind.RULE, "above all copies"),
+                "kraft_version": kraft_source,
+                "next_producer_id": _set_or(
+                    said.next_producer_id, SourceKind.RULE, "above all on the disks"
+                ),
+            },
+            features=features,
+            topics=topics,
+            configs=self._configs(),
+            brokers=self._kept("REGISTER_BROKER_RECORD"),
+            acls=self._kept("ACCESS_CONTROL_ENTRY_RECORD"),
+            scram=self._kept("USER_SCRAM_CREDENTIAL_RECORD"),
+            quotas=self._kept("CLIENT_QUOTA_RECORD"),
+            delegation_tokens=self._kept("DELEGATION_TOKEN_RECORD"),
+            move_aside=move_aside,
+            first_leaders=first_leaders,
+            notices=self.notices.in_order(),
+            is_loss_accepted=self.request.is_loss_accepted,
+        )
+
+    # --- topics
+
+    def _topics(self) -> tuple[tuple[PlannedTopic, ...], Any]:
+        chooser = TopicChooser(
+            self.evidence, self.copy, self.copy_source, self.overrides, self.notices
+        )
+        choices = chooser.choose()
+        partitions = PartitionPlanner(self.evidence, self.copy_source, self.overrides, self.notices)
+        in_copy = self._copied_configs()
+        configs = ConfigPlanner(
+            {key.removeprefix("topic:"): in_copy[key] for key in in_copy if key[:6] == "topic:"},
+            self.copy_source,
+            self.overrides,
+            self.notices,
+        )
+        topics = [
+            PlannedTopic(
+                each.name, each.topic_id, each.source, configs.plan(each), partitions.plan(each)
+            )
+            for each in choices
+        ]
+        by_default = in_copy.get("broker:", {}).get(UNCLEAN_ELECTION, "false")
+        settled, first_leaders = settle_unclean_elections(
+            topics,
+            {each.name: each for each in choices},
+            by_default.strip().lower() == "true",
+            self.overrides,
+            self.notices,
+        )
+        return tuple(settled), first_leaders
+
+    def _copied_configs(self) -> Mapping[str, Mapping[str, str]]:
+        return {} if self.copy is None else self.copy.image.of(EntityKind.CONFIG)
+
+    def _configs(self) -> tuple[ResourceConfig, ...]:
+        found = []
+        for key, values in self._copied_configs().items():
+            resource_type, name = resource_of(key)
+            if not key.startswith("topic:"):
+                found += [
+                    ResourceConfig(resource_type, name, each, values[each], self.copy_source)
+                    for each in values
+                ]
+        return tuple(sorted(found, key=lambda e: (e.resource_type, e.resource_name, e.name)))
+
+    # --- what a copy has and disks have not
+
+    def _kept(self, record_type: str) -> tuple[PlannedRecord, ...]:
+        """The records of a type; registered brokers are fenced until they register again."""
+        if self.copy is None:
+            return ()
+        fenced = {"fenced": True, "inControlledShutdown": False}
+        found = []
+        for each in self.copy.metadata.records:
+            if each.type == record_type:
+                data = dict(each.data)
+                data |= {name: fenced[name] for name in fenced if name in data}
+                found.append(PlannedRecord(each.type, each.version, data, self.copy_source))
+        return tuple(found)
+
+    def _report_lost_with_copies(self) -> None:
+        for what in (
+            "ACLs",
+            "SCRAM credentials",
+            "client quotas",
+            "delegation tokens",
+            "configurations of brokers and topics",
+            "the order of replicas",
+            "deleted topics: what is on a disk counts as alive",
+        ):
+            self.notices.add(notice_codes.NO_COPY, what)
+
+    def _features(self) -> tuple[PlannedFeature, ...]:
+        levels: dict[str, tuple[int, Source]] = {}
+        if self.copy is not None:
+            features = self.copy.image.of(EntityKind.FEATURE)
+            levels = {
+                name: (features[name], self.copy_source)
+                for name in features
+                if name != KRAFT_VERSION
+            }
+        if METADATA_VERSION not in levels:
+            guess = Source(SourceKind.GUESS, "what brokers since 4.0 know")
+            levels = {name: (level, guess) for name, level in _GUESSED_FEATURES.items()} | levels
+            self.notices.add(
+                notice_codes.FEATURES,
+                ", ".join(f"{name}={levels[name][0]}" for name in sorted(levels)),
+                override=f"feature.{METADATA_VERSION}=LEVEL",
+            )
+        for name, level in self.overrides.features.items():
+            levels[name] = (level, Source(SourceKind.SET, "feature"))
+        return tuple(PlannedFeature(name, *levels[name]) for name in sorted(levels))
+
+    # --- numbers above all others
+
+    def _above_all_copies(self) -> tuple[int, int]:
+        """Offset and epoch of the snapshot.
+
+        Broker epochs are offsets of the metadata log, too: they are in the markers of a clean stop.
+        """
+        offsets, epochs = [0], [0]
+        for copy in self.evidence.copies:
+            offsets += [copy.end.offset, copy.metadata.highest_offset]
+            epochs += [copy.end.epoch, copy.metadata.highest_epoch]
+            offsets += (each.epoch for each in copy.image.of(EntityKind.BROKER).values())
+        offsets += (each.broker_epoch or 0 for each in self.evidence.directories)
+        said = self.overrides
+        offset = _number_above("snapshot.offset", offsets, OFFSET_MARGIN, said.snapshot_offset)
+        epoch = _number_above("snapshot.epoch", epochs, EPOCH_MARGIN, said.snapshot_epoch)
+        # The first leader adds one to the epoch.
+        if offset > _MOST_OFFSET - OFFSET_MARGIN or epoch >= MOST_EPOCH:
+            raise UsageProblem(
+                f"there is no room above the offset {max(offsets)} and the epoch {max(epochs)} of"
+                " the copies; leave out the collection that has them, if it is damage"
+            )
+        return offset, epoch
+
+    def _next_producer_id(self) -> int:
+        seen = [-1]
+        for directory in self.evidence.directories:
+            ids = [directory.highest_transactional_producer_id]
+            ids += (each.highest_producer_id for each in directory.partitions)
+            seen += (each for each in ids if each is not None)
+        for copy in self.evidence.copies:
+            seen += (each - 1 for each in copy.image.of(EntityKind.NEXT_PRODUCER_ID).values())
+        said = self.overrides.next_producer_id
+        if said is not None and said <= max(seen):
+            raise UsageProblem(
+                f"--set next.producer.id={said}: there is a producer id {max(seen)} on the disks"
+            )
+        block = max(seen) // PRODUCER_ID_BLOCK + 1
+        number = block * PRODUCER_ID_BLOCK + PRODUCER_ID_MARGIN if said is None else said
+        if number > _MOST_OFFSET - PRODUCER_ID_BLOCK:
+            raise UsageProblem(
+                f"there is no room above the producer id {max(seen)}; leave out the collection"
+                " that has it, if it is damage"
+            )
+        return number
+
+    # --- controllers
+
+    def _kraft_version(self, features: Iterable[PlannedFeature]) -> tuple[int, Source]:
+        said = self.overrides.kraft_version
+        named = [each for each in self.request.controllers if each.directory_id is not None]
+        level = next(each.level for each in features if each.name == METADATA_VERSION)
+        if said is not None:
+            version, source = said, Source(SourceKind.SET, "kraft.version")
+        elif named:
+            version, source = 1, Source(SourceKind.SET, "--controller has directory ids")
+        elif self.copy is not None:
+            version, source = self.copy.metadata.kraft_version, self.copy_source
+        elif level < _KRAFT_VERSION_1_LEVEL:
+            version, source = 0, Source(SourceKind.RULE, f"{METADATA_VERSION} {level}")
+        else:
+            version, source = 1, Source(SourceKind.GUESS, "no copy of the metadata")
+        if version == 1 and level < _KRAFT_VERSION_1_LEVEL:
+            raise UsageProblem(
+                f"kraft.version 1 needs {METADATA_VERSION} {_KRAFT_VERSION_1_LEVEL} or above, and"
+                f" the plan has {level}; leave out the directory ids of --controller"
+            )
+        return version, source
+
+    def _controllers(self, cluster_id: str, kraft_version: int) -> tuple[PlannedController, ...]:
+        found = []
+        for each in sorted(self.request.controllers, key=lambda each: each.node_id):
+            directory_id = None if each.directory_id is None else format_uuid(each.directory_id)
+            if directory_id is None and kraft_version:
+                directory_id = self._new_directory_id(cluster_id, each.node_id)
+            found.append(PlannedController(each.node_id, each.host, each.port, directory_id))
+        return tuple(found)
+
+    def _new_directory_id(self, cluster_id: str, node_id: int) -> str:
+        """An id for a directory that ``apply`` formats: the same for the same inputs.
+
+        Follows ``DirectoryId.random``: not reserved, and no dash in front.
+        """
+        for attempt in range(1 << 16):
+            seed = f"{cluster_id} {node_id} {self.evidence.created_ms} {attempt}"
+            digest = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()
+            found = uuid.UUID(bytes=digest[:16], version=4)
+            text = format_uuid(found)
+            if found.int >= RESERVED_IDS and not text.startswith("-"):
+                return text
+        raise AssertionError("no id in 65536 attempts")
+
+    def _listener(self) -> str:
+        """The name of the controllers' listener: that of the former voters."""
+        names = {
+            endpoint.partition("://")[0]
+            for copy in self.evidence.copies[:1]
+            for voter in copy.metadata.voters
+            for endpoint in voter.endpoints
+        }
+        return min(names) if len(names) == 1 else DEFAULT_LISTENER
+
+    def _move_aside(self) -> tuple[MovedAside, ...]:
+        """Copies of nodes that would elect themselves, or wait for dead voters.
+
+        A node whose old log names it a voter takes part in the old quorum, although it is only a
+        broker now (``KafkaRaftClient.initialize``).
+        """
+        planned = {each.node_id for each in self.request.controllers}
+        found = []
+        for copy in sorted(self.evidence.copies, key=lambda each: place_of(each.directory)):
+            directory, node_id = copy.directory, copy.directory.node_id
+            is_voter = any(
+                voter.node_id == node_id and voter.directory_id in (None, directory.directory_id)
+                for voter in copy.metadata.voters
+            )
+            if node_id is None or not is_voter or node_id in planned:
+                continue
+            why = "its copy names the node a voter, and it is not a controller of the plan"
+            found.append(MovedAside(node_id, directory.path, directory.directory_id, why))
+            self.notices.add(
+                notice_codes.MOVE_ASIDE,
+                f"{place_of(directory)}: {why}; if the node starts again, run kdump metadata apply"
+                " on the directory first",
+            )
+        return tuple(found)
+
+
+def _number_above(key: str, seen: Iterable[int], margin: int, said: int | None) -> int:
+    highest = max(seen)
+    if said is None:
+        return highest + margin
+    if said <= highest:
+        raise UsageProblem(f"--set {key}={said}: a copy has {highest} already")
+    return said
+
+
+def _set_or(said: object, kind: SourceKind, detail: str) -> Source:
+    return Source(kind, detail) if said is None else Source(SourceKind.SET, "an option")

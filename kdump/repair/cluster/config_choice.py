@@ -1,0 +1,102 @@
+"""Configurations of topics: those of the copy, or such that nothing is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kdump.repair.cluster import notice_codes
+from kdump.repair.cluster.notice_codes import Notices
+from kdump.repair.cluster.overrides import Overrides
+from kdump.repair.cluster.topic_choice import TopicChoice
+from kdump.state.cluster_plan import PlannedConfig, Source, SourceKind
+
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+_KEEP_EVERYTHING: Final = {
+    # The broker's own default may be to compact.
+    "cleanup.policy": "delete",
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+}
+_SEGMENT_BYTES: Final = "104857600"
+_INTERNAL: Final[Mapping[str, Mapping[str, str]]] = {
+    "__consumer_offsets": {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": _SEGMENT_BYTES,
+    },
+    "__transaction_state": {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "segment.bytes": _SEGMENT_BYTES,
+        UNCLEAN_ELECTION: "false",
+    },
+    "__share_group_state": {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "retention.ms": "-1",
+        "segment.bytes": _SEGMENT_BYTES,
+    },
+    "__remote_log_metadata": {"cleanup.policy": "delete", "retention.ms": "-1"},
+}
+"""What brokers give their own topics (``GroupCoordinatorService.groupMetadataTopicConfigs``,
+``TransactionStateManager.transactionStateTopicConfigs``,
+``ShareCoordinatorService.shareGroupStateTopicConfigs``, ``TopicBasedRemoteLogMetadataManager``).
+How many replicas have to be in sync is left to the default of the brokers."""
+_REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigPlanner:
+    """Plans the configurations of topics.
+
+    Attributes:
+        in_copy: values by property of each topic in the chosen copy, by name.
+        copy_source: the source of what comes from it.
+    """
+
+    in_copy: Mapping[str, Mapping[str, str]]
+    copy_source: Source
+    overrides: Overrides
+    notices: Notices
+
+    def plan(self, topic: TopicChoice) -> tuple[PlannedConfig, ...]:
+        """The properties of a topic, by name."""
+        found: dict[str, tuple[str, Source]] = {}
+        if topic.in_copy:
+            values = self.in_copy.get(topic.name, {})
+            found = {name: (values[name], self.copy_source) for name in values}
+        elif topic.name in _INTERNAL:
+            source = Source(SourceKind.RULE, "as brokers create it")
+            values = _INTERNAL[topic.name]
+            found = {name: (values[name], source) for name in values}
+            self.notices.add(notice_codes.INTERNAL_CONFIG, _text(values), topic.name)
+        else:
+            found = self._guessed(topic)
+        for name, value in self.overrides.topic(topic.name).configs.items():
+            found[name] = (value, Source(SourceKind.SET, "configuration"))
+        return tuple(PlannedConfig(name, *found[name]) for name in sorted(found))
+
+    def _guessed(self, topic: TopicChoice) -> dict[str, tuple[str, Source]]:
+        """Nothing is deleted or compacted until somebody decides."""
+        source = Source(SourceKind.GUESS, "nothing is deleted")
+        values: dict[str, str] = dict(_KEEP_EVERYTHING)
+        found = {name: (values[name], source) for name in values}
+        if _REMOTE_LOG_METADATA in topic.named_by:
+            values["remote.storage.enable"] = "true"
+            found["remote.storage.enable"] = (
+                "true",
+                Source(SourceKind.CLAIM, _REMOTE_LOG_METADATA),
+            )
+        self.notices.add(
+            notice_codes.UNKNOWN_CONFIG,
+            _text(values),
+            topic.name,
+            override=f"topic.{topic.name}.config.KEY=VALUE",
+        )
+        return found
+
+
+def _text(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={values[name]}" for name in sorted(values))

@@ -1,0 +1,188 @@
+"""What people must know of a plan: one code for each kind of thing, and its title on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kdump.state.cluster_plan import Notice, NoticeKind
+
+_KINDS: Final = list(NoticeKind)
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeCode:
+    """A kind of thing that people must know.
+
+    Attributes:
+        title: of all notices with this code.
+        needs_acceptance: whether a plan with one is refused without ``--accept-loss``: some disk
+            has what the plan drops.
+    """
+
+    kind: NoticeKind
+    code: str
+    title: str
+    needs_acceptance: bool = False
+
+
+CODES: Final[dict[str, NoticeCode]] = {}
+
+
+def _register(
+    kind: NoticeKind, code: str, title: str, *, needs_acceptance: bool = False
+) -> NoticeCode:
+    CODES[code] = NoticeCode(kind, code, title, needs_acceptance)
+    return CODES[code]
+
+
+_LOSS, _CONTRADICTION = NoticeKind.LOSS, NoticeKind.CONTRADICTION
+_WARNING, _GUESS = NoticeKind.WARNING, NoticeKind.GUESS
+
+DELETED_TOPIC: Final = _register(
+    _LOSS,
+    "deleted-topic",
+    "topics that a copy says were deleted, and that disks still have",
+    needs_acceptance=True,
+)
+STRAY_TOPIC: Final = _register(
+    _LOSS, "stray-topic", "topics that only -stray directories have", needs_acceptance=True
+)
+STRAY_PARTITION: Final = _register(
+    _LOSS, "stray-partition", "partitions that only -stray directories have", needs_acceptance=True
+)
+DROPPED_PARTITION: Final = _register(
+    _LOSS, "dropped-partition", "partitions beyond the number that was set", needs_acceptance=True
+)
+TOPIC_WITHOUT_ID: Final = _register(
+    _LOSS, "topic-without-id", "topics whose id nothing says", needs_acceptance=True
+)
+OLD_COPY_ONLY: Final = _register(
+    _LOSS,
+    "old-copy-only",
+    "things that another copy of the metadata has, and the chosen one has not",
+    needs_acceptance=True,
+)
+NO_COPY: Final = _register(_LOSS, "no-copy", "gone for good: no copy of the metadata was collected")
+NO_DATA: Final = _register(_LOSS, "no-data", "partitions that no collected disk has")
+HOLE: Final = _register(_LOSS, "hole", "missing numbers between a topic's partitions")
+LOST_TOPIC: Final = _register(
+    _LOSS, "lost-topic", "topics that internal topics name, and that no disk has"
+)
+DROPPED_BY_OPTION: Final = _register(_LOSS, "dropped-by-option", "topics dropped by --set")
+
+TWO_IDS: Final = _register(
+    _CONTRADICTION, "two-ids", "topics with several ids", needs_acceptance=True
+)
+RECREATED: Final = _register(
+    _CONTRADICTION,
+    "recreated-topic",
+    "topics that have another id on disk than in the copy",
+    needs_acceptance=True,
+)
+PARTED: Final = _register(
+    _CONTRADICTION, "parted", "partitions whose replicas parted: the loser truncates"
+)
+EXTRA_REPLICA: Final = _register(
+    _CONTRADICTION, "extra-replica", "directories on nodes that are not replicas in the copy"
+)
+DUPLICATE_REPLICA: Final = _register(
+    _CONTRADICTION, "duplicate-replica", "partitions in several log directories of one node"
+)
+
+MOVE_ASIDE: Final = _register(
+    _WARNING, "move-aside", "nodes whose copy of the metadata must be moved aside"
+)
+START_ORDER: Final = _register(
+    _WARNING, "start-order", "partitions with unclean leader election: the leader must start first"
+)
+UNCLEAN_OFF: Final = _register(
+    _WARNING, "unclean-switched-off", "topics whose unclean leader election is switched off"
+)
+NOT_COLLECTED: Final = _register(
+    _WARNING, "node-not-collected", "registered brokers whose disks were not collected"
+)
+ISR_NOT_COLLECTED: Final = _register(
+    _WARNING, "isr-not-collected", "partitions whose in-sync replicas were not collected"
+)
+BEHIND_COMMITTED: Final = _register(
+    _WARNING, "behind-claims", "partitions that end before an offset that a group committed"
+)
+CLAIMED_PARTITION: Final = _register(
+    _WARNING, "claimed-partition", "partition numbers that only internal topics name"
+)
+NO_PARTITION_METADATA: Final = _register(
+    _WARNING,
+    "no-partition-metadata",
+    "directories without a topic id: a starting broker makes them -stray",
+)
+FUTURE_ONLY: Final = _register(
+    _WARNING, "future-only", "replicas that are only a -future directory"
+)
+UNREADABLE: Final = _register(_WARNING, "unreadable", "damage that kdump metadata collect found")
+UNCLEAN_SHUTDOWN: Final = _register(
+    _WARNING, "unclean-shutdown", "log directories that were not stopped cleanly"
+)
+LEFTOVER: Final = _register(
+    _WARNING, "leftover-directories", "-stray and -delete directories that stay as they are"
+)
+IGNORED: Final = _register(_WARNING, "ignored", "collections that were not used")
+
+UNKNOWN_CONFIG: Final = _register(
+    _GUESS, "unknown-config", "topics whose configuration is unknown: nothing is deleted from them"
+)
+INTERNAL_CONFIG: Final = _register(
+    _GUESS, "internal-config", "internal topics with the configuration that brokers give them"
+)
+PARTITION_COUNT: Final = _register(
+    _GUESS, "partition-count", "topics whose number of partitions is only a lower bound"
+)
+REPLICA_ORDER: Final = _register(
+    _GUESS, "replica-order", "topics whose order of replicas is unknown"
+)
+FEATURES: Final = _register(_GUESS, "features", "levels of features")
+YOUNGER: Final = _register(
+    _GUESS, "younger-than-copy", "topics that disks have and no copy knows: taken as younger"
+)
+
+
+@dataclass(slots=True)
+class Notices:
+    """The notices of a plan while it is made."""
+
+    found: list[Notice] = field(default_factory=list)
+
+    def add(
+        self,
+        code: NoticeCode,
+        what: str,
+        topic: str | None = None,
+        partition: int | None = None,
+        override: str | None = None,
+    ) -> None:
+        """Add a notice."""
+        self.found.append(
+            Notice(code.kind, code.code, topic, partition, what, code.needs_acceptance, override)
+        )
+
+    def in_order(self) -> tuple[Notice, ...]:
+        """All of them: by kind, code, topic and partition."""
+        return tuple(sorted(self.found, key=_order))
+
+
+def _order(notice: Notice) -> tuple[object, ...]:
+    partition = -1 if notice.partition is None else notice.partition
+    codes = list(CODES)
+    return (
+        _KINDS.index(notice.kind),
+        codes.index(notice.code),
+        notice.topic or "",
+        partition,
+        notice.what,
+    )
+
+
+def unaccepted(notices: Iterable[Notice]) -> list[Notice]:
+    """The notices that refuse a plan without ``--accept-loss``."""
+    return [each for each in notices if each.needs_acceptance]

@@ -1,0 +1,90 @@
+"""What people must know beside the plan: nodes that are missing, damage, leftover directories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kdump.formats.names import PartitionState
+from kdump.repair.cluster import notice_codes
+from kdump.repair.cluster.evidence import Evidence, MetadataEvidence, place_of
+from kdump.repair.cluster.notice_codes import Notices
+from kdump.state.cluster_plan import PlannedTopic
+from kdump.state.disk_collection import CollectedDirectory
+from kdump.state.metadata_image import EntityKind
+from kdump.words import counted
+
+_SHOWN_PROBLEMS = 3
+
+
+def report_surroundings(
+    evidence: Evidence,
+    copy: MetadataEvidence | None,
+    topics: Sequence[PlannedTopic],
+    notices: Notices,
+) -> None:
+    """Report what does not decide anything.
+
+    Args:
+        evidence: with all directories.
+        copy: the chosen copy.
+        topics: of the plan.
+        notices: takes what is found.
+    """
+    for sentence in evidence.ignored:
+        notices.add(notice_codes.IGNORED, sentence)
+    if copy is not None:
+        _report_missing_nodes(evidence, copy, topics, notices)
+    planned = {topic.name: topic.topic_id for topic in topics}
+    for directory in evidence.directories:
+        _report_directory(directory, planned, notices)
+
+
+def _report_missing_nodes(
+    evidence: Evidence,
+    copy: MetadataEvidence,
+    topics: Sequence[PlannedTopic],
+    notices: Notices,
+) -> None:
+    replicas = Counter(
+        node for topic in topics for each in topic.partitions for node in each.replicas
+    )
+    nodes = {*copy.image.of(EntityKind.BROKER), *replicas} - evidence.nodes
+    for node_id in sorted(nodes):
+        notices.add(
+            notice_codes.NOT_COLLECTED,
+            f"node {node_id}, a replica of {counted(replicas[node_id], 'partition')}; collect on"
+            " it, too, unless its disks are lost",
+        )
+
+
+def _report_directory(
+    directory: CollectedDirectory, planned: dict[str, str], notices: Notices
+) -> None:
+    place = place_of(directory)
+    if not directory.is_clean_shutdown and directory.partitions:
+        notices.add(
+            notice_codes.UNCLEAN_SHUTDOWN,
+            f"{place}: what a starting broker cuts off is shown by kdump recover --dry-run",
+        )
+    problems = [*directory.problems]
+    problems += (
+        f"{each.directory}: {problem}" for each in directory.partitions for problem in each.problems
+    )
+    if directory.metadata is not None:
+        problems += directory.metadata.problems
+    for problem in problems[:_SHOWN_PROBLEMS]:
+        notices.add(notice_codes.UNREADABLE, f"{place}: {problem}")
+    if len(problems) > _SHOWN_PROBLEMS:
+        notices.add(
+            notice_codes.UNREADABLE,
+            f"{place}: {counted(len(problems) - _SHOWN_PROBLEMS, 'more problem')} in the file",
+        )
+    for state in (PartitionState.STRAY, PartitionState.DELETE):
+        # Those of topics that are not in the plan are reported with their topic.
+        left = [
+            each for each in directory.partitions if each.state is state and each.topic in planned
+        ]
+        if left:
+            word = f"{state.value} directory", f"{state.value} directories"
+            notices.add(notice_codes.LEFTOVER, f"{place}: {counted(len(left), *word)}")

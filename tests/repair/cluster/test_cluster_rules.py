@@ -1,0 +1,566 @@
+"""Each thing that was seen to go wrong when controllers are replaced is answered by the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders.dead_clusters import (
+    CLUSTER,
+    CREATED_MS,
+    acl,
+    an_id,
+    broker,
+    claim,
+    codes,
+    collected,
+    config,
+    copy,
+    disk,
+    partition_of,
+    plan_of,
+    record,
+    refusing,
+    removed,
+    replica,
+    topic_records,
+)
+from kdump.errors import UsageProblem
+from kdump.formats.dynamic_voter import DynamicVoter, parse_dynamic_voter
+from kdump.formats.names import PartitionState
+from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
+from kdump.state.cluster_plan import ClusterPlan, SourceKind
+from kdump.state.cluster_plan_json import decode_plan, encode_plan
+from kdump.state.disk_collection import ClaimedPartition, CollectedVoter
+from kdump.state.metadata_entities import MIGRATING_DIRECTORY
+
+DEFAULTS = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+
+
+def configs(plan: ClusterPlan, topic: str) -> dict[str, str]:
+    (found,) = (each for each in plan.topics if each.name == topic)
+    return {each.name: each.value for each in found.configs}
+
+
+def named(plan: ClusterPlan, code: str) -> list[str]:
+    return [each.what for each in plan.notices if each.code == code]
+
+
+# --- topics
+
+
+def test_topics_keep_the_ids_of_the_freshest_copy() -> None:
+    old = copy(*topic_records("orders", [(1, 2)]), end=400)
+    new = copy(*topic_records("orders", [(1, 2), (2, 1)]), end=500)
+    plan = plan_of(
+        disk(1, replica("orders"), replica("orders", 1), metadata=old),
+        disk(2, replica("orders"), replica("orders", 1), metadata=new),
+    )
+    (topic,) = plan.topics
+    assert (topic.topic_id, len(topic.partitions)) == (an_id("orders"), 2)
+    assert str(topic.source) == "copy: node 2 /data/2"
+
+
+def test_a_greater_epoch_beats_a_longer_log() -> None:
+    longer = copy(*topic_records("orders"), end=900, epoch=3)
+    later = copy(*topic_records("orders"), acl("orders"), end=500, epoch=4)
+    plan = plan_of(disk(1, metadata=longer), disk(2, metadata=later))
+    assert len(plan.acls) == 1
+
+
+def test_a_topic_that_no_copy_knows_is_younger_and_kept() -> None:
+    plan = plan_of(disk(1, replica("new"), metadata=copy()))
+    (topic,) = plan.topics
+    assert str(topic.source) == "disk: node 1 /data/1"
+    assert "younger-than-copy" in codes(plan)
+    assert not refusing(plan)
+
+
+@pytest.mark.parametrize("committed", [None, True])
+def test_a_topic_that_the_copy_deletes_and_a_disk_has_is_asked_for(committed: bool | None) -> None:
+    metadata = copy(removed_topics=(removed("gone", committed=committed),))
+    disks = (disk(1, replica("gone"), metadata=metadata),)
+    plan = plan_of(*disks)
+    assert refusing(plan) == [("deleted-topic", "gone")]
+    assert not plan.topics
+    kept = plan_of(*disks, settings=[("topic.gone", "keep")])
+    assert [each.name for each in kept.topics] == ["gone"]
+    assert not refusing(kept)
+
+
+def test_a_topic_that_only_an_older_copy_knows_is_asked_for() -> None:
+    old = copy(*topic_records("gone", [(1,)]), end=400)
+    plan = plan_of(disk(1, replica("gone"), metadata=old), disk(2, metadata=copy()))
+    assert refusing(plan) == [("deleted-topic", "gone")]
+
+
+def test_a_topic_recreated_after_the_copy_is_asked_for() -> None:
+    metadata = copy(*topic_records("orders", [(1,)]))
+    plan = plan_of(disk(1, replica("orders", topic_id=an_id("other")), metadata=metadata))
+    assert plan.topics[0].topic_id == an_id("other")
+    assert refusing(plan) == [("recreated-topic", "orders")]
+
+
+def test_of_two_ids_that_of_the_copy_wins_and_the_other_is_a_loss() -> None:
+    metadata = copy(*topic_records("orders", [(1, 2)]))
+    disks = (
+        disk(1, replica("orders"), metadata=metadata),
+        disk(2, replica("orders", topic_id=an_id("other"))),
+    )
+    plan = plan_of(*disks)
+    assert plan.topics[0].topic_id == an_id("orders")
+    assert refusing(plan) == [("two-ids", "orders")]
+    other = plan_of(*disks, settings=[("topic.orders.id", an_id("other"))])
+    assert other.topics[0].topic_id == an_id("other")
+
+
+def test_directories_without_an_id_belong_to_the_topic_and_are_named() -> None:
+    plan = plan_of(disk(1, replica("orders")), disk(2, replica("orders", 1, topic_id=None)))
+    assert partition_of(plan, "orders", 1).leader == 2
+    assert "no-partition-metadata" in codes(plan)
+
+
+def test_a_topic_without_any_id_is_asked_for() -> None:
+    disks = (disk(1, replica("orders", topic_id=None)),)
+    assert refusing(plan_of(*disks)) == [("topic-without-id", "orders")]
+    said = plan_of(*disks, settings=[("topic.orders.id", an_id("orders"))])
+    assert said.topics[0].topic_id == an_id("orders")
+
+
+def test_stray_topics_are_neither_dropped_nor_restored_silently() -> None:
+    disks = (disk(1, replica("orders", state=PartitionState.STRAY), metadata=copy()),)
+    plan = plan_of(*disks)
+    assert not plan.topics
+    assert refusing(plan) == [("stray-topic", "orders")]
+    kept = plan_of(*disks, settings=[("stray", "keep")])
+    assert partition_of(kept, "orders").leader == 1
+
+
+def test_a_topic_whose_directories_are_all_marked_deleted_stays_deleted() -> None:
+    plan = plan_of(disk(1, replica("gone", state=PartitionState.DELETE), metadata=copy()))
+    assert not plan.topics
+    assert not refusing(plan)
+    assert "leftover-directories" in codes(plan)
+
+
+def test_a_topic_can_be_dropped() -> None:
+    metadata = copy(*topic_records("orders", [(1,)]))
+    disks = (disk(1, replica("orders"), metadata=metadata),)
+    plan = plan_of(*disks, settings=[("topic.orders", "drop")])
+    assert not plan.topics
+    assert codes(plan) >= {"dropped-by-option"}
+
+
+# --- numbers of partitions
+
+
+def test_without_a_copy_the_number_of_partitions_is_a_lower_bound() -> None:
+    plan = plan_of(disk(1, replica("orders", 0), replica("orders", 2)))
+    assert len(plan.topics[0].partitions) == 3
+    assert {"partition-count", "hole"} <= codes(plan)
+    hole = partition_of(plan, "orders", 1)
+    assert (hole.leader, hole.isr, hole.replicas) == (-1, (), (1,))
+
+
+def test_internal_topics_name_partitions_that_no_disk_has() -> None:
+    offsets = (claim("orders", ClaimedPartition(3, 7, 100)),)
+    plan = plan_of(disk(1, replica("orders"), claims=offsets))
+    assert len(plan.topics[0].partitions) == 4
+    assert partition_of(plan, "orders", 3).sources["partition"].kind is SourceKind.CLAIM
+    assert partition_of(plan, "orders", 3).leader_epoch == 8
+
+
+def test_the_copy_knows_the_number_better_than_internal_topics() -> None:
+    metadata = copy(*topic_records("orders", [(1,)]))
+    offsets = (claim("orders", ClaimedPartition(3)),)
+    plan = plan_of(disk(1, replica("orders"), claims=offsets, metadata=metadata))
+    assert len(plan.topics[0].partitions) == 1
+    assert "claimed-partition" in codes(plan)
+
+
+def test_partitions_that_were_added_after_the_copy_are_kept() -> None:
+    metadata = copy(*topic_records("orders", [(1,)]))
+    plan = plan_of(disk(1, replica("orders"), replica("orders", 1), metadata=metadata))
+    added = partition_of(plan, "orders", 1)
+    assert (added.leader, added.sources["partition"].kind) == (1, SourceKind.DISK)
+
+
+def test_a_lower_number_drops_partitions_only_if_that_is_accepted() -> None:
+    disks = (disk(1, replica("orders"), replica("orders", 1)),)
+    plan = plan_of(*disks, settings=[("topic.orders.partitions", "1")])
+    assert refusing(plan) == [("dropped-partition", "orders")]
+
+
+def test_a_topic_that_only_internal_topics_name_is_reported_as_lost() -> None:
+    plan = plan_of(disk(1, claims=(claim("orders", ClaimedPartition(0)),)))
+    assert "lost-topic" in codes(plan)
+
+
+# --- leaders and epochs
+
+
+def test_the_leader_has_the_greatest_epoch_then_the_greatest_end() -> None:
+    metadata = copy(*topic_records("orders", [(1, 2, 3)]))
+    plan = plan_of(
+        disk(1, replica("orders", end=900, epochs=[(0, 0), (1, 10)]), metadata=metadata),
+        disk(2, replica("orders", end=50, epochs=[(0, 0), (2, 10)])),
+        disk(3, replica("orders", end=60, epochs=[(0, 0), (2, 10)])),
+    )
+    partition = partition_of(plan, "orders")
+    assert (partition.leader, partition.isr) == (3, (3,))
+    assert partition.replicas == (1, 2, 3)
+    (what,) = named(plan, "parted")
+    assert "node 1 loses offsets 10 to 899" in what
+
+
+def test_replicas_that_end_alike_leave_the_leader_to_the_copy() -> None:
+    metadata = copy(*topic_records("orders", [(1, 2)], leader=2, isr=[2]))
+    plan = plan_of(disk(1, replica("orders"), metadata=metadata), disk(2, replica("orders")))
+    assert partition_of(plan, "orders").leader == 2
+
+
+def test_a_replica_that_is_only_behind_loses_nothing() -> None:
+    plan = plan_of(disk(1, replica("orders", end=100)), disk(2, replica("orders", end=40)))
+    assert partition_of(plan, "orders").leader == 1
+    assert "parted" not in codes(plan)
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (replica("orders", epochs=[(0, 0), (41, 5)]), 42),
+        (replica("orders", batch_epoch=41), 42),
+        (replica("orders", batch_epoch=3), 10),
+    ],
+)
+def test_the_leader_epoch_is_above_checkpoints_headers_and_copies(
+    seen: object, expected: int
+) -> None:
+    metadata = copy(*topic_records("orders", [(1,)], leader_epoch=9))
+    plan = plan_of(disk(1, seen, metadata=metadata))  # type: ignore[arg-type]
+    assert partition_of(plan, "orders").leader_epoch == expected
+
+
+def test_the_epochs_of_stray_directories_count_too() -> None:
+    stray = replica("orders", epochs=[(77, 0)], state=PartitionState.STRAY)
+    plan = plan_of(disk(1, replica("orders")), disk(2, stray))
+    assert partition_of(plan, "orders").leader_epoch == 78
+
+
+def test_a_leader_can_be_chosen_and_what_others_lose_is_said() -> None:
+    disks = (
+        disk(1, replica("orders", end=90, epochs=[(0, 0), (1, 50)])),
+        disk(2, replica("orders", end=60)),
+    )
+    plan = plan_of(*disks, settings=[("topic.orders.partition.0.leader", "2")])
+    assert partition_of(plan, "orders").leader == 2
+    assert "node 1 loses offsets 50 to 89" in named(plan, "parted")[0]
+    with pytest.raises(UsageProblem, match="its replicas are 1, 2"):
+        plan_of(*disks, settings=[("topic.orders.partition.0.leader", "3")])
+
+
+def test_eligible_leader_replicas_are_not_needed_because_there_is_a_leader() -> None:
+    metadata = copy(*topic_records("orders", [(1,)], leader=-1, isr=[]), broker(1))
+    plan = plan_of(disk(1, replica("orders"), metadata=metadata))
+    partition = partition_of(plan, "orders")
+    assert (partition.leader, partition.isr, partition.elr) == (1, (1,), ())
+
+
+def test_registered_brokers_are_kept_fenced_with_their_epochs() -> None:
+    plan = plan_of(disk(1, metadata=copy(broker(1, 5), broker(2, 7))))
+    found = [(each.data["brokerId"], each.data["brokerEpoch"]) for each in plan.brokers]
+    assert found == [(1, 5), (2, 7)]
+    assert all(each.data["fenced"] for each in plan.brokers)
+    assert not any(each.data["inControlledShutdown"] for each in plan.brokers)
+
+
+# --- replicas and directories
+
+
+def test_directories_are_those_on_disk_or_left_to_the_controller() -> None:
+    metadata = copy(*topic_records("orders", [(1, 2, 3)]))
+    plan = plan_of(
+        disk(1, replica("orders"), path="/new", metadata=metadata),
+        disk(2),
+    )
+    assert partition_of(plan, "orders").directories == (
+        an_id("1 /new"),
+        MIGRATING_DIRECTORY,
+        an_id("3 /data/3"),
+    )
+
+
+def test_without_a_copy_preferred_leaders_are_spread() -> None:
+    both = [replica("orders", number) for number in range(4)]
+    plan = plan_of(disk(1, *both), disk(2, *both))
+    order = [each.replicas for each in plan.topics[0].partitions]
+    assert order == [(1, 2), (2, 1), (1, 2), (2, 1)]
+
+
+def test_a_replica_that_the_copy_does_not_know_is_added_only_if_it_is_ahead() -> None:
+    metadata = copy(*topic_records("orders", [(1,)]))
+    ahead = plan_of(
+        disk(1, replica("orders"), metadata=metadata), disk(2, replica("orders", end=200))
+    )
+    assert partition_of(ahead, "orders").replicas == (1, 2)
+    behind = plan_of(
+        disk(1, replica("orders"), metadata=metadata), disk(2, replica("orders", end=9))
+    )
+    assert partition_of(behind, "orders").replicas == (1,)
+    assert "extra-replica" in codes(behind) & codes(ahead)
+
+
+def test_a_partition_in_two_log_directories_of_a_node_is_named() -> None:
+    plan = plan_of(
+        disk(1, replica("orders", end=10), path="/d1"), disk(1, replica("orders"), path="/d2")
+    )
+    assert partition_of(plan, "orders").directories == (an_id("1 /d2"),)
+    assert "duplicate-replica" in codes(plan)
+
+
+def test_a_lost_broker_keeps_its_replicas_and_others_lead() -> None:
+    metadata = copy(*topic_records("orders", [(1, 2)], isr=[1]), broker(1), broker(2))
+    plan = plan_of(disk(2, replica("orders"), metadata=metadata))
+    partition = partition_of(plan, "orders")
+    assert (partition.replicas, partition.leader) == ((1, 2), 2)
+    assert {"isr-not-collected", "node-not-collected"} <= codes(plan)
+
+
+def test_a_partition_of_lost_brokers_waits_for_one_of_them() -> None:
+    metadata = copy(*topic_records("orders", [(1, 3)], isr=[3], leader=3), broker(1), broker(3))
+    plan = plan_of(disk(2, metadata=metadata))
+    partition = partition_of(plan, "orders")
+    assert (partition.leader, partition.isr) == (-1, (3,))
+    assert "no-data" in codes(plan)
+
+
+# --- configuration
+
+
+def test_known_topics_keep_their_configuration() -> None:
+    metadata = copy(*topic_records("orders", [(1,)]), config("orders", "cleanup.policy", "compact"))
+    plan = plan_of(disk(1, replica("orders"), metadata=metadata))
+    assert configs(plan, "orders") == {"cleanup.policy": "compact"}
+    assert not refusing(plan)
+
+
+def test_nothing_is_deleted_from_a_topic_whose_configuration_is_unknown() -> None:
+    plan = plan_of(disk(1, replica("orders")))
+    assert configs(plan, "orders") == DEFAULTS
+    assert "unknown-config" in codes(plan)
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_are_compacted(topic: str) -> None:
+    plan = plan_of(disk(1, replica(topic)))
+    assert configs(plan, topic)["cleanup.policy"] == "compact"
+    assert "retention.ms" not in configs(plan, topic)
+
+
+def test_a_tiered_topic_stays_tiered() -> None:
+    claims = (claim("orders", ClaimedPartition(0), source="__remote_log_metadata"),)
+    plan = plan_of(disk(1, replica("orders"), claims=claims))
+    assert configs(plan, "orders") == {**DEFAULTS, "remote.storage.enable": "true"}
+
+
+def test_a_property_can_be_set() -> None:
+    settings = [("topic.a.config.b.config.retention.ms", "5")]
+    plan = plan_of(disk(1, replica("a.config.b")), settings=settings)
+    assert configs(plan, "a.config.b")["retention.ms"] == "5"
+
+
+def test_a_property_or_acl_that_only_an_older_copy_has_is_a_loss() -> None:
+    old = copy(*topic_records("orders", [(1,)]), config("orders", "x", "y"), acl("orders"), end=400)
+    new = copy(*topic_records("orders", [(1,)]))
+    disks = (disk(1, replica("orders"), metadata=old), disk(2, metadata=new))
+    assert refusing(plan_of(*disks)) == [("old-copy-only", None), ("old-copy-only", "orders")]
+    committed = replace(new, committed_end_offset=500)
+    assert not refusing(plan_of(disks[0], disk(2, metadata=committed)))
+    chosen = plan_of(*disks, settings=[("copy", "1")])
+    assert len(chosen.acls) == 1
+
+
+def test_what_is_gone_without_any_copy_is_named() -> None:
+    plan = plan_of(disk(1, replica("orders")))
+    assert any("ACLs" in each for each in named(plan, "no-copy"))
+    assert any("SCRAM" in each for each in named(plan, "no-copy"))
+    assert named(plan, "features") == [
+        "group.version=1, metadata.version=25, transaction.version=2"
+    ]
+
+
+# --- unclean elections
+
+
+def unclean_cluster(*, conflict: bool) -> list[object]:
+    metadata = copy(
+        *topic_records("orders", [(1, 2), (2, 1)]),
+        config("orders", "unclean.leader.election.enable", "true"),
+    )
+    other = 50 if conflict else 200
+    return [
+        disk(1, replica("orders", 0), replica("orders", 1, end=other), metadata=metadata),
+        disk(2, replica("orders", 0, end=50), replica("orders", 1)),
+    ]
+
+
+def test_with_unclean_election_the_plan_says_who_starts_first() -> None:
+    plan = plan_of(*unclean_cluster(conflict=False))  # type: ignore[arg-type]
+    assert {(each.partition, each.node_id) for each in plan.first_leaders} == {(0, 1), (1, 1)}
+    assert "start the brokers in the order 1, 2" in named(plan, "start-order")[0]
+
+
+def test_without_an_order_unclean_election_is_switched_off() -> None:
+    disks = unclean_cluster(conflict=True)
+    plan = plan_of(*disks)  # type: ignore[arg-type]
+    assert configs(plan, "orders")["unclean.leader.election.enable"] == "false"
+    assert not plan.first_leaders
+    kept = plan_of(*disks, settings=[("unclean", "on")])  # type: ignore[arg-type]
+    assert configs(kept, "orders")["unclean.leader.election.enable"] == "true"
+
+
+def test_unclean_election_by_default_of_all_brokers_counts() -> None:
+    default = record(
+        "CONFIG_RECORD",
+        resourceType=4,
+        resourceName="",
+        name="unclean.leader.election.enable",
+        value="true",
+    )
+    metadata = copy(*topic_records("orders", [(1, 2)]), default)
+    plan = plan_of(disk(1, replica("orders"), metadata=metadata), disk(2, replica("orders", end=5)))
+    assert "start-order" in codes(plan)
+
+
+# --- the quorum
+
+
+def test_offset_and_epoch_are_above_those_of_every_copy() -> None:
+    plan = plan_of(
+        disk(1, metadata=copy(end=700, highest_offset=4_000_000, epoch=3)),
+        disk(2, metadata=copy(end=900, highest_epoch=5000)),
+        disk(3, broker_epoch=9_000_000),
+    )
+    assert plan.snapshot_offset > 9_000_000
+    assert plan.snapshot_epoch > 5000
+    with pytest.raises(UsageProblem, match="a copy has 9000000 already"):
+        plan_of(disk(3, broker_epoch=9_000_000), settings=[("snapshot.offset", "9000000")])
+
+
+def test_producer_ids_are_above_all_others() -> None:
+    ids = record("PRODUCER_IDS_RECORD", brokerId=1, brokerEpoch=5, nextProducerId=3_000_000)
+    plan = plan_of(
+        disk(1, replica("orders", producer_id=5_000_000), metadata=copy(ids)),
+        disk(2, highest_transactional_producer_id=7_000_000),
+    )
+    assert plan.next_producer_id > 7_000_000
+    with pytest.raises(UsageProblem, match="there is a producer id"):
+        plan_of(disk(1, replica("a", producer_id=0)), settings=[("next.producer.id", "0")])
+
+
+def test_a_former_combined_node_has_to_move_its_copy_aside() -> None:
+    voters = (CollectedVoter(1, an_id("1 /data/1")), CollectedVoter(9, an_id("nine")))
+    metadata = copy(voters=voters)
+    plan = plan_of(disk(1, metadata=metadata), disk(2, metadata=metadata))
+    assert [(each.node_id, each.log_dir) for each in plan.move_aside] == [(1, "/data/1")]
+    assert "move-aside" in codes(plan)
+
+
+def test_the_old_static_voters_have_no_directory_ids() -> None:
+    metadata = copy(kraft_version=0, voters=(CollectedVoter(1),))
+    plan = plan_of(disk(1, metadata=metadata))
+    assert [each.node_id for each in plan.move_aside] == [1]
+    assert (plan.kraft_version, plan.controllers[0].directory_id) == (0, None)
+
+
+def test_a_controller_of_the_plan_keeps_its_directory() -> None:
+    metadata = copy(voters=(CollectedVoter(1000, an_id("1000 /data/1000")),))
+    assert not plan_of(disk(1000, metadata=metadata)).move_aside
+
+
+def test_voters_have_the_directory_ids_that_were_given_or_new_ones() -> None:
+    given = parse_dynamic_voter(f"7@[::1]:9093:{an_id('seven')}")
+    plan = plan_of(disk(1, metadata=copy()), controllers=(given, DynamicVoter(3, "h", 9093)))
+    assert [each.node_id for each in plan.controllers] == [3, 7]
+    assert plan.controllers[1].directory_id == an_id("seven")
+    assert plan.controllers[0].directory_id not in (None, an_id("seven"))
+
+
+def test_dead_controllers_are_not_registered() -> None:
+    dead = record(
+        "REGISTER_CONTROLLER_RECORD",
+        controllerId=9,
+        incarnationId=an_id("x"),
+        zkMigrationReady=False,
+        endPoints=[],
+        features=[],
+    )
+    plan = plan_of(disk(1, metadata=copy(dead)))
+    assert "REGISTER_CONTROLLER_RECORD" not in {each.type for each in plan.records()}
+
+
+@pytest.mark.parametrize(
+    ("controllers", "what"),
+    [
+        ((), "name at least one controller"),
+        ((DynamicVoter(1, "h", 1), DynamicVoter(1, "g", 2)), "node 1 is named twice"),
+        ((parse_dynamic_voter("1@h:1:AAAAAAAAAAAAAAAAAAAAAQ"),), "Kafka reserves"),
+    ],
+)
+def test_controllers_that_cannot_be_are_refused(
+    controllers: tuple[DynamicVoter, ...], what: str
+) -> None:
+    with pytest.raises(UsageProblem, match=what):
+        plan_of(disk(1), controllers=controllers)
+
+
+# --- which collections count
+
+
+def test_several_clusters_are_refused_until_one_is_named() -> None:
+    disks = (disk(1, replica("a")), disk(2, replica("b"), cluster_id="other"))
+    with pytest.raises(UsageProblem, match="several clusters"):
+        plan_of(*disks)
+    plan = plan_of(*disks, settings=[("cluster.id", CLUSTER)])
+    assert [each.name for each in plan.topics] == ["a"]
+    assert "ignored" in codes(plan)
+
+
+def test_the_later_of_two_collections_of_a_directory_counts() -> None:
+    early = collected(disk(1, replica("a")), created_ms=CREATED_MS - 1)
+    late = collected(disk(1, replica("b")))
+    for order in ([early, late], [late, early]):
+        plan = plan_cluster(PlanRequest(order, (DynamicVoter(9, "h", 9093),)))
+        assert [each.name for each in plan.topics] == ["b"]
+        assert "ignored" in codes(plan)
+
+
+def test_a_directory_without_a_node_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="does not name its node"):
+        plan_of(replace(disk(1, replica("a")), node_id=None))
+
+
+@pytest.mark.parametrize(
+    ("setting", "what"),
+    [
+        (("nonsense", "1"), "there is no such decision"),
+        (("topic.orders", "maybe"), "not keep or drop"),
+        (("topic.nope", "keep"), "no topic 'nope'"),
+        (("topic.orders.id", "x"), "not a topic id"),
+        (("topic.orders.partition.0.replicas", "1,1"), "twice"),
+        (("topic.orders.partition.9.leader", "1"), "the topic has 1 partition"),
+        (("snapshot.epoch", "-1"), "not a number"),
+        (("copy", "99"), "the copies are those of none"),
+        (("topic.orders.partitions", "2000000"), "cannot be"),
+    ],
+)
+def test_decisions_that_make_no_sense_are_refused(setting: tuple[str, str], what: str) -> None:
+    with pytest.raises(UsageProblem, match=what):
+        plan_of(disk(1, replica("orders")), settings=[setting])
+
+
+def test_every_plan_can_be_written_and_read() -> None:
+    metadata = copy(*topic_records("orders", [(1, 2)]), broker(1), acl("orders"))
+    plan = plan_of(disk(1, replica("orders"), metadata=metadata), disk(2, replica("orders", 3)))
+    assert decode_plan(b"".join(encode_plan(plan))) == plan
