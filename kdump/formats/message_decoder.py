@@ -216,10 +216,12 @@ class _Compiler:
 
     def array_reader(self, item: Field, element: Scalar | Struct) -> _Read:
         read_count = _compact_length if self.flexible else Cursor.int32
+        code = None
         if isinstance(element, Struct):
             read_element = self.struct(element)
         else:
             read_element = self.scalar_reader(element, f"{item.name} element", nullable=False)
+            code = _CODES.get(element)
 
         def read_array(cursor: Cursor) -> list[Any] | None:
             count = read_count(cursor)
@@ -233,6 +235,12 @@ class _Compiler:
                     f"but there are only {cursor.remaining} bytes remaining.",
                     cursor,
                 )
+            if code is not None:
+                start = cursor.position
+                layout = _repeated(code, count)
+                if start + layout.size <= cursor.end:
+                    cursor.position = start + layout.size
+                    return list(layout.unpack_from(cursor.data, start))
             return [read_element(cursor) for _ in range(count)]
 
         return read_array
@@ -373,7 +381,17 @@ def _take(cursor: Cursor, size: int) -> bytes:
     return cursor.take(size)
 
 
+@lru_cache(maxsize=256)
+def _repeated(code: str, count: int) -> struct.Struct:
+    return struct.Struct(f">{count}{code}")
+
+
 def _compact_length(cursor: Cursor) -> int:
+    start = cursor.position
+    if start < cursor.end and (first := cursor.data[start]) < _CONTINUED:
+        # Nearly all of them are one byte.
+        cursor.position = start + 1
+        return first - 1
     return _int32(read_unsigned_varint(cursor) - 1)
 
 

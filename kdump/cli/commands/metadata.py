@@ -103,6 +103,7 @@ def show(
     """
     from kdump.cli.output.metadata_output import SECTIONS, section_rows, show_lines
     from kdump.cli.output.sections import open_sections
+    from kdump.cli.shared.directories import without_garbage_collection
     from kdump.jobs.metadata_questions import show_metadata
     from kdump.state.metadata_replay import MetadataPoint
 
@@ -110,8 +111,9 @@ def show(
     copies = find_copies(paths, problems)
     if not copies:
         return problems.status
-    shown = show_metadata(copies, MetadataPoint(*at), problems.report)
-    metadata = _metadata_row(shown, selection)
+    with without_garbage_collection():
+        shown = show_metadata(copies, MetadataPoint(*at), problems.report)
+        metadata = _metadata_row(shown, selection)
     if output.is_json:
         with open_output(output, ()) as out:
             out.row(metadata)
