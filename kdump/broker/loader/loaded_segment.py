@@ -186,7 +186,13 @@ class LoadedSegment:
         Raises:
             Refused: Kafka's reader fails on the way.
         """
-        found = self.translate(self.offset_index.last_offset)
+        offset = self.offset_index.last_offset
+        last_batch = self._last_batch(max(0, self.offset_index.lookup(offset)))
+        if last_batch is not None:
+            base_offset, last_offset = last_batch
+            is_found = max(base_offset, last_offset) >= offset
+            return wrap_int64(last_offset + 1) if is_found else self.base_offset
+        found = self.translate(offset)
         if found is None:
             return self.base_offset
         next_offset = self.base_offset
@@ -194,6 +200,25 @@ class LoadedSegment:
             if window.batches.count:
                 next_offset = wrap_int64(int(window.batches.last_offset[-1]) + 1)
         return next_offset
+
+    def _last_batch(self, start: int) -> tuple[int, int] | None:
+        """First and last offset of the last batch, if one read from ``start`` reaches it.
+
+        That is nearly always so, and spares reading the same bytes again. None in doubt: where
+        offsets do not rise, where a batch may be wrapped, or where Kafka's reader may fail.
+        """
+        with self.directory.open(self.log_name) as source:
+            window = next(read_windows(source, start, checksums=False))
+        batches, stop = window.batches, window.stop
+        if stop is None or stop.reason is not StopReason.END or not batches.count:
+            return None
+        base_offset, last_offset = batches.base_offset, batches.last_offset
+        is_rising = (base_offset[1:] > last_offset[:-1]).all() and (
+            last_offset >= base_offset
+        ).all()
+        if not is_rising or (batches.magic < 2).any():
+            return None
+        return int(base_offset[-1]), int(last_offset[-1])
 
     def windows(self, start: int, end: int | None = None) -> Iterator[Window]:
         """The batches from ``start`` on as Kafka's reader returns them, without checking checksums.
