@@ -8,6 +8,7 @@ import os
 import pty
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -171,6 +172,23 @@ class TestCsv:
     def test_on_a_terminal_control_characters_are_escaped(self) -> None:
         text = written(OutputFormat.CSV, [{"name": "a\x1b\nb"}], stream=Terminal())
         assert "\na\\x1b\\nb," in text
+
+
+@pytest.mark.parametrize(
+    "name", ["\u6ce8\u6587", "\U0001f4e6 parcels", "\uff4f\uff52\uff44\uff45\uff52", "caf\u00e9"]
+)
+def test_wide_characters_leave_columns_aligned(name: str) -> None:
+    rows = [ROW, {**ROW, "name": name}, {**UNKNOWN, "name": name * 2}]
+    lines = written(OutputFormat.TEXT, rows).splitlines()
+    ends = {
+        screen_columns(line[: line.index(cell) + len(cell)])
+        for line, cell in zip(lines, ("RECORDS", "12", "12", "?"), strict=True)
+    }
+    assert len(ends) == 1
+
+
+def screen_columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
 
 
 @pytest.mark.parametrize("output_format", [OutputFormat.TEXT, OutputFormat.TABLE, OutputFormat.CSV])

@@ -45,7 +45,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeVar
 import click
 
 from kdump.cli.output.json_output import current_json_output, format_json, with_json_frame
-from kdump.cli.output.terminal import terminal_columns, wrapped
+from kdump.cli.output.terminal import columns_of, padded, terminal_columns, wrapped
 from kdump.cli.output.value_text import Kind, escape_controls, format_value
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ class _HumanForm(_Form):
             return
         titles = [column.title for column in self.columns]
         needed = [
-            max(map(len, cells)) + self._around_columns
+            max(map(columns_of, cells)) + self._around_columns
             for cells in zip(titles, *self._held, strict=True)
         ]
         for index, column in enumerate(self.columns):
@@ -384,7 +384,9 @@ class _Text(_HumanForm):
             self.stream.write(self._line(cells, self._widths) + "\n")
 
     def _find_widths(self, rows: list[list[str]]) -> list[int]:
-        widths = [min(max(map(len, cells)), WIDEST_COLUMN) for cells in zip(*rows, strict=True)]
+        widths = [
+            min(max(map(columns_of, cells)), WIDEST_COLUMN) for cells in zip(*rows, strict=True)
+        ]
         if self.terminal_columns is not None:
             for index, column in enumerate(self.columns):
                 if column.kind is Kind.TEXT:
@@ -398,8 +400,8 @@ class _Text(_HumanForm):
         end = 0
         for column, cell, width in zip(self.columns, cells, widths, strict=True):
             end += width
-            line += cell.rjust(width) if column.kind in _ALIGNED_RIGHT else cell.ljust(width)
-            if len(cell) > width and self.terminal_columns is not None:
+            line += padded(cell, width, is_right=column.kind in _ALIGNED_RIGHT)
+            if columns_of(cell) > width and self.terminal_columns is not None:
                 line = line.rstrip() + "\n" + " " * end
             line += "  "
             end += 2

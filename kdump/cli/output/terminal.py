@@ -37,6 +37,22 @@ def terminal_columns(stream: IO[Any]) -> int | None:
     return max(columns, _LEAST_COLUMNS) if columns else _DEFAULT_COLUMNS
 
 
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: wide characters take two."""
+    if text.isascii():
+        return len(text)
+    # Importing it takes time, and nearly all text is ASCII.
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def padded(text: str, columns: int, *, is_right: bool = False) -> str:
+    """Fill a text with spaces to a number of columns, before it if it is aligned right."""
+    space = " " * (columns - columns_of(text))
+    return space + text if is_right else text + space
+
+
 def wrapped(line: str, columns: int | None, indent: int = _HANGING_INDENT) -> str:
     """Wrap a line.
 
