@@ -55,11 +55,33 @@ class NextStart(enum.Enum):
     """There is no copy of the metadata that can be read."""
 
 
+class StrayCause(enum.Enum):
+    """Why the next start renames a restored partition to ``-stray``; the value is its code."""
+
+    NO_TOPIC = "no-topic"
+    """The metadata has no topic with its id."""
+    CREATED_AGAIN = "created-again"
+    """The metadata has another topic of its name."""
+    NO_PARTITION = "no-partition"
+    """The topic has fewer partitions."""
+    OTHER_BROKERS = "other-brokers"
+    """The partition has its replicas elsewhere."""
+    NO_TOPIC_ID = "no-topic-id"
+    """``partition.metadata`` is missing or malformed."""
+
+
 @dataclass(frozen=True, slots=True)
 class StartForecast:
-    """What the next start does with a restored partition, and why."""
+    """What the next start does with a restored partition, and why.
+
+    Attributes:
+        outcome: what it does.
+        cause: why it renames the partition; None if it does not.
+        why: the same as a sentence.
+    """
 
     outcome: NextStart
+    cause: StrayCause | None = None
     why: str = ""
 
 
@@ -204,28 +226,31 @@ def forecast(
         node_id: of the broker; None if it is not known.
     """
     if candidate.topic_id is None:
-        return StartForecast(NextStart.STRAY, "it has no readable partition.metadata")
+        return _stray(StrayCause.NO_TOPIC_ID, "it has no readable partition.metadata")
     if cluster is None:
         return StartForecast(NextStart.UNKNOWN)
     topic = cluster.topic_of(candidate.topic_id)
     if topic is None:
         again = cluster.topics.get(candidate.topic or "")
         if again is None:
-            return StartForecast(NextStart.STRAY, "the metadata has no topic with its id")
-        return StartForecast(
-            NextStart.STRAY, "the metadata has another topic of this name: it was created again"
-        )
+            return _stray(StrayCause.NO_TOPIC, "the metadata has no topic with its id")
+        what = "the metadata has another topic of this name: it was created again"
+        return _stray(StrayCause.CREATED_AGAIN, what)
     assigned = topic.partitions.get(candidate.number)
     if assigned is None:
-        return StartForecast(NextStart.STRAY, "the metadata has the topic without this partition")
+        what = "the metadata has the topic without this partition"
+        return _stray(StrayCause.NO_PARTITION, what)
     if node_id is None:
         return StartForecast(NextStart.UNKNOWN)
     if node_id not in assigned.replicas:
         replicas = ", ".join(map(str, assigned.replicas)) or "no broker"
-        return StartForecast(
-            NextStart.STRAY, f"the metadata has its replicas on {replicas}, not on {node_id}"
-        )
+        what = f"the metadata has its replicas on {replicas}, not on {node_id}"
+        return _stray(StrayCause.OTHER_BROKERS, what)
     return StartForecast(NextStart.KEPT)
+
+
+def _stray(cause: StrayCause, why: str) -> StartForecast:
+    return StartForecast(NextStart.STRAY, cause, why)
 
 
 def restored(candidates: Iterable[Candidate]) -> list[Candidate]:

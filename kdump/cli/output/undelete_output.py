@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import Event, Printer
@@ -20,7 +20,7 @@ from kdump.cli.output.write_report import (
     report_failures,
 )
 from kdump.errors import ExitStatus
-from kdump.repair.restored_directories import NextStart, Obstacle, restored
+from kdump.repair.restored_directories import NextStart, Obstacle, StrayCause, restored
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def _report_directory(
 def _row(candidate: Candidate, ends: LogEnds) -> dict[str, Any]:
     obstacle = candidate.obstacle
     is_restored = obstacle is None
+    cause = candidate.forecast.cause
     return {
         "log_dir": str(candidate.log_dir.path),
         "directory": candidate.partition.path.name,
@@ -100,6 +101,7 @@ def _row(candidate: Candidate, ends: LogEnds) -> dict[str, Any]:
         "obstacle": None if obstacle is None else obstacle.value,
         "why": candidate.why or None,
         "next_start": candidate.forecast.outcome.value if is_restored else None,
+        "next_start_cause": cause.value if cause is not None and is_restored else None,
         "next_start_why": candidate.forecast.why or None if is_restored else None,
     }
 
@@ -117,6 +119,27 @@ def _lines(candidate: Candidate) -> Iterator[str]:
         NextStart.UNKNOWN: "no metadata says what the next start does with it",
     }
     yield f"{path}: becomes {candidate.key}, {size}; {words[then]}"
+
+
+_METADATA_FIRST: Final = (
+    "do not start the broker yet: first give the controllers metadata that has them"
+    " (kdump metadata collect, plan and apply)"
+)
+_ADVICE: Final = {
+    StrayCause.NO_TOPIC: _METADATA_FIRST,
+    StrayCause.NO_PARTITION: _METADATA_FIRST,
+    StrayCause.CREATED_AGAIN: (
+        "to get the records into the new topic, transplant the directories (kdump transplant)"
+    ),
+    StrayCause.OTHER_BROKERS: (
+        "if the replicas there have all records, leave these unchanged: select others with"
+        " --topic or --partition"
+    ),
+    StrayCause.NO_TOPIC_ID: (
+        "kdump verify --repair writes partition.metadata, if the metadata has a topic of the name"
+    ),
+}
+"""What to do first, by the cause."""
 
 
 def _needs_attention(candidate: Candidate) -> bool:
@@ -174,11 +197,8 @@ def _next_start(done: Sequence[Candidate]) -> Iterator[str]:
     )
     for why, count in reasons.most_common():
         yield f"the next start renames {count} of them to -stray: {why}"
-    if reasons:
-        yield (
-            "do not start the broker yet: first give the controllers metadata that has them (kdump"
-            " metadata plan, kdump metadata apply)"
-        )
+    causes = {each.forecast.cause for each in done}
+    yield from dict.fromkeys(each for cause, each in _ADVICE.items() if cause in causes)
     unknown = outcomes[NextStart.UNKNOWN]
     if unknown:
         yield (
