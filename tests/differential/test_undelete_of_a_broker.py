@@ -70,6 +70,23 @@ def strays(
         yield Strays([d1, d2], old, consumed)
 
 
+def test_a_restored_topic_that_was_deleted_is_kept_by_the_next_start(
+    broker_host: BrokerHost, fixtures: Path, tmp_path: Path
+) -> None:
+    clean = shutil.copytree(fixtures / "out" / "clean", tmp_path / "clean")
+    d1, d2 = clean / "d1", clean / "d2"
+    (deleted,) = d1.glob("deleted-topic-0.*-delete")
+    logs = {each.name: each.read_bytes() for each in deleted.glob("*.log")}
+
+    assert kdump("undelete", "--topic", "deleted-topic", d1, d2).exit_status == 5
+    with broker_host.broker([d1, d2]):
+        pass
+
+    (kept,) = d1.glob("deleted-topic-0.*")
+    assert kept.name.endswith("-stray")
+    assert {each.name: each.read_bytes() for each in kept.glob("*.log")} == logs
+
+
 def kdump(*args: str | Path) -> Outcome:
     return run_kdump([*map(str, args)], Path.cwd())
 
