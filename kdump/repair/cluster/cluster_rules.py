@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kdump.errors import UsageProblem
@@ -42,8 +42,16 @@ from kdump.state.cluster_plan import (
     Source,
     SourceKind,
 )
+from kdump.state.collected_image import image_of_records
 from kdump.state.disk_collection import DiskCollection
-from kdump.state.metadata_image import KRAFT_VERSION, METADATA_VERSION, EntityKind, resource_of
+from kdump.state.image_records import ImageLoss, records_of
+from kdump.state.metadata_image import (
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    EntityKind,
+    LogEnd,
+    resource_of,
+)
 
 OFFSET_MARGIN: Final = 1_000_000
 """So far above all copies the snapshot is: copies that were not collected may be longer."""
@@ -155,7 +163,7 @@ class _Planner:
         report_old_copies(self.evidence, self.copy, {each.name for each in topics}, self.notices)
         report_surroundings(self.evidence, self.copy, topics, self.notices)
         said = self.overrides
-        return ClusterPlan(
+        plan = ClusterPlan(
             kdump=self.evidence.kdump,
             created_ms=self.evidence.created_ms,
             cluster_id=cluster_id,
@@ -186,9 +194,29 @@ class _Planner:
             delegation_tokens=self._kept("DELEGATION_TOKEN_RECORD"),
             move_aside=move_aside,
             first_leaders=first_leaders,
-            notices=self.notices.in_order(),
             is_loss_accepted=self.request.is_loss_accepted,
         )
+        self._report_what_cannot_be_written(plan)
+        return replace(plan, notices=self.notices.in_order())
+
+    def _report_what_cannot_be_written(self, plan: ClusterPlan) -> None:
+        """Write the plan as records once: what its metadata.version cannot hold is a loss.
+
+        Directories are not: brokers report them when they register.
+        """
+
+        def report(loss: ImageLoss) -> None:
+            if loss in (ImageLoss.SCRAM, ImageLoss.DELEGATION_TOKENS):
+                self.notices.add(notice_codes.LEVEL_LOSS, loss.value)
+
+        image = image_of_records(
+            plan.records(), LogEnd(plan.snapshot_epoch, plan.snapshot_offset), "the plan's records"
+        )
+        try:
+            for record in records_of(image, on_loss=report):
+                record.encode()
+        except ValueError as error:
+            raise UsageProblem(f"the plan cannot be written as records: {error}") from error
 
     # --- topics
 

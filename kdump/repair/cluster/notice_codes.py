@@ -64,6 +64,12 @@ OLD_COPY_ONLY: Final = _register(
     "things that another copy of the metadata has, and the chosen one has not",
     needs_acceptance=True,
 )
+LEVEL_LOSS: Final = _register(
+    _LOSS,
+    "metadata-version-loss",
+    "things that records of the planned metadata.version cannot say",
+    needs_acceptance=True,
+)
 NO_COPY: Final = _register(_LOSS, "no-copy", "gone for good: no copy of the metadata was collected")
 NO_DATA: Final = _register(_LOSS, "no-data", "partitions that no collected disk has")
 HOLE: Final = _register(_LOSS, "hole", "missing numbers between a topic's partitions")

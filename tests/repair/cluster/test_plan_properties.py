@@ -1,0 +1,239 @@
+"""What holds for the plan of any collections, whatever they say."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any, Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.dead_clusters import (
+    CONTROLLER,
+    acl,
+    an_id,
+    broker,
+    claim,
+    collected,
+    config,
+    copy,
+    disk,
+    record,
+    refusing,
+    removed,
+    replica,
+    topic_records,
+)
+from kdump.formats.names import PartitionState
+from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
+from kdump.state.cluster_plan import ClusterPlan
+from kdump.state.cluster_plan_json import decode_plan, encode_plan
+from kdump.state.collected_image import image_of_records
+from kdump.state.disk_collection import (
+    ClaimedPartition,
+    CollectedDirectory,
+    CollectedVoter,
+    DiskCollection,
+)
+from kdump.state.image_records import records_of
+from kdump.state.metadata_image import EntityKind, LogEnd
+
+TOPICS: Final = ("a", "b.c", "__consumer_offsets", "__transaction_state")
+IDS: Final = (an_id("first"), an_id("second"), None)
+SMALL: Final = st.integers(0, 6)
+ENDS: Final = st.integers(0, 50)
+
+
+@st.composite
+def replicas(draw: st.DrawFn) -> Any:
+    epochs = sorted(draw(st.dictionaries(SMALL, ENDS, max_size=3)).items())
+    topic = draw(st.sampled_from(TOPICS))
+    topic_id = draw(st.sampled_from(IDS))
+    return replica(
+        topic,
+        draw(st.integers(0, 4)),
+        end=draw(st.none() | ENDS),
+        epochs=epochs,
+        batch_epoch=draw(st.none() | SMALL),
+        topic_id=None if topic_id is None else an_id(f"{topic} {topic_id}"),
+        state=draw(st.sampled_from((PartitionState.LIVE, PartitionState.LIVE, *PartitionState))),
+        producer_id=draw(st.none() | st.integers(0, 10_000)),
+    )
+
+
+@st.composite
+def topics_of_a_copy(draw: st.DrawFn) -> list[Any]:
+    found = []
+    for name in draw(st.lists(st.sampled_from(TOPICS), max_size=3, unique=True)):
+        nodes = st.lists(st.integers(1, 4), min_size=1, max_size=3, unique=True)
+        partitions = draw(st.lists(nodes, min_size=1, max_size=3))
+        topic_id = an_id(f"{name} {draw(st.sampled_from(IDS[:2]))}")
+        epoch = draw(SMALL)
+        found += topic_records(name, partitions, topic_id=topic_id, leader_epoch=epoch)
+        if draw(st.booleans()):
+            key = draw(st.sampled_from(("unclean.leader.election.enable", "retention.ms")))
+            found.append(config(name, key, draw(st.sampled_from(("true", "false")))))
+    return found
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> Any:
+    extra = draw(st.lists(st.sampled_from((acl("x"), acl("y"), broker(1), broker(2))), max_size=3))
+    next_id = record(
+        "PRODUCER_IDS_RECORD", brokerId=1, brokerEpoch=1, nextProducerId=draw(st.integers(0, 9000))
+    )
+    gone = draw(st.lists(st.sampled_from(TOPICS), max_size=2))
+    return copy(
+        *draw(topics_of_a_copy()),
+        *{repr(each): each for each in extra}.values(),
+        next_id,
+        end=draw(st.integers(1, 3)) * 100,
+        epoch=draw(SMALL),
+        highest_offset=draw(st.integers(0, 9000)),
+        highest_epoch=draw(st.integers(0, 90)),
+        voters=tuple(CollectedVoter(each) for each in draw(st.sets(st.integers(1, 4)))),
+        removed_topics=tuple(
+            removed(name, an_id(f"{name} {draw(st.sampled_from(IDS[:2]))}")) for name in gone
+        ),
+    )
+
+
+@st.composite
+def claims(draw: st.DrawFn) -> Any:
+    partition = ClaimedPartition(draw(SMALL), draw(st.none() | SMALL), draw(st.none() | ENDS))
+    source = draw(st.sampled_from(("__consumer_offsets", "__remote_log_metadata")))
+    return claim(draw(st.sampled_from((*TOPICS, "lost"))), partition, source=source)
+
+
+@st.composite
+def directories(draw: st.DrawFn) -> CollectedDirectory:
+    partitions = draw(st.lists(replicas(), max_size=6))
+    node_id = draw(st.integers(1, 4))
+    path = draw(st.sampled_from(("/d1", "/d2")))
+    return disk(
+        node_id,
+        *{each.directory: each for each in partitions}.values(),
+        path=path,
+        claims=tuple(draw(st.lists(claims(), max_size=2))),
+        metadata=draw(st.none() | copies()),
+        highest_transactional_producer_id=draw(st.none() | st.integers(0, 90_000)),
+        broker_epoch=draw(st.none() | st.integers(0, 90_000)),
+        is_clean_shutdown=draw(st.booleans()),
+    )
+
+
+COLLECTIONS: Final = st.lists(
+    st.builds(
+        lambda found, time: collected(*found, created_ms=time),
+        st.lists(directories(), max_size=2),
+        st.integers(1, 3),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def plan_for(hosts: list[DiskCollection], *settings: tuple[str, str]) -> ClusterPlan:
+    settings = (("cluster.id", "a-cluster"), *settings)
+    return plan_cluster(PlanRequest(hosts, (CONTROLLER,), settings))
+
+
+def latest(hosts: list[DiskCollection]) -> list[CollectedDirectory]:
+    """The directories that are in the plan's inputs only once."""
+    found = [each for host in hosts for each in host.log_directories]
+    ids = [each.directory_id for each in found]
+    return [each for each in found if ids.count(each.directory_id) == 1]
+
+
+@given(COLLECTIONS)
+def test_no_partition_of_a_disk_is_missing_unless_the_plan_asks(
+    hosts: list[DiskCollection],
+) -> None:
+    plan = plan_for(hosts)
+    planned = {
+        (topic.name, topic.topic_id, each.partition)
+        for topic in plan.topics
+        for each in topic.partitions
+    }
+    asked = {topic for _, topic in refusing(plan)}
+    for directory in latest(hosts):
+        for each in directory.partitions:
+            if each.state is PartitionState.LIVE and each.topic_id is not None:
+                key = each.topic, each.topic_id, each.partition
+                assert key in planned or each.topic in asked
+
+
+@given(COLLECTIONS)
+def test_epochs_are_above_all_that_are_on_disk(hosts: list[DiskCollection]) -> None:
+    plan = plan_for(hosts)
+    epochs = {
+        (topic.topic_id, each.partition): each.leader_epoch
+        for topic in plan.topics
+        for each in topic.partitions
+    }
+    for directory in latest(hosts):
+        for each in directory.partitions:
+            epoch = epochs.get((each.topic_id or "", each.partition))
+            seen = [entry.epoch for entry in each.leader_epochs]
+            seen += [] if each.highest_batch_epoch is None else [each.highest_batch_epoch]
+            assert epoch is None or all(epoch > other for other in seen)
+        metadata = directory.metadata
+        if metadata is not None:
+            assert plan.snapshot_offset > max(metadata.end_offset, metadata.highest_offset)
+            assert plan.snapshot_epoch > max(metadata.epoch, metadata.highest_epoch)
+            image = image_of_records(metadata.records, LogEnd(0, 0))
+            assert plan.next_producer_id >= image.of(EntityKind.NEXT_PRODUCER_ID)[""]
+            for (topic_id, number), partition in image.of(EntityKind.PARTITION).items():
+                epoch = epochs.get((topic_id, number))
+                assert epoch is None or epoch > partition.leader_epoch
+        highest = [each.highest_producer_id for each in directory.partitions]
+        highest.append(directory.highest_transactional_producer_id)
+        assert all(plan.next_producer_id > each for each in highest if each is not None)
+
+
+@given(COLLECTIONS)
+def test_no_other_replica_is_more_advanced_than_the_leader(hosts: list[DiskCollection]) -> None:
+    plan = plan_for(hosts)
+    ends: dict[tuple[str | None, int], dict[int, tuple[int, int]]] = {}
+    for directory in latest(hosts):
+        assert directory.node_id is not None
+        for each in directory.partitions:
+            if each.state is PartitionState.LIVE:
+                epoch = -1 if each.last_epoch is None else each.last_epoch
+                end = (epoch, -1 if each.log_end_offset is None else each.log_end_offset)
+                nodes = ends.setdefault((each.topic_id, each.partition), {})
+                nodes[directory.node_id] = max(end, nodes.get(directory.node_id, end))
+    for topic in plan.topics:
+        for partition in topic.partitions:
+            nodes = ends.get((topic.topic_id, partition.partition), {})
+            if partition.leader in nodes:
+                others = [nodes[node] for node in partition.replicas if node in nodes]
+                assert nodes[partition.leader] == max(others)
+                assert partition.isr == (partition.leader,)
+
+
+@given(COLLECTIONS, st.randoms(use_true_random=False))
+def test_the_order_of_the_collections_does_not_matter(
+    hosts: list[DiskCollection], order: random.Random
+) -> None:
+    shuffled = [
+        replace(
+            host,
+            log_directories=tuple(order.sample(host.log_directories, len(host.log_directories))),
+        )
+        for host in order.sample(hosts, len(hosts))
+    ]
+    assert plan_for(shuffled) == plan_for(hosts)
+
+
+@given(COLLECTIONS)
+def test_a_plan_can_be_read_back_and_written_as_records(hosts: list[DiskCollection]) -> None:
+    plan = plan_for(hosts, ("stray", "keep"))
+    assert decode_plan(b"".join(encode_plan(plan))) == plan
+    image = image_of_records(plan.records(), LogEnd(plan.snapshot_epoch, plan.snapshot_offset))
+    assert len(list(records_of(image, on_loss=lambda _loss: None))) > 0
+    assert len({topic.topic_id for topic in plan.topics}) == len(plan.topics)
+    assert {each.topic_id for each in image.of(EntityKind.TOPIC).values()} == {
+        topic.topic_id for topic in plan.topics
+    }
