@@ -10,12 +10,14 @@ from typing import Final
 import pytest
 
 from builders.dead_clusters import an_id, disk, replica, write_collection
+from builders.image_plans import write_small_plan
 from builders.in_process import run_kdump
 from builders.metadata_log import feature_record, topic_record, write_metadata_log
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
 from kdump.cli.command_group import command_names
 from kdump.formats import names
 from kdump.formats.names import FileKind
+from kdump.state.cluster_plan import Notice, NoticeKind
 
 MANUAL: Final = Path(__file__).resolve().parents[2] / "man" / "kdump.rst"
 DENSE: Final = ("--config", "index.interval.bytes=0")
@@ -208,6 +210,16 @@ def have_metadata(root: Path) -> None:
     write_metadata_log(root, [topic_record("orders", 1), topic_record("users", 2)])
 
 
+def have_a_plan(root: Path, *notices: Notice) -> None:
+    write_small_plan(root.parent / "p.json", *notices)
+    (root.parent / "empty").mkdir()
+
+
+def have_a_plan_with_a_loss(root: Path) -> None:
+    what = "a topic is lost"
+    have_a_plan(root, Notice(NoticeKind.LOSS, "topic", "t", None, what, needs_acceptance=True))
+
+
 def have_a_controller(root: Path) -> None:
     records = [feature_record("metadata.version", 30), topic_record("orders", 1)]
     write_metadata_log(root, [*records, topic_record("users", 2)])
@@ -268,6 +280,7 @@ SET: Final = ("checkpoint", "set", ".", "cleaner-offset", "orders-0=5")
 LOOKUP: Final = ("lookup", "--offset", "0")
 OUT: Final = ("--out", "../collection.json")
 PLAN: Final = ("metadata", "plan", "--controller", "1@h:9093", "--out", "../p.json", "../c.json")
+APPLY: Final = ("metadata", "apply", "../p.json", "../empty")
 DIFF: Final = ("diff", ".", "../copy")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
 RESET: Final = ("quorum", "reset", "--voter", "1@h:1")
@@ -337,6 +350,7 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         0: (PLAN, have_a_collection),
         4: (PLAN, have_a_collection_of_two_ids),
     },
+    "metadata apply": {0: (APPLY, have_a_plan), 4: (APPLY, have_a_plan_with_a_loss)},
     "metadata diff": {
         0: (("metadata", "diff", "--from", "1", "."), have_metadata),
         1: (("metadata", "diff", "--from", "0", "."), have_metadata),

@@ -159,6 +159,7 @@ NEEDED = {
     "grep": ("-e", "pattern"),
     "lookup": ("--timestamp", "max"),
     "metadata collect": ("--out", "new.json"),
+    "metadata apply": ("another",),
     "metadata plan": ("--controller", "1@h:9093", "--out", "new.json"),
     "metadata diff": ("--from", "0", "--to", "1"),
     "quorum reset": ("--voter", "1@h:1"),

@@ -15,6 +15,7 @@ import pytest
 from builders.batches import batch, record
 from builders.compactable_directories import NOW_MS, plain_directory
 from builders.dead_clusters import disk, replica, write_collection
+from builders.image_plans import write_small_plan
 from builders.in_process import run_kdump
 from builders.json_answers import all_objects
 from builders.json_commands import json_commands
@@ -63,13 +64,15 @@ READING: Final = (
     "quorum show",
     "quorum reset --dry-run --without-this-node --listener-name C --voter 1@h:1",
     "metadata plan --set cluster.id=c --controller 1@h:9093 --out OUT COLLECTION",
+    "metadata apply --dry-run PLAN DIR",
     "undo --list",
     "grep .",
     "grep --count .",
     "grep --files-with-matches .",
 )
 """Command lines that change nothing; DIR is the directory, the last word by default, COPY a copy
-that lacks a partition, OUT a file elsewhere, COLLECTION one of a disk like the directory."""
+that lacks a partition, OUT a file elsewhere, COLLECTION one of a disk like the directory, PLAN one
+of another cluster."""
 
 
 def test_every_command_with_json_output_has_a_line() -> None:
@@ -94,6 +97,8 @@ def answered(line: str, directory: Path) -> list[dict[str, Any]]:
         if "COLLECTION" in words:
             collection = write_collection(Path(other, "c.json"), disk(1, replica("orders")))
             words[words.index("COLLECTION")] = str(collection)
+        if "PLAN" in words:
+            words[words.index("PLAN")] = str(write_small_plan(Path(other, "plan.json")))
         if "COPY" in words:
             words[words.index("COPY")] = str(copy_without_a_partition(directory, Path(other)))
         outcome = run_kdump([*words, "--output", "jsonl"], directory.parent)

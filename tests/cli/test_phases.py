@@ -17,6 +17,7 @@ import pytest
 
 from builders.compactable_directories import NOW_MS, plain_directory
 from builders.dead_clusters import disk, replica, write_collection
+from builders.image_plans import write_small_plan
 from builders.in_process import run_kdump
 from builders.metadata_log import feature_record, topic_record, write_metadata_log
 from builders.programs import PYTHON_PATH
@@ -62,6 +63,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("quorum", "show", "."),
     ("quorum", "reset", "--without-this-node", "--voter", "1@h:1", "."),
     ("metadata", "plan", "--controller", "1@h:9093", "--out", "../plan.json", "../here.json"),
+    ("metadata", "apply", "../small-plan.json", "../empty"),
     ("rebuild-index", "."),
     ("recover", "--dry-run", "."),
     ("recover", "."),
@@ -131,6 +133,8 @@ def test_every_wait_for_the_disk_is_in_a_phase(
     if run[0] in ("metadata", "quorum"):
         records = [feature_record("metadata.version", 30), topic_record("users", 1)]
         write_metadata_log(root, records)
+        write_small_plan(root.parent / "small-plan.json")
+        (root.parent / "empty").mkdir()
     outside.clear()
     outcome = run_kdump(run, root)
     assert outcome.exit_status & ExitStatus.USAGE == 0

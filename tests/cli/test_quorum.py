@@ -11,7 +11,8 @@ import pytest
 
 from builders.freeing import of_type, run
 from builders.in_process import Outcome, run_on_terminal
-from builders.json_answers import objects
+from builders.json_answers import all_objects, objects
+from builders.json_schemas import problems_of_objects
 from builders.lock_holder import held_elsewhere
 from builders.metadata_log import feature_record, topic_record, write_metadata_log
 from builders.trees import contents_of
@@ -34,6 +35,7 @@ def controllers(fixtures: Path, tmp_path: Path) -> Path:
 def rows(*args: str | Path) -> list[dict[str, Any]]:
     outcome = run("quorum", *args, "--output", "jsonl")
     assert outcome.exit_status == 0, outcome.stderr
+    assert not list(problems_of_objects("quorum", all_objects(outcome.stdout)))
     return objects(outcome.stdout)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kdump.cli.commands._metadata_apply import command as apply
 from kdump.cli.commands._metadata_collect import command as collect
 from kdump.cli.commands._metadata_plan import command as plan
 from kdump.cli.options.parameters import TIME, parse_integer, paths_argument
@@ -79,6 +80,7 @@ def command() -> None:
 
 command.add_command(collect)
 command.add_command(plan)
+command.add_command(apply)
 
 
 @command.command("show")

@@ -104,8 +104,8 @@ def reset(
     above everything that was shown, and the old log is kept for kdump undo. CONTROLLER_DIR is the
     metadata directory of a controller.
     """
+    from kdump.cli.output.controller_output import reset_fields, reset_lines
     from kdump.cli.output.events import Event
-    from kdump.cli.output.quorum_output import reset_fields, reset_lines
     from kdump.cli.output.write_report import (
         Operations,
         interrupted_event,
@@ -145,7 +145,7 @@ def reset(
         "operations": operations.rows(directory),
     }
     lines = [
-        *reset_lines(path, result, addresses, is_written=done.is_applied),
+        *reset_lines(path, result, addresses, is_written=done.is_applied or done.plan.is_empty),
         *(operations.lines(directory) if repair.dry_run or repair.verbose else ()),
         *operations.counts(done),
         *plan_lines(done),

@@ -1,22 +1,19 @@
-"""What ``kdump quorum`` prints: controllers' disks by rank, and new snapshots of the metadata."""
+"""What ``kdump quorum show`` prints: controllers' disks by rank."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.metadata_output import committed_line
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
-from kdump.cli.output.value_text import Kind, format_bytes
+from kdump.cli.output.value_text import Kind
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
     from kdump.jobs.metadata_copies import CopyComparison, MetadataCopy
     from kdump.jobs.quorum_ranking import QuorumRanking
-    from kdump.jobs.quorum_reset import QuorumReset
-    from kdump.repair.rebuild.controller_snapshot import ControllerSnapshot
-    from kdump.state.metadata_nodes import Voter
 
 SECTIONS: Final = (
     Section(
@@ -143,87 +140,3 @@ def ranking_lines(ranking: QuorumRanking) -> Iterator[str]:
         f"{disks}, a majority is missing (nodes {nodes}); if those disks are lost:"
         f" {command} --voter {best.node_id if best.node_id is not None else 'ID'}@HOST:PORT"
     )
-
-
-# --- new snapshots
-
-
-def snapshot_fields(snapshot: ControllerSnapshot, voters: Iterable[Voter]) -> dict[str, Any]:
-    """Return the fields about a new snapshot."""
-    return {
-        "snapshot": str(snapshot.name),
-        "end_offset": snapshot.name.end_offset,
-        "epoch": snapshot.name.epoch,
-        "records": snapshot.records,
-        "snapshot_bytes": len(snapshot.data),
-        "lost": [each.value for each in snapshot.losses],
-        "voters": [voter.row() for voter in voters],
-    }
-
-
-def snapshot_line(path: object, snapshot: ControllerSnapshot, *, is_written: bool) -> str:
-    """Say which snapshot a directory gets."""
-    name = snapshot.name
-    return (
-        f"{path}: {'has' if is_written else 'gets'} a snapshot of"
-        f" {counted(snapshot.records, 'record')} ({format_bytes(len(snapshot.data))}), epoch"
-        f" {name.epoch}, before offset {name.end_offset}"
-    )
-
-
-def voter_lines(kraft_version: int, voters: Sequence[Voter], addresses: str) -> Iterator[str]:
-    """Say who votes, and where that is written."""
-    nodes = ", ".join(str(voter.node_id) for voter in voters)
-    what = counted(len(voters), "voter")
-    if kraft_version:
-        yield f"{what} in the snapshot: {nodes}"
-    else:
-        yield (
-            f"kraft.version is 0, so the configuration has the voters: set"
-            f" controller.quorum.voters={addresses} on every controller and broker"
-        )
-
-
-def reset_fields(reset: QuorumReset) -> Mapping[str, Any]:
-    """Return the fields of a reset."""
-    from kdump.state.metadata_image import EntityKind
-
-    return {
-        **snapshot_fields(reset.snapshot, reset.voters),
-        "kraft_version": reset.kraft_version,
-        "topics": len(reset.image.of(EntityKind.TOPIC)),
-        "partitions": len(reset.image.of(EntityKind.PARTITION)),
-        "old_end_offset": reset.image.end.offset,
-        "old_epoch": reset.image.end.epoch,
-        "committed_end_offset": reset.committed_end,
-        "open_transaction_offset": reset.image.pending,
-        "dropped_controllers": list(reset.dropped_controllers),
-    }
-
-
-def reset_lines(
-    path: object, reset: QuorumReset, addresses: str, *, is_written: bool
-) -> Iterator[str]:
-    """Yield what a reset does, for people."""
-    from kdump.state.metadata_image import EntityKind
-
-    image = reset.image
-    yield snapshot_line(path, reset.snapshot, is_written=is_written)
-    topics = counted(len(image.of(EntityKind.TOPIC)), "topic")
-    partitions = counted(len(image.of(EntityKind.PARTITION)), "partition")
-    committed = committed_line(reset.committed_end, image.end.offset)
-    yield (
-        f"it is the metadata before offset {image.end.offset} of epoch {image.end.epoch}: {topics},"
-        f" {partitions}; {committed.removesuffix(' (Committed: ?)')}"
-    )
-    if image.pending is not None:
-        yield (
-            f"the metadata transaction that began at offset {image.pending} is open: its records"
-            f" are left out"
-        )
-    if reset.dropped_controllers:
-        nodes = ", ".join(map(str, reset.dropped_controllers))
-        yield f"left out are the registrations of controllers {nodes}, which are no voters now"
-    for loss in reset.snapshot.losses:
-        yield f"lost: {loss.value}, which the metadata.version cannot hold"
-    yield from voter_lines(reset.kraft_version, reset.voters, addresses)

@@ -1,0 +1,96 @@
+"""The command ``kdump metadata apply``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.options.parameters import LocationParameter, NumberParameter
+from kdump.cli.options.repair_options import RepairArguments, repair_options
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.state.cluster_plan import ClusterPlan
+
+_MOST_NODE_ID = 2**31 - 1
+
+
+@click.command("apply")
+@click.argument("plan", metavar="PLAN", type=LocationParameter(readable=False))
+@click.argument("path", metavar="CONTROLLER_DIR", type=LocationParameter(readable=False))
+@click.option(
+    "--node-id",
+    type=NumberParameter(most=_MOST_NODE_ID),
+    metavar="ID",
+    help="Which of the plan's controllers an empty CONTROLLER_DIR is (default: the only one).",
+)
+@repair_options
+def command(
+    plan: Location, path: Location, node_id: int | None, repair: RepairArguments
+) -> ExitStatus:
+    """Write the metadata of a plan for a controller, as a snapshot.
+
+    CONTROLLER_DIR is the metadata directory of one of the plan's controllers: an empty one, one
+    that Kafka's tool has formatted, or an old one whose records are older. On a broker's log
+    directory, its copy of the metadata is moved aside if the plan says so.
+    """
+    from kdump.cli.output.controller_output import applied_lines, applied_row
+    from kdump.cli.output.events import Event
+    from kdump.cli.output.write_report import (
+        Operations,
+        interrupted_event,
+        open_report,
+        plan_lines,
+        plan_row,
+    )
+    from kdump.jobs.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.metadata_apply import apply_plan_to
+
+    writing = repair.writing("metadata apply")
+    cluster = _read_plan(plan)
+    with locked_for_writing([path], writing) as interrupted:
+        result = apply_plan_to(path, cluster, node_id)
+        (done,) = plan_and_apply([result.target], writing)
+    operations = Operations([done], verbose=repair.verbose)
+    directories = [result.target.path, *result.changed_directories]
+    row = {
+        "log_dir": str(path),
+        "plan": str(plan),
+        **applied_row(result, cluster),
+        **plan_row(done),
+        "is_dry_run": repair.dry_run,
+        "operations": [row for each in directories for row in operations.rows(each)],
+    }
+    listed = [line for each in directories for line in operations.lines(each)]
+    lines = [
+        *applied_lines(path, result, cluster, is_written=done.is_applied or done.plan.is_empty),
+        *(listed if repair.dry_run or repair.verbose else ()),
+        *operations.counts(done),
+        *plan_lines(done),
+    ]
+    with open_report(repair.output_format, [done]) as printer:
+        for earlier in interrupted:
+            printer.emit(interrupted_event(earlier))
+        printer.emit(Event("apply", row, lines))
+    return ExitStatus.SOUND
+
+
+def _read_plan(path: Location) -> ClusterPlan:
+    """Read the document.
+
+    Raises:
+        UsageProblem: it is not a plan; the message names the field.
+        OSError: it cannot be read.
+    """
+    from kdump.formats.json_document import DocumentError
+    from kdump.state.cluster_plan_json import decode_plan
+
+    with phase(f"reading {path}"):
+        data = path.read()
+    try:
+        return decode_plan(data)
+    except DocumentError as error:
+        raise UsageProblem(f"{path}: {error}") from error

@@ -1,0 +1,145 @@
+"""What commands print that write a controller's metadata: quorum reset, metadata apply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.cli.output.metadata_output import committed_line
+from kdump.cli.output.value_text import format_bytes
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.jobs.metadata_apply import AppliedPlan
+    from kdump.jobs.quorum_reset import QuorumReset
+    from kdump.repair.rebuild.controller_snapshot import ControllerSnapshot
+    from kdump.state.cluster_plan import ClusterPlan, PlannedController
+    from kdump.state.metadata_nodes import Voter
+
+
+def snapshot_fields(snapshot: ControllerSnapshot, voters: Iterable[Voter]) -> dict[str, Any]:
+    """Return the fields about a new snapshot."""
+    return {
+        "snapshot": str(snapshot.name),
+        "end_offset": snapshot.name.end_offset,
+        "epoch": snapshot.name.epoch,
+        "records": snapshot.records,
+        "snapshot_bytes": len(snapshot.data),
+        "lost": [each.value for each in snapshot.losses],
+        "voters": [voter.row() for voter in voters],
+    }
+
+
+_SNAPSHOT_FIELDS: Final = (
+    *("snapshot", "end_offset", "epoch", "records", "snapshot_bytes", "lost", "voters"),
+)
+
+
+def snapshot_line(path: object, snapshot: ControllerSnapshot, *, is_written: bool) -> str:
+    """Say which snapshot a directory gets."""
+    name = snapshot.name
+    return (
+        f"{path}: {'has' if is_written else 'gets'} a snapshot of"
+        f" {counted(snapshot.records, 'record')} ({format_bytes(len(snapshot.data))}), epoch"
+        f" {name.epoch}, before offset {name.end_offset}"
+    )
+
+
+def voter_lines(kraft_version: int, voters: Sequence[Voter], addresses: str) -> Iterator[str]:
+    """Say who votes, and where that is written."""
+    nodes = ", ".join(str(voter.node_id) for voter in voters)
+    what = counted(len(voters), "voter")
+    if kraft_version:
+        yield f"{what} in the snapshot: {nodes}"
+    else:
+        yield (
+            f"kraft.version is 0, so the configuration has the voters: set"
+            f" controller.quorum.voters={addresses} on every controller and broker"
+        )
+
+
+def applied_row(result: AppliedPlan, plan: ClusterPlan) -> dict[str, Any]:
+    """Return the fields about a plan that was applied to a directory."""
+    snapshot = result.snapshot
+    written = None if snapshot is None else snapshot_fields(snapshot, result.voters)
+    return {
+        "node_id": result.node_id,
+        "cluster_id": plan.cluster_id,
+        "kraft_version": plan.kraft_version,
+        "topics": len(plan.topics),
+        "partitions": sum(len(topic.partitions) for topic in plan.topics),
+        **(written or dict.fromkeys(_SNAPSHOT_FIELDS)),
+        "moved_to": result.moved_to,
+    }
+
+
+def applied_lines(
+    path: object, result: AppliedPlan, plan: ClusterPlan, *, is_written: bool
+) -> Iterator[str]:
+    """Yield what applying a plan does, for people."""
+    if result.snapshot is None:
+        if result.moved_to is not None:
+            yield (
+                f"{path}: the copy of the metadata of broker {result.node_id}"
+                f" {'is' if is_written else 'gets'} moved aside as {result.moved_to}; with it the"
+                " broker would elect itself"
+            )
+        return
+    topics = counted(len(plan.topics), "topic")
+    partitions = counted(sum(len(topic.partitions) for topic in plan.topics), "partition")
+    yield f"{path}: controller {result.node_id} of cluster {plan.cluster_id}"
+    yield f"{snapshot_line(path, result.snapshot, is_written=is_written)}: {topics}, {partitions}"
+    for loss in result.snapshot.losses:
+        yield f"lost: {loss.value}, which the metadata.version cannot hold"
+    addresses = ",".join(map(_address, plan.controllers))
+    yield from voter_lines(plan.kraft_version, result.voters, addresses)
+
+
+def _address(controller: PlannedController) -> str:
+    host = f"[{controller.host}]" if ":" in controller.host else controller.host
+    return f"{controller.node_id}@{host}:{controller.port}"
+
+
+def reset_fields(reset: QuorumReset) -> Mapping[str, Any]:
+    """Return the fields of a reset."""
+    from kdump.state.metadata_image import EntityKind
+
+    return {
+        **snapshot_fields(reset.snapshot, reset.voters),
+        "kraft_version": reset.kraft_version,
+        "topics": len(reset.image.of(EntityKind.TOPIC)),
+        "partitions": len(reset.image.of(EntityKind.PARTITION)),
+        "old_end_offset": reset.image.end.offset,
+        "old_epoch": reset.image.end.epoch,
+        "committed_end_offset": reset.committed_end,
+        "open_transaction_offset": reset.image.pending,
+        "dropped_controllers": list(reset.dropped_controllers),
+    }
+
+
+def reset_lines(
+    path: object, reset: QuorumReset, addresses: str, *, is_written: bool
+) -> Iterator[str]:
+    """Yield what a reset does, for people."""
+    from kdump.state.metadata_image import EntityKind
+
+    image = reset.image
+    yield snapshot_line(path, reset.snapshot, is_written=is_written)
+    topics = counted(len(image.of(EntityKind.TOPIC)), "topic")
+    partitions = counted(len(image.of(EntityKind.PARTITION)), "partition")
+    committed = committed_line(reset.committed_end, image.end.offset)
+    yield (
+        f"it is the metadata before offset {image.end.offset} of epoch {image.end.epoch}: {topics},"
+        f" {partitions}; {committed.removesuffix(' (Committed: ?)')}"
+    )
+    if image.pending is not None:
+        yield (
+            f"the metadata transaction that began at offset {image.pending} is open: its records"
+            f" are left out"
+        )
+    if reset.dropped_controllers:
+        nodes = ", ".join(map(str, reset.dropped_controllers))
+        yield f"left out are the registrations of controllers {nodes}, which are no voters now"
+    for loss in reset.snapshot.losses:
+        yield f"lost: {loss.value}, which the metadata.version cannot hold"
+    yield from voter_lines(reset.kraft_version, reset.voters, addresses)
