@@ -39,20 +39,27 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kdump.apply.files import Metadata
 from kdump.apply.pinned_directory import identity_of, opened
-from kdump.formats.names import KDUMP_PREFIX, PartitionState, parse_partition_directory_name
+from kdump.formats.names import (
+    KDUMP_PREFIX,
+    PartitionDirectoryName,
+    PartitionState,
+    parse_partition_directory_name,
+)
 from kdump.target.target_file import NewBytes
 
 _LONGEST_NAME: Final = 254
 """One less than possible: ``-stray`` may become ``-delete``."""
 _CHUNK_BYTES: Final = 1 << 20
 _RUN_MARK: Final = KDUMP_PREFIX.strip(".")
+_RUN_DIRECTORY: Final = re.compile(rf"{_RUN_MARK}([0-9]{{1,18}})-(new|old)-[0-9]+")
 
 
 class ByteStream(Protocol):
@@ -186,6 +193,28 @@ def name_in_run(name: str, number: int, what: str, state: PartitionState) -> str
     # A broker, too, cuts a long topic short (``LocalLog.logDeleteDirName``).
     rest = f"-{parsed.partition}.{_RUN_MARK}{number}-{what}{state.value}"
     return parsed.topic[: _LONGEST_NAME - len(rest)] + rest
+
+
+class RunDirectory(NamedTuple):
+    """What the name of a directory says about the run that it is of.
+
+    Attributes:
+        number: of the run.
+        is_complete: whether it has all of its files: it is undo data. Otherwise it was being filled
+            or emptied.
+    """
+
+    number: int
+    is_complete: bool
+
+
+def run_directory(parsed: PartitionDirectoryName) -> RunDirectory | None:
+    """Recognize a directory that a run created or removed; None if it is none."""
+    match = _RUN_DIRECTORY.fullmatch(parsed.unique_id)
+    if match is None:
+        return None
+    is_complete = match[2] == "old" and parsed.state is PartitionState.STRAY
+    return RunDirectory(int(match[1]), is_complete)
 
 
 def aside_name(directory: Path) -> str:

@@ -23,6 +23,7 @@ from kdump.repair.restored_directories import (
     GONE_STATES,
     Candidate,
     forecast,
+    of_a_run,
     restored,
     with_full_name,
     without_conflicts,
@@ -117,7 +118,7 @@ def undelete(request: UndeleteRequest) -> list[UndeleteOutcome]:
 def _candidate(
     request: UndeleteRequest, directory: LogDirectory, partition: Partition
 ) -> Candidate:
-    candidate = Candidate(directory, partition, None, _topic_id(partition))
+    candidate = of_a_run(Candidate(directory, partition, None, _topic_id(partition)))
     given = request.given_names.get(partition.path.name)
     return with_full_name(candidate, request.topic_names, given)
 

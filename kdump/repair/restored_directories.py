@@ -14,16 +14,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kdump.apply.directory_changes import run_directory
+from kdump.apply.journal import RunState
 from kdump.formats.names import (
     CLUSTER_METADATA_TOPIC,
+    KDUMP_PREFIX,
     PartitionState,
     TopicPartition,
     is_kafkas_name,
+    parse_partition_directory_name,
 )
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.state.cluster import ClusterImage
-from kdump.words import counted
+from kdump.words import counted, undo_command
 
 GONE_STATES: Final = (PartitionState.STRAY, PartitionState.DELETE)
 """States of partitions that a broker does not use."""
@@ -43,6 +47,15 @@ class Obstacle(enum.Enum):
     """The metadata, or the user, gives the topic another name than the directory has."""
     METADATA_LOG = "metadata-log"
     """A copy of the cluster's metadata that was moved aside."""
+    UNDO_DATA = "undo-data"
+    """A directory that a run of kdump removed, and keeps for an undo."""
+    INCOMPLETE = "incomplete"
+    """A directory that a run of kdump was filling or deleting."""
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the directory is right as it is, and nobody has to do anything."""
+        return self in (Obstacle.METADATA_LOG, Obstacle.UNDO_DATA)
 
 
 class NextStart(enum.Enum):
@@ -123,6 +136,26 @@ class Candidate:
         return replace(self, obstacle=obstacle, why=why)
 
 
+def of_a_run(candidate: Candidate) -> Candidate:
+    """Leave the directories of kdump's own runs unchanged.
+
+    What such a run has filled or deleted only in part would be a partition with holes. Undo data
+    is complete, and is restored by an undo, as long as that is possible.
+    """
+    path = candidate.partition.path
+    run = run_directory(parse_partition_directory_name(path.name))
+    if run is None:
+        return candidate
+    if not run.is_complete:
+        what = f"run {run.number} of kdump was creating or deleting it, so files may be missing"
+        return candidate.left(Obstacle.INCOMPLETE, what)
+    journals = [f"{KDUMP_PREFIX}{run.number}{state.value}" for state in RunState]
+    if all((candidate.log_dir.path / name).kind() is None for name in journals):
+        return candidate  # its undo data was discarded, or did not come along with a copy
+    undo = undo_command(candidate.log_dir.path, run.number)
+    return candidate.left(Obstacle.UNDO_DATA, f"it is undo data; '{undo}' restores it")
+
+
 def with_full_name(candidate: Candidate, names: Mapping[str, str], given: str | None) -> Candidate:
     """Find the full name of a directory's topic.
 
@@ -137,6 +170,8 @@ def with_full_name(candidate: Candidate, names: Mapping[str, str], given: str | 
     """
     key = candidate.partition.topic_partition
     assert key is not None
+    if candidate.obstacle is not None:
+        return candidate
     if key.topic == CLUSTER_METADATA_TOPIC:
         what = "a copy of the cluster's metadata that was moved aside, not a partition"
         return candidate.left(Obstacle.METADATA_LOG, what)

@@ -29,6 +29,9 @@ from builders.stray_directories import (
     stray_log_directory,
     write_directory,
 )
+from kdump.apply.apply import apply_plan
+from kdump.apply.directory_changes import RemovedDirectory
+from kdump.apply.plan import TargetDirectory, make_plan
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
@@ -245,6 +248,31 @@ def test_metadata_that_was_moved_aside_is_not_restored(tmp_path: Path) -> None:
     assert outcome.exit_status == 0
     assert rows(outcome)[0]["obstacle"] == "metadata-log"
     assert (root / name).is_dir()
+
+
+@pytest.mark.parametrize("name", ["new-0-delete", "old-0-delete"])
+def test_what_kdump_was_filling_or_deleting_is_never_restored(tmp_path: Path, name: str) -> None:
+    root = stray_log_directory(tmp_path / "logs", {f"orders-0.kdump-3-{name}": 1})
+    outcome = undelete("--output", "jsonl", root)
+    assert outcome.exit_status == 4
+    assert rows(outcome)[0]["obstacle"] == "incomplete"
+    assert not (root / "orders-0").exists()
+
+
+@pytest.mark.parametrize(("is_kept", "status"), [(True, 0), (False, 1)])
+def test_undo_data_is_left_to_the_undo_while_there_is_one(
+    tmp_path: Path, is_kept: bool, status: int
+) -> None:
+    root = stray_log_directory(tmp_path / "logs", {"orders-0": 1})
+    change = {"orders-0": RemovedDirectory()}
+    plan = make_plan(TargetDirectory(root, (), {}, directories=change))
+    apply_plan(plan, keep_undo=True, command="kdump move")
+    if not is_kept:
+        (root / ".kdump-1.applied").unlink()
+    outcome = undelete("--output", "jsonl", root)
+    assert outcome.exit_status == status
+    assert rows(outcome)[0]["obstacle"] == ("undo-data" if is_kept else None)
+    assert (root / "orders-0").exists() is not is_kept
 
 
 # ---- The next start ----

@@ -20,7 +20,7 @@ from kdump.cli.output.write_report import (
     report_failures,
 )
 from kdump.errors import ExitStatus
-from kdump.repair.restored_directories import NextStart, Obstacle, StrayCause, restored
+from kdump.repair.restored_directories import NextStart, StrayCause, restored
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _report_directory(
     printer.emit(Event("directory", row, lines))
     listed = 0
     for each in outcome.candidates:
-        is_listed = each.obstacle not in (None, Obstacle.METADATA_LOG) or verbose
+        is_listed = _is_left(each) or verbose
         if is_listed and not verbose:
             listed += 1
         lines = [*_lines(each)] if is_listed and listed <= MAX_LISTED else []
@@ -144,8 +144,13 @@ _ADVICE: Final = {
 
 def _needs_attention(candidate: Candidate) -> bool:
     if candidate.obstacle is not None:
-        return candidate.obstacle is not Obstacle.METADATA_LOG
+        return _is_left(candidate)
     return candidate.forecast.outcome is NextStart.STRAY
+
+
+def _is_left(candidate: Candidate) -> bool:
+    """Whether it is left unchanged although somebody may expect it to be restored."""
+    return candidate.obstacle is not None and not candidate.obstacle.is_expected
 
 
 def _report_summary(
@@ -156,7 +161,7 @@ def _report_summary(
 ) -> None:
     done = restored(candidates)
     outcomes = Counter(each.forecast.outcome for each in done)
-    left = [each for each in candidates if each.obstacle not in (None, Obstacle.METADATA_LOG)]
+    left = [each for each in candidates if _is_left(each)]
     row = {
         "restored": len(done),
         "left": len(left),
