@@ -379,7 +379,8 @@ def read_settings(
 
 
 def _is_metadata(partition: Partition) -> bool:
-    return partition.is_cluster_metadata and bool(partition.segments)
+    has_records = bool(partition.segments or partition.metadata_snapshots)
+    return partition.is_cluster_metadata and has_records
 
 
 def _require_node(directory: LogDirectory, node_id: int | None, broker: Configs) -> None:

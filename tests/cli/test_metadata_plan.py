@@ -127,6 +127,22 @@ def test_epochs_offsets_and_producer_ids_are_above_all_others(
                 assert epochs[topic["id"], each["partition"]] > each["leader_epoch"]
 
 
+def test_no_broker_makes_a_partition_of_the_plan_stray(
+    cluster: Path, collections: Path, planned: ClusterPlan, tmp_path: Path
+) -> None:
+    assert planned.topics
+    (tmp_path / "ctrl").mkdir()
+    applied = run_kdump(["metadata", "apply", str(collections / "plan.json"), "ctrl"], tmp_path)
+    assert applied.exit_status in (0, 1), applied.stderr
+    for directories in BROKERS.values():
+        paths = [str(cluster / each) for each in directories]
+        words = ["recover", "--dry-run", "--metadata", "ctrl", "--output", "json", *paths]
+        found = objects(run_kdump(words, tmp_path).stdout)
+        partitions = [each for each in found if each["type"] == "partition"]
+        assert len(partitions) > 50
+        assert not [each for each in partitions if each["becomes_stray"]]
+
+
 def test_without_any_copy_the_disks_have_all_topics(
     collections: Path, planned: ClusterPlan
 ) -> None:

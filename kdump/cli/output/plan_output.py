@@ -178,7 +178,9 @@ def _group(code: str, notices: Sequence[Notice]) -> Iterator[str]:
         yield f"    and {len(notices) - _SHOWN} more"
     override = next((each.override for each in notices if each.override is not None), None)
     if override is not None:
-        yield f"    decide otherwise: --set {shlex.quote(override)}"
+        for_all = CODES[code].for_all
+        others = f"; for all: --set {for_all}" if for_all and len(notices) > 1 else ""
+        yield f"    decide otherwise: --set {shlex.quote(override)}{others}"
 
 
 def _named(notice: Notice) -> str:

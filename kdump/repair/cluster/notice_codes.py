@@ -19,21 +19,23 @@ class NoticeCode:
         title: of all notices with this code.
         needs_acceptance: whether a plan with one is refused without ``--accept-loss``: some disk
             has what the plan drops.
+        for_all: the ``--set`` that decides otherwise for all of them; empty without one.
     """
 
     kind: NoticeKind
     code: str
     title: str
     needs_acceptance: bool = False
+    for_all: str = ""
 
 
 CODES: Final[dict[str, NoticeCode]] = {}
 
 
 def _register(
-    kind: NoticeKind, code: str, title: str, *, needs_acceptance: bool = False
+    kind: NoticeKind, code: str, title: str, *, needs_acceptance: bool = False, for_all: str = ""
 ) -> NoticeCode:
-    CODES[code] = NoticeCode(kind, code, title, needs_acceptance)
+    CODES[code] = NoticeCode(kind, code, title, needs_acceptance, for_all)
     return CODES[code]
 
 
@@ -45,6 +47,7 @@ DELETED_TOPIC: Final = _register(
     "deleted-topic",
     "topics that a copy says were deleted, and that disks still have",
     needs_acceptance=True,
+    for_all="deleted=keep",
 )
 STRAY_TOPIC: Final = _register(
     _LOSS, "stray-topic", "topics that only -stray directories have", needs_acceptance=True

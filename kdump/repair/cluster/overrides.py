@@ -46,6 +46,7 @@ class Overrides:
         copy: the copy to start with: a node id, with a log directory after a colon where the node
             has several; or ``none``.
         is_stray_kept: whether directories that are ``-stray`` count as partitions.
+        is_deleted_kept: whether topics count that a copy deletes and that disks still have.
         is_unclean_kept: whether unclean leader election stays on where no order of starts is right.
         features: levels by name.
         topics: by name.
@@ -59,6 +60,7 @@ class Overrides:
     controller_listener: str | None = None
     next_producer_id: int | None = None
     is_stray_kept: bool | None = None
+    is_deleted_kept: bool | None = None
     is_unclean_kept: bool | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     topics: Mapping[str, TopicOverrides] = field(default_factory=dict)
@@ -151,6 +153,7 @@ _PLAIN: Final = {
     "controller.listener": ("controller_listener", _text),
     "next.producer.id": ("next_producer_id", lambda key, value: _number(key, value, _MOST)),
     "stray": ("is_stray_kept", _kept),
+    "deleted": ("is_deleted_kept", _kept),
     "unclean": ("is_unclean_kept", lambda key, value: _choice(key, value, ("on", "off"))),
 }
 """The attribute of each key, and what parses its value."""

@@ -201,18 +201,19 @@ class TopicChooser:
                 override=f"topic.{name}.id={copy_id}",
             )
             return younger[0], ids[younger[0]][0].source
-        candidates = younger or (sorted(ids) if said.is_kept else [])
+        is_kept = said.is_kept or self.overrides.is_deleted_kept
+        candidates = younger or (sorted(ids) if is_kept else [])
         if not candidates:
             return None
         topic_id = max(candidates, key=lambda each: (*_weight(ids[each]), each))
-        if self.copy is not None and not said.is_kept:
+        if self.copy is not None and younger and not said.is_kept:
             self.notices.add(
                 notice_codes.YOUNGER,
                 f"id {topic_id}, {counted(len(ids[topic_id]), 'directory', 'directories')}",
                 name,
                 override=f"topic.{name}=drop",
             )
-        if said.is_kept and not younger:
+        if not younger:
             return topic_id, Source(SourceKind.SET, "the topic is kept")
         return topic_id, ids[topic_id][0].source
 

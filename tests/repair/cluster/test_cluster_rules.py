@@ -87,6 +87,7 @@ def test_a_topic_that_the_copy_deletes_and_a_disk_has_is_asked_for(committed: bo
     kept = plan_of(*disks, settings=[("topic.gone", "keep")])
     assert [each.name for each in kept.topics] == ["gone"]
     assert not refusing(kept)
+    assert plan_of(*disks, settings=[("deleted", "keep")]).topics == kept.topics
 
 
 def test_a_topic_that_only_an_older_copy_knows_is_asked_for() -> None:
