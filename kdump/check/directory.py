@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kdump.check import invariants
@@ -10,6 +10,8 @@ from kdump.check.findings import Finding, Place
 from kdump.check.part import ByteAccount
 from kdump.formats import names
 from kdump.formats.errors import FormatError
+from kdump.log.broker import by_broker
+from kdump.log.cleaner_lines import misplaced_lines
 from kdump.log.directory import LogDirectory
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
@@ -31,6 +33,23 @@ def check_directory(directory: LogDirectory) -> Iterator[Finding]:
     yield from _check_refused(directory)
     yield from _check_empty(directory)
     yield from _check_without_partition(directory)
+
+
+def check_cleaner_lines(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
+    """Check that the cleaner's checkpoints of each broker agree on where its logs are."""
+    for own in by_broker(directories).values():
+        for line in misplaced_lines(own):
+            when = "" if line.is_repeated else " after its next round on this log"
+            lines = f"lines in {' and '.join(map(str, line.directories))}"
+            for path in line.without_log if line.has_log else line.directories[1:]:
+                yield invariants.CLEANER_LINE_MISPLACED.finding(
+                    Place(str(path / names.CLEANER_OFFSET_CHECKPOINT)),
+                    f"there is a line for {line.key}, whose log is not in this directory: the log"
+                    f" cleaner of a running broker ends with an exception{when}, and cleans nothing"
+                    " any more",
+                    expected="one line, in the directory of the log",
+                    found=lines if line.is_repeated else None,
+                )
 
 
 def _check_problems(directory: LogDirectory) -> Iterator[Finding]:

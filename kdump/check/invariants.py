@@ -311,6 +311,12 @@ CHECKPOINT_EMPTY: Final = _register(
 CHECKPOINT_WITHOUT_PARTITION: Final = _register(
     "checkpoint-without-partition", INFO, "a checkpoint entry for a missing partition", Remedy.NONE
 )
+CLEANER_LINE_MISPLACED: Final = _register(
+    "cleaner-line-misplaced",
+    ERROR,
+    "a line in cleaner-offset-checkpoint about a log in another directory",
+    Remedy.CHECKPOINTS,
+)
 RECOVERY_POINT_BEYOND_END: Final = _register(
     "recovery-point-beyond-end",
     ERROR,

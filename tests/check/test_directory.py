@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from builders.in_process import run_kdump
-from builders.log_directories import META_PROPERTIES, TOPIC_ID_TEXT, write_log_directory
+from builders.log_directories import (
+    META_PROPERTIES,
+    TOPIC_ID_TEXT,
+    offset_checkpoint,
+    write_log_directory,
+)
 from builders.metadata_log import TOPIC_RESOURCE, config_record, topic_record, write_metadata_log
 from builders.verified import LogModel, findings_in
 from kdump.check import directory as directory_checks
@@ -57,6 +62,37 @@ def test_directories_of_two_clusters_are_a_mismatch(two_disks: tuple[Path, Path]
     path = two_disks[1] / names.META_PROPERTIES
     path.write_bytes(path.read_bytes().replace(b"a-cluster", b"another"))
     assert codes(findings_in(*two_disks, at_least=Severity.WARNING)) == {"meta-properties-mismatch"}
+
+
+@pytest.mark.parametrize("has_own_line", [True, False])
+def test_a_cleaner_line_for_a_log_in_another_directory_is_found_and_removed(
+    has_own_line: bool, two_disks: tuple[Path, Path]
+) -> None:
+    for disk, is_there in zip(two_disks, (has_own_line, True), strict=True):
+        line = offset_checkpoint({("orders", 0): 3} if is_there else {})
+        (disk / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(line)
+    (found,) = (
+        each
+        for each in findings_in(*two_disks, at_least=Severity.WARNING)
+        if each.code == "cleaner-line-misplaced"
+    )
+    assert found.place.path == str(two_disks[1] / names.CLEANER_OFFSET_CHECKPOINT)
+    assert ("after its next round" in found.what) is not has_own_line
+    words = ["verify", "--repair", *map(str, two_disks)]
+    assert run_kdump(words, two_disks[0].parent).exit_status == 1
+    assert (two_disks[1] / names.CLEANER_OFFSET_CHECKPOINT).read_bytes() == b"0\n0\n"
+    assert codes(findings_in(*two_disks)).isdisjoint({"cleaner-line-misplaced"})
+
+
+def test_cleaner_lines_of_two_brokers_do_not_concern_each_other(
+    two_disks: tuple[Path, Path],
+) -> None:
+    path = two_disks[1] / names.META_PROPERTIES
+    path.write_bytes(path.read_bytes().replace(b"node.id=7", b"node.id=8"))
+    for disk in two_disks:
+        line = offset_checkpoint({("orders", 0): 3})
+        (disk / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(line)
+    assert "cleaner-line-misplaced" not in codes(findings_in(*two_disks))
 
 
 def test_a_copied_directory_has_the_id_of_the_other(two_disks: tuple[Path, Path]) -> None:

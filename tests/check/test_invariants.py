@@ -603,6 +603,7 @@ ELSEWHERE = {
     "batch-not-decoded",
     "meta-properties-missing",
     "meta-properties-mismatch",
+    "cleaner-line-misplaced",
     "directory-id-twice",
     "partition-twice",
     "file-permissions",

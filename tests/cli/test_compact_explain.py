@@ -194,6 +194,11 @@ def test_a_line_for_a_log_in_another_directory_ends_the_cleaner(root: Path, tmp_
     assert "after its next round" in misplaced.stderr.decode()
     assert (row["checkpoint_offset"], row["checkpoint_line"]) == (15, "other directory")
 
+    words = ["compact", "--dry-run", "--topic", "orders", COMPACTED, str(root), str(other)]
+    compacted = run_kdump(words, tmp_path)
+    assert compacted.exit_status == 4
+    assert b"cleaner-line-misplaced" in compacted.stdout
+
 
 def test_a_log_that_a_crash_cut_short_is_explained_up_to_its_last_batch(root: Path) -> None:
     (root / names.CLEAN_SHUTDOWN_MARKER).unlink()

@@ -174,11 +174,13 @@ def rebuilt_root(
     every segment then.
 
     The other two checkpoints become empty if they cannot be read: then high watermarks rise again
-    from the start of the logs, and the cleaner starts there.
+    from the start of the logs, and the cleaner starts there. The cleaner's also loses its lines of
+    missing partitions: it fails if another directory has a line for the same log.
 
     Args:
         directory: the log directory, with all of its partitions listed.
-        selection: the lines of other partitions, and the other two checkpoints, stay unchanged.
+        selection: the lines of other partitions stay unchanged, and so do the other two checkpoints
+            if they cannot be read.
 
     Returns:
         The files that change.
@@ -191,7 +193,8 @@ def rebuilt_root(
     found = {p.topic_partition: p for p in directory.partitions if p.topic_partition is not None}
     loaded = {name: partition for name, partition in found.items() if is_loaded(partition)}
     unreadable = set(map(_named, directory.unreadable))
-    for offsets in (recovery_points, log_starts):
+    cleaned = dict(directory.checkpoints.cleaner_offsets or {})
+    for offsets in (recovery_points, log_starts, cleaned):
         for topic_partition in offsets.keys() - loaded.keys() - unreadable:
             if selection.matches(str(topic_partition), topic_partition):
                 del offsets[topic_partition]
@@ -215,6 +218,8 @@ def rebuilt_root(
         rebuilt[names.RECOVERY_POINT_CHECKPOINT] = _checkpoint(recovery_points)
     if log_starts != checkpoints.log_start_offsets:
         rebuilt[names.LOG_START_OFFSET_CHECKPOINT] = _checkpoint(log_starts)
+    if cleaned != (checkpoints.cleaner_offsets or {}):
+        rebuilt[names.CLEANER_OFFSET_CHECKPOINT] = _checkpoint(cleaned)
     for problem in directory.problems if selection.is_everything else ():
         if problem.is_damage and problem.path.name in _NOT_THE_LOADERS:
             rebuilt[problem.path.name] = _checkpoint({})

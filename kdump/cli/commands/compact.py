@@ -81,6 +81,7 @@ def command(
 
     LOG_DIR is a log directory after a clean shutdown. If the broker has several, name all of them.
     """
+    from kdump.check.directory import check_cleaner_lines
     from kdump.cli.output.compact_output import CompactReport, status_of, summary
     from kdump.cli.shared.directories import (
         Diagnostics,
@@ -140,6 +141,7 @@ def command(
                 for each in request.directories
             },
         )
+        severe += check_cleaner_lines(request.directories)
         results = compact(request, writing, engine.options, engine.progress)
     operations = Operations([done for _, done in recovered], verbose=deletion.verbose)
     recovery_report = recover.RecoveryReport(operations, deletion)

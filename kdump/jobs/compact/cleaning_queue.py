@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,7 +13,7 @@ from kdump.broker.loader.checkpoints import is_loaded, load_context
 from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.progress import SILENT, Progress
-from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
+from kdump.formats.names import PartitionState, TopicPartition
 from kdump.jobs.compact.cleaner_view import (
     READ_BYTES,
     CleanerOutcome,
@@ -25,6 +24,12 @@ from kdump.jobs.compact.cleaner_view import (
 )
 from kdump.jobs.loading import is_topic_compacted
 from kdump.log.broker import Broker, by_broker, partitions_twice
+from kdump.log.cleaner_lines import (
+    MisplacedLine,
+    cleanable_logs,
+    cleaner_lines,
+    misplaced_lines,
+)
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
@@ -129,30 +134,6 @@ class QueuedPartition:
         if log.cleanable_ratio is None:
             return CleaningState.EMPTY
         return CleaningState.BELOW_RATIO if log.cleanable_bytes else CleaningState.NOTHING_CLEANABLE
-
-
-@dataclass(frozen=True, slots=True)
-class MisplacedLine:
-    """Lines of a partition in the cleaner's checkpoints of directories that lack its log.
-
-    With lines in two directories ``LogCleanerManager.allCleanerCheckpoints`` throws an exception,
-    which ends the thread of the cleaner: nothing is cleaned any more. If the directory with the log
-    has no line, the cleaner adds one after the next round on that log.
-
-    Attributes:
-        key: the partition.
-        directories: which have a line.
-        without_log: those of them that do not have the log.
-    """
-
-    key: TopicPartition
-    directories: tuple[Location, ...]
-    without_log: tuple[Location, ...]
-
-    @property
-    def is_repeated(self) -> bool:
-        """Whether there are two lines already."""
-        return len(self.directories) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,30 +244,19 @@ def list_compacted(
     return [listed(root) for root in roots]
 
 
-def _checkpoint_lines(
-    directories: Iterable[LogDirectory],
-) -> dict[TopicPartition, dict[Location, int]]:
-    """The lines of the cleaner's checkpoints, by partition and directory."""
-    lines = defaultdict[TopicPartition, dict[Location, int]](dict)
-    for directory in directories:
-        for key, offset in (directory.checkpoints.cleaner_offsets or {}).items():
-            lines[key][directory.path] = offset
-    return lines
-
-
 def _cleaned_topics(directories: Iterable[LogDirectory]) -> set[str]:
-    return {key.topic for key in _checkpoint_lines(directories)}
+    return {key.topic for key in cleaner_lines(directories)}
 
 
 def _candidates(
     request: QueueRequest, broker: Broker | None, directories: Sequence[LogDirectory]
 ) -> CleaningQueue:
     """The compacted partitions of a broker, before they are looked at."""
-    lines, cleaned = _checkpoint_lines(directories), _cleaned_topics(directories)
+    lines, cleaned = cleaner_lines(directories), _cleaned_topics(directories)
     partitions, unknown = [], dict[str, None]()
     for directory in directories:
         settings = request.settings[directory.path]
-        for key in _live(directory):
+        for key in cleanable_logs(directory):
             if may_be_compacted(settings, key, cleaned, request.selection) is None:
                 unknown[key.topic] = None
         for partition in directory.partitions:
@@ -297,6 +267,7 @@ def _candidates(
                 partitions.append(
                     _candidate(request, directory, partition, topic, lines.get(of, {}))
                 )
+    compacted = {each.key for each in partitions}
     return CleaningQueue(
         broker=broker,
         directories=tuple(directories),
@@ -304,27 +275,12 @@ def _candidates(
         queued=0,
         compacted=len(partitions),
         unknown=tuple(unknown),
-        misplaced_lines=tuple(_misplaced(directories, lines, {each.key for each in partitions})),
+        misplaced_lines=tuple(
+            each
+            for each in misplaced_lines(directories)
+            if each.is_repeated or each.key in compacted
+        ),
     )
-
-
-def _misplaced(
-    directories: Iterable[LogDirectory],
-    lines: Mapping[TopicPartition, Mapping[Location, int]],
-    compacted: Collection[TopicPartition],
-) -> Iterator[MisplacedLine]:
-    logs = {(key, directory.path) for directory in directories for key in _live(directory)}
-    for key, own in lines.items():
-        without_log = tuple(path for path in own if (key, path) not in logs)
-        if len(own) > 1 or (without_log and key in compacted):
-            yield MisplacedLine(key, tuple(own), without_log)
-
-
-def _live(directory: LogDirectory) -> Iterator[TopicPartition]:
-    """The logs that a broker's log manager has (``LogManager.currentLogs``), by their names."""
-    for key, state in directory.identities:
-        if state is PartitionState.LIVE and key.topic != CLUSTER_METADATA_TOPIC:
-            yield key
 
 
 def _candidate(
@@ -382,7 +338,7 @@ def _ordered(
     """The queue after its partitions were looked at."""
     found = [replace(each, outcome=outcomes.get(each.partition.path)) for each in queue.partitions]
     logs = {each.key: each.view.log for each in found if each.view is not None}
-    order = cleaning_order(logs, sum(len(list(_live(each))) for each in queue.directories))
+    order = cleaning_order(logs, sum(len(list(cleanable_logs(each))) for each in queue.directories))
     positions = {key: position for position, key in enumerate(order, start=1)}
     placed = [
         replace(each, position=positions.get(each.key)) if each.view is not None else each

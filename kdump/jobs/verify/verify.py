@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import (
     check_access,
+    check_cleaner_lines,
     check_directory,
     foreign_files,
     root_account,
@@ -182,6 +183,7 @@ class _Verification:
                 self.account += root_account(directory)
             except OSError as failure:
                 yield unreadable(directory.path, failure)
+        yield from check_cleaner_lines(self.request.directories)
         yield from check_start(self.request.directories)
 
     def _partitions(self) -> Iterator[VerifyEvent]:
