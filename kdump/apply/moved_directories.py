@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kdump.apply.directory_changes import name_in_run
@@ -38,11 +38,12 @@ def moves_of_run(plan: Plan, number: int, *, keep_undo: bool) -> MovesOfRun:
     """
     plans = {each.path.name: each for each in plan.changes.created}
     moves, created, removed = [], [], {}
+    names = _FreeNames(plan.path, number)
     for operation in plan.changes.operations:
         name, source = operation.name, operation.source
         match operation.kind:
             case OperationKind.CREATE_DIRECTORY:
-                between = _free_name(plan.path, name, number, "new", PartitionState.DELETE)
+                between = names.next(name, "new", PartitionState.DELETE)
                 of_new = plans[name]
                 assert of_new.new is not None
                 moves.append(DirectoryMove(None, between, name, False, of_new.new.directory))
@@ -54,7 +55,7 @@ def moves_of_run(plan: Plan, number: int, *, keep_undo: bool) -> MovesOfRun:
             case _:
                 metadata = Metadata.of(status_at(plan.path / name))
                 state = PartitionState.STRAY if keep_undo else PartitionState.DELETE
-                other = _free_name(plan.path, name, number, "old", state)
+                other = names.next(name, "old", state)
                 if keep_undo:
                     moves.append(DirectoryMove(name, None, other, True, metadata))
                 else:
@@ -63,14 +64,30 @@ def moves_of_run(plan: Plan, number: int, *, keep_undo: bool) -> MovesOfRun:
     return MovesOfRun(tuple(moves), tuple(created), removed)
 
 
-def _free_name(log_dir: Path, name: str, number: int, what: str, state: PartitionState) -> str:
-    """A name that does not exist: a discarded run of the same number may have left a directory."""
-    at = 0
-    while True:
-        found = name_in_run(name, number, f"{what}-{at}", state)
-        if status_of(log_dir / found) is None:
-            return found
-        at += 1
+@dataclass(slots=True)
+class _FreeNames:
+    """Names for the directories of a run.
+
+    Attributes:
+        log_dir: the log directory. A discarded run of the same number may have left directories.
+        number: of the run.
+        taken: names that were given: the directories of a partition and of its ``-future`` copy
+            would get the same one.
+    """
+
+    log_dir: Path
+    number: int
+    taken: set[str] = field(default_factory=set)
+
+    def next(self, name: str, what: str, state: PartitionState) -> str:
+        """A name that does not exist."""
+        at = 0
+        while True:
+            found = name_in_run(name, self.number, f"{what}-{at}", state)
+            if found not in self.taken and status_of(self.log_dir / found) is None:
+                self.taken.add(found)
+                return found
+            at += 1
 
 
 def filling_records(run: MovesOfRun) -> list[JournalRecord]:
