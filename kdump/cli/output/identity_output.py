@@ -132,8 +132,6 @@ def advice(node: NodeIdentity) -> Iterator[str]:
             words.append("--cluster-id ID")
         if len(_nodes(node)) != 1:
             words.append("--node-id ID")
-        if "directory-id-twice" in codes:
-            words.append("--directory-id COPY=new")
         if node.server is not None:
             words.append(shell_command("", ["--server-properties", node.server.path])[7:])
         paths = [each.path for each in node.directories]
@@ -219,5 +217,6 @@ def change_lines(
     if any(each.is_new_id for each in repaired):
         yield (
             "the controllers do not know a new directory id: a broker reports its partitions there"
-            " when it starts; a controller with dynamic voters has to be added as a voter"
+            " when it starts, and those without another replica get a leader when it starts again;"
+            " a controller with dynamic voters has to be added as a voter"
         )

@@ -7,7 +7,7 @@ own id is in the cluster's metadata, which has the directory of each replica.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from kdump.check.start import is_reserved
@@ -77,15 +77,33 @@ def known_directory_id(
         return format_uuid(own)
     if cluster is None:
         return None
+    assigned = assigned_directory_id(directory, node_id, cluster, taken)
+    if assigned is not None:
+        return assigned
+    left = [text for text in cluster.log_dirs.get(node_id, ()) if text not in taken]
+    return left[0] if len(left) == 1 else None
+
+
+def assigned_directory_id(
+    directory: LogDirectory, node_id: int, cluster: ClusterImage, taken: Collection[str] = ()
+) -> str | None:
+    """The directory to which the cluster assigns most partitions that are in this one.
+
+    Args:
+        directory: the log directory.
+        node_id: of its broker.
+        cluster: the cluster's metadata.
+        taken: ids that do not count.
+
+    Returns:
+        Its id in Kafka's form; None if the cluster assigns none of them.
+    """
     assigned = Counter(
         text
         for text in _assigned(directory, node_id, cluster)
         if text not in taken and not _is_reserved(text)
     )
-    if assigned:
-        return assigned.most_common(1)[0][0]
-    left = [text for text in cluster.log_dirs.get(node_id, ()) if text not in taken]
-    return left[0] if len(left) == 1 else None
+    return assigned.most_common(1)[0][0] if assigned else None
 
 
 def _assigned(directory: LogDirectory, node_id: int, cluster: ClusterImage) -> Sequence[str]:

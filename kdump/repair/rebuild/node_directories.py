@@ -18,7 +18,7 @@ from kdump.errors import UsageProblem
 from kdump.formats.meta_properties import MetaProperties
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory
-from kdump.repair.rebuild.identity import known_directory_id
+from kdump.repair.rebuild.identity import assigned_directory_id, known_directory_id
 from kdump.state.cluster import ClusterImage
 from kdump.storage.location import Location
 from kdump.words import counted
@@ -190,11 +190,7 @@ class _Repair:
             return wanted, "as given"
         if own and not is_reserved(own):
             if own in taken:
-                raise UsageProblem(
-                    f"{directory.path} and {taken[own].path} have the same directory id,"
-                    f" {format_uuid(own)}: one is a copy; give --directory-id LOG_DIR={NEW} for"
-                    " the copy"
-                )
+                return self._id_of_copy(directory, taken[own], own, node_id)
             return own, "kept"
         if has_metadata(directory):
             return self._voter_id(directory, node_id)
@@ -202,6 +198,32 @@ class _Repair:
             directory, node_id, {format_uuid(each) for each in taken}, self.evidence.cluster
         )
         return (None, "") if known is None else (parse_uuid(known), "as the cluster's metadata has")
+
+    def _id_of_copy(
+        self, directory: LogDirectory, other: LogDirectory, own: uuid.UUID, node_id: int
+    ) -> tuple[uuid.UUID | None, str]:
+        """The id of one of two directories with the same id.
+
+        Raises:
+            UsageProblem: the cluster's metadata does not tell which of them is the copy.
+        """
+        mine, theirs = (self._assigned(each, node_id) for each in (directory, other))
+        if mine == own and theirs not in (None, own):
+            return own, "kept"
+        if mine is not None and mine != own and mine not in self._taken(directory):
+            return mine, "as the cluster's metadata has"
+        raise UsageProblem(
+            f"{directory.path} and {other.path} have the same directory id, {format_uuid(own)}:"
+            f" one is a copy; give --directory-id LOG_DIR={NEW} for the copy"
+        )
+
+    def _assigned(self, directory: LogDirectory, node_id: int) -> uuid.UUID | None:
+        """The id by which the cluster's metadata knows a directory; None if unknown."""
+        voters = self.evidence.voters.get(directory.path)
+        named = None if voters is None else voters.directory_of(node_id)
+        if named is None and self.evidence.cluster is not None:
+            named = assigned_directory_id(directory, node_id, self.evidence.cluster)
+        return None if named is None else parse_uuid(named)
 
     def _voter_id(self, directory: LogDirectory, node_id: int) -> tuple[uuid.UUID | None, str]:
         """The id of the directory with the metadata, by which a controller is known."""
