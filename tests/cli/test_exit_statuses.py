@@ -206,6 +206,11 @@ def copy_and_lose_a_partition(root: Path) -> None:
     shutil.rmtree(partition(root))
 
 
+def copy_and_damage_a_batch(root: Path) -> None:
+    copy_after(NOTHING)(root)
+    damage_the_first_batch(root)
+
+
 def have_metadata(root: Path) -> None:
     write_metadata_log(root, [topic_record("orders", 1), topic_record("users", 2)])
 
@@ -281,6 +286,7 @@ LOOKUP: Final = ("lookup", "--offset", "0")
 OUT: Final = ("--out", "../collection.json")
 PLAN: Final = ("metadata", "plan", "--controller", "1@h:9093", "--out", "../p.json", "../c.json")
 APPLY: Final = ("metadata", "apply", "../p.json", "../empty")
+MOVE: Final = ("move", "--drain", ".", "--to", "../copy")
 DIFF: Final = ("diff", ".", "../copy")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
 RESET: Final = ("quorum", "reset", "--voter", "1@h:1")
@@ -364,6 +370,7 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         0: ((*RESET, "."), have_a_controller),
         4: ((*RESET, "."), have_a_damaged_controller),
     },
+    "move": {0: (MOVE, copy_after(NOTHING)), 4: (MOVE, copy_and_damage_a_batch)},
     "rebuild-index": {
         0: ((*COMMANDS["rebuild-index"], *DENSE, "."), NOTHING),
         1: ((*COMMANDS["rebuild-index"], *DENSE, "."), lose_an_index),
@@ -475,6 +482,7 @@ ARGUMENTS: Final = {
     "delete-records": DELETE,
     "lookup": LOOKUP,
     "metadata": ("metadata", "show"),
+    "move": ("move", "--balance"),
     "grep": ("grep", ""),
     "quorum": ("quorum", "show"),
     "retain": RETAIN,

@@ -164,6 +164,7 @@ NEEDED = {
     "metadata diff": ("--from", "0", "--to", "1"),
     "quorum reset": ("--voter", "1@h:1"),
     "delete-records": ("--partition", "a-0", "--before", "1"),
+    "move": ("--balance",),
     "retain": ("--topic", "a"),
 }
 """What a command has to be given besides the path."""

@@ -57,6 +57,7 @@ READING: Final = (
     f"compact --topic * --force --dry-run {' '.join(CONFIG)}",
     f"compact --explain --dry-run {' '.join(CONFIG)}",
     "diff --records DIR COPY",
+    "move --drain DIR --to COPY --dry-run",
     "metadata show",
     "metadata history",
     "metadata diff --from 0",

@@ -64,6 +64,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("quorum", "reset", "--without-this-node", "--voter", "1@h:1", "."),
     ("metadata", "plan", "--controller", "1@h:9093", "--out", "../plan.json", "../here.json"),
     ("metadata", "apply", "../small-plan.json", "../empty"),
+    ("move", "--balance", "."),
     ("rebuild-index", "."),
     ("recover", "--dry-run", "."),
     ("recover", "."),

@@ -28,6 +28,9 @@ WITHOUT_PARTITIONS: Final = {
 OF_RECORDS: Final = {"metadata show", "metadata history", "metadata diff"}
 """Commands that select partitions in the cluster's metadata, whether they are on disk or not."""
 
+OF_SEVERAL_DIRECTORIES: Final = {"move"}
+"""Commands that need another log directory: see their own tests."""
+
 WITHOUT_ROWS: Final = {"checkpoint rebuild", "groups", "undelete"}
 """Commands that say nothing about these partitions."""
 
@@ -70,7 +73,7 @@ def selection_help(command: click.Command) -> dict[str, Any]:
 RUNS: Final = {
     name: OPTIONS.get(name, ("--dry-run",) if has_option(command, "--dry-run") else ())
     for name, command in commands()
-    if selection_help(command) and name not in OF_RECORDS
+    if selection_help(command) and name not in OF_RECORDS | OF_SEVERAL_DIRECTORIES
 }
 
 

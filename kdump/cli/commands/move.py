@@ -1,0 +1,208 @@
+"""Move partitions between the log directories of one broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kdump.cli.options.conflicts import require_at_most_one
+from kdump.cli.options.parameters import LocationParameter
+from kdump.cli.options.repair_options import writing_options
+from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.output.events import EventFormat
+from kdump.cli.output.write_report import interrupted_event, open_report
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.jobs.move.selected_moves import PlannedMove
+    from kdump.log.directory import LogDirectory
+    from kdump.log.selection import PartitionSelection
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From where to where partitions move.
+
+    Attributes:
+        source: the log directory that they leave; None to balance ``targets``.
+        targets: the others, at least one.
+        is_drain: whether nothing should be left in ``source``.
+    """
+
+    source: Location | None
+    targets: tuple[Location, ...]
+    is_drain: bool
+
+    @property
+    def paths(self) -> list[Location]:
+        """All log directories as typed."""
+        return [*([] if self.source is None else [self.source]), *self.targets]
+
+
+def _options(command: Any) -> Any:
+    return writing_options(
+        command,
+        verbose="List every partition and every change.",
+        keeps_undo=False,
+        undo="Keep undo data for kdump undo (default: off). No space is freed until it is "
+        "discarded.",
+    )
+
+
+@click.command("move")
+@click.argument("paths", metavar="[LOG_DIR]...", nargs=-1, type=LocationParameter(readable=False))
+@click.option(
+    "--from",
+    "source",
+    metavar="LOG_DIR",
+    type=LocationParameter(readable=False),
+    help="Move the selected partitions from LOG_DIR.",
+)
+@click.option(
+    "--drain",
+    "drained",
+    metavar="LOG_DIR",
+    type=LocationParameter(readable=False),
+    help="Move all partitions from LOG_DIR, or the selected ones.",
+)
+@click.option(
+    "--to",
+    "targets",
+    metavar="LOG_DIR",
+    type=LocationParameter(readable=False),
+    multiple=True,
+    help="Move them to LOG_DIR; may be repeated: then each goes where most space is free.",
+)
+@click.option("--balance", is_flag=True, help="Even out the given log directories by bytes.")
+@selection_options
+@_options
+@click.option(
+    "--progress/--no-progress",
+    "progress",
+    default=None,
+    help="Show progress on standard error, as a line every few seconds if that is not a "
+    "terminal (default: only on a terminal).",
+)
+def command(
+    paths: Sequence[Location],
+    source: Location | None,
+    drained: Location | None,
+    targets: Sequence[Location],
+    balance: bool,
+    selection: PartitionSelection,
+    progress: bool | None,
+    dry_run: bool,
+    keep_undo: bool,
+    verbose: bool,
+    output_format: EventFormat,
+) -> ExitStatus:
+    """Move partitions between the log directories of one broker that was shut down cleanly.
+
+    Name the log directories with --from or --drain, and --to; further LOG_DIRs are more targets.
+    With --balance, they are the directories to even out.
+    """
+    from kdump.cli.output.move_output import MoveReport
+    from kdump.cli.output.progress_bar import shown
+    from kdump.jobs.execution import Writing, locked_for_writing
+    from kdump.jobs.move.move import carry_out
+    from kdump.jobs.move.selected_moves import require_one_clean_broker, require_space
+
+    way = _way(paths, source, drained, targets, is_balance=balance)
+    if source is not None and selection.is_everything:
+        raise UsageProblem("--from requires --topic or --partition; to move everything: --drain")
+    found, status = _find(way)
+    if status:
+        return status
+    writing = Writing("move", dry_run=dry_run, keep_undo=keep_undo)
+    with locked_for_writing(found.paths, writing) as interrupted:
+        directories = _read(found)
+        require_one_clean_broker(directories)
+        moves = _planned(found, directories, selection)
+        require_space(moves)
+        with shown(progress) as display:
+            result = carry_out(moves, directories, writing, display)
+        remaining = [] if found.source is None else _read(found)[:1]
+    report = MoveReport(result, directories, is_drain=found.is_drain, verbose=verbose)
+    with open_report(output_format, result.plans) as printer:
+        for earlier in interrupted:
+            printer.emit(interrupted_event(earlier))
+        for event in report.events():
+            printer.emit(event)
+        printer.emit(report.summary(is_dry_run=dry_run))
+        printer.emit_text(report.advice(remaining, is_dry_run=dry_run))
+    return report.status
+
+
+def _way(
+    paths: Sequence[Location],
+    source: Location | None,
+    drained: Location | None,
+    targets: Sequence[Location],
+    *,
+    is_balance: bool,
+) -> Way:
+    """Make sense of the options.
+
+    Raises:
+        UsageProblem: they contradict each other, or do not suffice.
+    """
+    given = {"--from": source, "--drain": drained, "--balance": is_balance}
+    require_at_most_one(given)
+    if not any(given.values()):
+        raise UsageProblem("give --from, --drain or --balance")
+    if is_balance:
+        if targets:
+            raise UsageProblem("--balance and --to are mutually exclusive")
+        if not paths:
+            raise UsageProblem("--balance requires the log directories to even out")
+        return Way(None, tuple(paths), is_drain=False)
+    every = (*targets, *paths)
+    if not every:
+        raise UsageProblem(f"{'--drain' if drained else '--from'} requires --to")
+    return Way(source or drained, every, is_drain=drained is not None)
+
+
+def _find(way: Way) -> tuple[Way, ExitStatus]:
+    """Return the log directories, each once; others are reported.
+
+    Raises:
+        UsageProblem: partitions would stay where they are.
+    """
+    from kdump.cli.shared.directories import Diagnostics, find_log_directories
+
+    diagnostics = Diagnostics()
+    targets = tuple(find_log_directories(way.targets, diagnostics))
+    if way.source is None:
+        return Way(None, targets, way.is_drain), diagnostics.status
+    sources = list(find_log_directories([way.source], diagnostics))
+    if sources and any(sources[0].is_same(each) for each in targets):
+        raise UsageProblem(f"{way.source}: both the source and a target")
+    return Way(sources[0] if sources else None, targets, way.is_drain), diagnostics.status
+
+
+def _read(way: Way) -> list[LogDirectory]:
+    from kdump.log.directory import read_log_directory
+
+    return [read_log_directory(path) for path in way.paths]
+
+
+def _planned(
+    way: Way, directories: Sequence[LogDirectory], selection: PartitionSelection
+) -> list[PlannedMove]:
+    """Plan the moves.
+
+    Raises:
+        UsageProblem: the selection matches no partition.
+    """
+    from kdump.jobs.move.selected_moves import moves_between, moves_to_balance
+
+    every = (each for directory in directories for each in directory.partitions)
+    if not selection.is_everything and selection.is_futile(every):
+        raise nothing_selected(selection, way.paths)
+    if way.source is None:
+        return moves_to_balance(directories, selection)
+    return moves_between(directories[0], directories[1:], selection)

@@ -1,0 +1,1 @@
+"""Moving partitions between the log directories of one broker."""

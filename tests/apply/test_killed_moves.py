@@ -1,0 +1,143 @@
+"""A move that is killed is finished by the next run; no partition is ever without a whole log."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from builders.in_process import run_kdump
+from builders.killed_process import KillableKdump, changes_of
+from builders.log_dir_trees import seen_by_broker
+from builders.two_disks import lines_of, live_in, write_two_disks
+from kdump.apply.runs import list_undos
+from kdump.formats import names
+
+SAMPLES = 12
+at_some_or_all = pytest.mark.parametrize(
+    "is_all", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sampled", "all"]
+)
+undo_or_not = pytest.mark.parametrize("undo", ["--undo", "--no-undo"])
+
+
+class Node:
+    """The two disks of a broker, before and while partitions move."""
+
+    def __init__(self, folder: Path) -> None:
+        self._original = folder / "original"
+        write_two_disks(self._original)
+        self.path = folder / "node"
+        self.restart()
+        self.before = self._live()
+        self.lines = lines_of(self.path / "d1")
+
+    def restart(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        shutil.copytree(self._original, self.path)
+
+    def run(self, args: Sequence[str | Path]) -> int:
+        return run_kdump([*map(str, args)], self.path).exit_status
+
+    def disks(self) -> list[dict[str, bytes]]:
+        return [seen_by_broker(self.path / name) for name in ("d1", "d2")]
+
+    def _live(self) -> dict[str, dict[str, bytes]]:
+        return live_in(self.path / "d1") | live_in(self.path / "d2")
+
+    def require_whole(self, at: int) -> None:
+        """Check that every log is there, complete wherever it is, and that no line misleads."""
+        found = [live_in(self.path / name) for name in ("d1", "d2")]
+        assert {name for each in found for name in each} == set(self.before), at
+        for each in found:
+            for name, content in each.items():
+                assert content == self.before[name], (at, name)
+        start = names.LOG_START_OFFSET_CHECKPOINT
+        for directory, partitions in zip(("d1", "d2"), found, strict=True):
+            assert (self.path / directory / names.CLEAN_SHUTDOWN_MARKER).exists(), at
+            lines = lines_of(self.path / directory)[start]
+            for name in partitions.keys() - {"other-0"}:
+                assert lines[name] == self.lines[start][name], (at, name)
+
+
+def moments(count: int, *, is_all: bool) -> range:
+    return range(0, count, 1 if is_all else max(1, count // SAMPLES))
+
+
+@pytest.mark.slow
+@at_some_or_all
+@undo_or_not
+def test_a_killed_move_is_finished_by_the_next(
+    quick_path: Path, killable: KillableKdump, undo: str, is_all: bool
+) -> None:
+    node = Node(quick_path)
+    command: list[str | Path] = [
+        "move",
+        "--drain",
+        node.path / "d1",
+        "--to",
+        node.path / "d2",
+        undo,
+    ]
+    count = changes_of(lambda: node.run(command))
+    moved = node.disks()
+
+    for at in moments(count, is_all=is_all):
+        node.restart()
+        assert killable.run_and_kill(command, at) == -signal.SIGKILL, at
+        node.require_whole(at)
+        assert node.run(command) == 0, at
+        assert node.disks() == moved, at
+
+
+@pytest.mark.slow
+@at_some_or_all
+def test_a_killed_move_is_undone(quick_path: Path, killable: KillableKdump, is_all: bool) -> None:
+    node = Node(quick_path)
+    original = node.disks()
+    command: list[str | Path] = [
+        "move",
+        "--drain",
+        node.path / "d1",
+        "--to",
+        node.path / "d2",
+        "--undo",
+    ]
+    count = changes_of(lambda: node.run(command))
+
+    for at in moments(count, is_all=is_all):
+        node.restart()
+        assert killable.run_and_kill(command, at) == -signal.SIGKILL, at
+        for name in ("d1", "d2"):
+            if list_undos(node.path / name):
+                assert node.run(["undo", name]) == 0, (at, name)
+            node.require_whole(at)
+        assert node.disks() == original, at
+
+
+@pytest.mark.slow
+def test_a_killed_undo_of_a_move_loses_nothing(quick_path: Path, killable: KillableKdump) -> None:
+    node = Node(quick_path)
+    original = node.disks()
+    command: list[str | Path] = [
+        "move",
+        "--drain",
+        node.path / "d1",
+        "--to",
+        node.path / "d2",
+        "--undo",
+    ]
+    node.run(command)
+    count = changes_of(lambda: [node.run(["undo", name]) for name in ("d1", "d2")])
+
+    for at in moments(count, is_all=False):
+        node.restart()
+        node.run(command)
+        for name in ("d1", "d2"):
+            killable.run_and_kill(["undo", node.path / name], at)
+            node.require_whole(at)
+            if list_undos(node.path / name):
+                assert node.run(["undo", name]) == 0, (at, name)
+        assert node.disks() == original, at
