@@ -21,6 +21,7 @@ from kdump.apply.directory_changes import (
 )
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.message_json import MessageJsonError
 from kdump.formats.meta_properties import MetaProperties, encode_meta_properties
 from kdump.formats.names import (
@@ -31,6 +32,7 @@ from kdump.formats.names import (
 )
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.jobs.metadata_copies import MetadataCopy, read_copies
+from kdump.jobs.quorum_reset import require_distinct
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
 from kdump.repair.rebuild.controller_snapshot import (
@@ -41,14 +43,12 @@ from kdump.repair.rebuild.controller_snapshot import (
 from kdump.state.cluster_plan import ClusterPlan, MovedAside, PlannedController
 from kdump.state.image_records import record_from_json
 from kdump.state.metadata_image import LogEnd, MetadataImage, MetadataRecord, MetadataReplay
-from kdump.state.metadata_nodes import Listener, Voter
+from kdump.state.metadata_nodes import SUPPORTED_KRAFT_VERSIONS, Listener, Voter
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.target.target_file import NewBytes, TargetFile
 
 METADATA_DIRECTORY = str(CLUSTER_METADATA_PARTITION)
-_KRAFT_VERSIONS = (0, 1)
-"""What Kafka 4 supports; a voter replaces it by its own range when it starts."""
 _PROPERTIES_VERSION = 1
 _IGNORED = frozenset({LOCK_FILE, "lost+found"})
 """What an empty directory may have."""
@@ -269,13 +269,24 @@ def _require_older(copy: MetadataCopy, plan: ClusterPlan) -> None:
 
 
 def _voters(plan: ClusterPlan) -> tuple[Voter, ...]:
+    """The voters of a plan.
+
+    Raises:
+        UsageProblem: two have one directory id, or a reserved one.
+    """
+    require_distinct(
+        [
+            DynamicVoter(each.node_id, each.host, each.port, parse_uuid(each.directory_id or ""))
+            for each in plan.controllers
+        ]
+    )
     name = plan.controller_listener.upper()
     return tuple(
         Voter(
             each.node_id,
             each.directory_id if plan.kraft_version else None,
             (Listener(name, each.host, each.port),) if plan.kraft_version else (),
-            _KRAFT_VERSIONS if plan.kraft_version else None,
+            SUPPORTED_KRAFT_VERSIONS if plan.kraft_version else None,
         )
         for each in plan.controllers
     )

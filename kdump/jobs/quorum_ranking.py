@@ -50,6 +50,11 @@ class QuorumRanking:
         return sum(each.copy is not None for each in self.voters)
 
     @property
+    def is_best_of_voter(self) -> bool:
+        """Whether the best copy is a voter's, so that it can be reset."""
+        return any(each.copy is self.best for each in self.voters)
+
+    @property
     def has_majority(self) -> bool:
         """Whether the voters whose disks were shown can elect a leader."""
         return bool(self.voters) and self.shown_voters > len(self.voters) // 2

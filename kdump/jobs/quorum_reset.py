@@ -25,13 +25,9 @@ from kdump.repair.rebuild.controller_snapshot import (
     without_lost_controllers,
 )
 from kdump.state.metadata_image import EntityKind, LogEnd, MetadataImage
-from kdump.state.metadata_nodes import Listener, Voter
+from kdump.state.metadata_nodes import SUPPORTED_KRAFT_VERSIONS, Listener, Voter
 from kdump.state.metadata_replay import END, CopyReplay
 from kdump.storage.entries import EntryKind
-
-_KRAFT_VERSIONS = (0, 1)
-"""What Kafka 4 supports; a voter replaces it by its own range when it starts."""
-_HIGHEST_KRAFT_VERSION = 1
 
 
 class DamagedMetadataError(KdumpError):
@@ -107,7 +103,7 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
                 " controller, or name this one again after kdump recover"
             )
         committed, _ = committed_end([copy, *request.others])
-    if image.kraft_version > _HIGHEST_KRAFT_VERSION:
+    if image.kraft_version > SUPPORTED_KRAFT_VERSIONS[1]:
         raise KdumpError(
             f"{copy.partition.path}: kraft.version {image.kraft_version} is unknown to this kdump"
         )
@@ -170,7 +166,7 @@ def _end(request: ResetRequest) -> LogEnd:
 
 
 def _voters(request: ResetRequest, image: MetadataImage) -> tuple[Voter, ...]:
-    _require_distinct(request.voters)
+    require_distinct(request.voters)
     copy = request.copy
     if copy.node_id is None:
         raise KdumpError(
@@ -191,13 +187,13 @@ def _voters(request: ResetRequest, image: MetadataImage) -> tuple[Voter, ...]:
             each.node_id,
             _directory_id(each, copy),
             (Listener(name, each.host, each.port),),
-            _KRAFT_VERSIONS,
+            SUPPORTED_KRAFT_VERSIONS,
         )
         for each in request.voters
     )
 
 
-def _require_distinct(voters: Sequence[DynamicVoter]) -> None:
+def require_distinct(voters: Sequence[DynamicVoter]) -> None:
     """Refuse voters that ``DynamicVoters.parse`` refuses, and reserved directory ids.
 
     Raises:

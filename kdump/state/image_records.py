@@ -132,7 +132,8 @@ def records_of(
     level = level if metadata_version is None else metadata_version
     if not level:
         raise UnwritableImageError(
-            f"the metadata has no level of {METADATA_VERSION}; say which one to write"
+            f"the metadata has no level of {METADATA_VERSION}: nothing was ever written to it, or"
+            " what begins it is missing"
         )
     if not LOWEST_METADATA_VERSION <= level <= HIGHEST_METADATA_VERSION:
         raise UnwritableImageError(

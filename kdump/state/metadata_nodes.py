@@ -229,6 +229,10 @@ class ControllerRegistration:
         }
 
 
+SUPPORTED_KRAFT_VERSIONS: Final = (0, 1)
+"""What Kafka 4 supports, for a new voter; it writes its own range when it starts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Voter:
     """A voter of the controllers' quorum.

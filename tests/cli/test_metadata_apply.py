@@ -297,3 +297,30 @@ def test_a_record_of_the_plan_that_cannot_be_written_is_named(
     assert done.exit_status == 8
     assert b"name: longer than 32767 bytes" in done.stderr
     assert not list(empty.iterdir())
+
+
+def test_two_controllers_with_one_directory_id_are_refused(plan: ClusterPlan, empty: Path) -> None:
+    controllers = (NEW, replace(OLD, directory_id=NEW.directory_id))
+    done = apply(replace(plan, controllers=controllers), empty, "--node-id=7")
+    assert done.exit_status == 16
+    assert b"2 voters have the directory id" in done.stderr
+
+
+def test_a_file_or_a_missing_directory_is_refused(plan: ClusterPlan, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for name in ("file", "missing"):
+        done = apply(plan, tmp_path / name, "--node-id=7")
+        assert done.exit_status == 8
+        assert name in done.stderr.decode()
+
+
+@pytest.mark.slow
+def test_ten_thousand_partitions(plan: ClusterPlan, empty: Path) -> None:
+    topic = next(each for each in plan.topics if each.partitions)
+    one = topic.partitions[0]
+    many = replace(
+        topic, partitions=tuple(replace(one, partition=number) for number in range(10_000))
+    )
+    others = tuple(each for each in plan.topics if each is not topic)
+    assert apply(replace(plan, topics=(many, *others)), empty, "--node-id=7").exit_status == 0
+    assert len(read_image(empty).of(EntityKind.PARTITION)) > 10_000

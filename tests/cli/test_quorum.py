@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -207,6 +208,7 @@ def test_an_incomplete_last_batch_is_no_damage(controllers: Path) -> None:
     log = home / METADATA / f"{0:020d}.log"
     log.write_bytes(log.read_bytes()[:-5])
     done = reset(home, "1002@h:1")
+    assert done.exit_status == 0
     assert (home / METADATA / SNAPSHOT.replace("1883", "1882")).exists()
     assert b"may not be" in done.stdout
 
@@ -256,3 +258,65 @@ def test_a_partition_or_a_directory_without_metadata_is_refused(
     assert b"Traceback" not in done.stderr
     (tmp_path / "empty").mkdir()
     assert reset(tmp_path / "empty", "1002@h:1").exit_status & 24
+
+
+# --- hostile
+
+
+def test_a_disk_that_cannot_be_read_may_have_more_and_is_refused(controllers: Path) -> None:
+    before = contents_of(controllers)
+    for other in (controllers / "missing", controllers / "c1003" / METADATA / "quorum-state"):
+        also: list[str | Path] = ["--show-also", other]
+        done = reset(controllers / "c1002", "1002@h:1", options=also)
+        assert done.exit_status == 8
+        assert done.stdout == b""
+    assert contents_of(controllers) == before
+
+
+def test_an_epoch_that_nothing_can_be_above_is_refused(controllers: Path) -> None:
+    state = controllers / "c1003" / METADATA / "quorum-state"
+    state.write_text(state.read_text().replace('"leaderEpoch":2', '"leaderEpoch":2147483647'))
+    also: list[str | Path] = ["--show-also", controllers / "c1003"]
+    done = reset(controllers / "c1002", "1002@h:1", options=also)
+    assert done.exit_status == 8
+    assert b"no snapshot can be above epoch 2147483647" in done.stderr
+
+
+def test_a_linked_metadata_directory_is_refused(controllers: Path) -> None:
+    home = controllers / "c1002"
+    (home / METADATA).rename(controllers / "elsewhere")
+    (home / METADATA).symlink_to(controllers / "elsewhere")
+    before = contents_of(controllers / "elsewhere")
+    done = reset(home, "1002@h:1")
+    assert done.exit_status == 8
+    assert b"is a symbolic link" in done.stderr
+    assert contents_of(controllers / "elsewhere") == before
+
+
+def test_foreign_files_stay(controllers: Path) -> None:
+    home = controllers / "c1002"
+    (home / METADATA / "notes.txt").write_text("mine")
+    for name in (
+        "quorum-state.tmp",
+        f"{0:020d}.log.deleted",
+        f"{9:020d}-{1:010d}x.checkpoint.part",
+    ):
+        (home / METADATA / name).write_text("left over")
+    done = reset(home, "1002@h:1")
+    assert done.exit_status == 0, done.stderr
+    assert {path.name for path in (home / METADATA).iterdir()} == {
+        SNAPSHOT,
+        "partition.metadata",
+        "notes.txt",
+    }
+    fifo = home / METADATA / f"{5:020d}-{1:010d}.checkpoint.deleted"
+    os.mkfifo(fifo)
+    refused = reset(home, "1002@h:2")
+    assert refused.exit_status == 8
+    assert f"{fifo}: a FIFO" in refused.stderr.decode()
+
+
+def test_a_broker_that_has_the_most_is_to_be_collected(fixtures: Path) -> None:
+    said = run("quorum", "show", fixtures / "states" / "clean" / "b2-d1").stdout.decode()
+    assert "is of no voter" in said
+    assert "kdump metadata collect" in said

@@ -154,7 +154,8 @@ def reset(
         for earlier in interrupted:
             printer.emit(interrupted_event(earlier))
         printer.emit(Event("reset", row, lines))
-    return problems.status
+    # What was incomplete at the end of the log is gone with the log.
+    return problems.status & ~ExitStatus.DAMAGE_LEFT
 
 
 def _copies_of(
@@ -162,15 +163,17 @@ def _copies_of(
 ) -> tuple[MetadataCopy | None, list[MetadataCopy]]:
     """Return the copy in a directory and the others; None after a report.
 
+    A disk that cannot be read may have more than the others.
+
     Raises:
         UsageProblem: a directory has no copy, or they belong to several clusters.
     """
     copies = find_copies([path, *others], problems)
+    if problems.status & ExitStatus.OPERATIONAL_ERROR:
+        return None, []
     own = [copy for copy in copies if copy.log_dir.is_same(path)]
     if not own:
-        if not problems.status & ExitStatus.OPERATIONAL_ERROR:
-            raise UsageProblem(
-                f"{path}: name the directory that __cluster_metadata-0 is in, not a partition"
-            )
-        return None, []
-    return own[0], [copy for copy in copies if copy is not own[0]]
+        raise UsageProblem(
+            f"{path}: name the directory that __cluster_metadata-0 is in, not a partition"
+        )
+    return own[0], [copy for copy in copies if not copy.log_dir.is_same(path)]

@@ -118,6 +118,8 @@ def ranking_summary(ranking: QuorumRanking) -> dict[str, Any]:
 def ranking_lines(ranking: QuorumRanking) -> Iterator[str]:
     """Yield the summary for people."""
     best = ranking.best
+    if best.cluster_id is not None:
+        yield f"cluster {best.cluster_id}"
     yield (
         f"{best.log_dir} has the most: before offset {best.end.offset}, epoch {best.end.epoch};"
         f" {committed_line(ranking.committed_end, best.end.offset).removesuffix(' (Committed: ?)')}"
@@ -135,6 +137,13 @@ def ranking_lines(ranking: QuorumRanking) -> Iterator[str]:
         yield f"{disks}: they can elect a leader without a reset, if their disks are sound"
         return
     nodes = ", ".join(map(str, missing))
+    if not ranking.is_best_of_voter:
+        collect = shell_command("metadata collect", [best.log_dir])
+        yield (
+            f"{disks}, a majority is missing (nodes {nodes}), and {best.log_dir} is of no voter;"
+            f" if those disks are lost, collect what is left: {collect} --out FILE"
+        )
+        return
     command = shell_command("quorum reset --dry-run", [best.log_dir])
     yield (
         f"{disks}, a majority is missing (nodes {nodes}); if those disks are lost:"
