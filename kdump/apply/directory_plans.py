@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,9 +50,14 @@ class DirectoryChanges:
 
 
 def plan_directory_changes(
-    log_dir: Path, target: Mapping[str, DirectoryChange]
+    log_dir: Path, target: Mapping[str, DirectoryChange], freed: Collection[str] = ()
 ) -> DirectoryChanges:
     """Plan the changes of the directories of partitions. Only reads.
+
+    Args:
+        log_dir: the log directory.
+        target: the target state of the directories.
+        freed: names that are still taken, and will be free when the plan is applied.
 
     Raises:
         KdumpError: a directory is missing, is in the way, or has something in it that no
@@ -66,7 +71,8 @@ def plan_directory_changes(
                 raise ValueError(f"{each}: a broker would refuse such a directory")
         match change:
             case CreatedDirectory():
-                _require_free(log_dir / name)
+                if name not in freed:
+                    _require_free(log_dir / name)
                 plan = _created(log_dir, name, change)
                 created.append(plan)
                 size_bytes = sum(each.size_bytes for each in plan.operations)

@@ -54,6 +54,8 @@ class TargetDirectory:
             indexes.
         directories: target state of directories that are created, renamed or removed, by their
             names afterwards (or before, if they are removed). None of these is in ``partitions``.
+        freed: names of directories that an earlier plan of the same command removes: a preview
+            makes this plan while they are still there.
     """
 
     path: Path
@@ -62,6 +64,7 @@ class TargetDirectory:
     interim: Mapping[str, TargetFile] = field(default_factory=dict)
     early_removals: tuple[tuple[Path, ...], ...] = ()
     directories: Mapping[str, DirectoryChange] = field(default_factory=dict)
+    freed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +193,7 @@ def make_plan(target: TargetDirectory) -> Plan:
         if operations:
             require_in_place(change.path)
             planned.append(DirectoryPlan(change.path, states, operations))
-    changes = plan_directory_changes(target.path, target.directories)
+    changes = plan_directory_changes(target.path, target.directories, target.freed)
     for name in changes.existing:
         require_in_place(target.path / name)
     states = states_of(target.path)
