@@ -12,6 +12,7 @@ import pytest
 from builders.dead_clusters import an_id, disk, replica, write_collection
 from builders.image_plans import write_small_plan
 from builders.in_process import run_kdump
+from builders.log_directories import TOPIC_ID_TEXT, write_log_directory
 from builders.metadata_log import feature_record, topic_record, write_metadata_log
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
 from kdump.cli.command_group import command_names
@@ -211,6 +212,20 @@ def copy_and_damage_a_batch(root: Path) -> None:
     damage_the_first_batch(root)
 
 
+def have_a_target(root: Path) -> None:
+    write_log_directory(root.parent / "target")
+
+
+def have_transplanted(root: Path) -> None:
+    have_a_target(root)
+    run_kdump(TRANSPLANT, root)
+
+
+def have_a_target_and_damage(root: Path) -> None:
+    have_a_target(root)
+    damage_the_first_batch(root)
+
+
 def have_metadata(root: Path) -> None:
     write_metadata_log(root, [topic_record("orders", 1), topic_record("users", 2)])
 
@@ -287,6 +302,10 @@ OUT: Final = ("--out", "../collection.json")
 PLAN: Final = ("metadata", "plan", "--controller", "1@h:9093", "--out", "../p.json", "../c.json")
 APPLY: Final = ("metadata", "apply", "../p.json", "../empty")
 MOVE: Final = ("move", "--drain", ".", "--to", "../copy")
+TRANSPLANT: Final = (
+    *("transplant", "orders-0", "--into", "../target", "--leader-epoch", "0"),
+    *("--topic-id", TOPIC_ID_TEXT, "--open-transactions", "cut"),
+)
 DIFF: Final = ("diff", ".", "../copy")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
 RESET: Final = ("quorum", "reset", "--voter", "1@h:1")
@@ -392,6 +411,16 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         1: (("snapshot", "rebuild", "."), lose_the_snapshot),
         4: (("snapshot", "rebuild", "."), break_a_length),
     },
+    "transplant": {
+        0: (TRANSPLANT, have_transplanted),
+        1: (TRANSPLANT, have_a_target),
+        4: (TRANSPLANT, have_a_target_and_damage),
+    },
+    "transplant --dry-run": {
+        0: ((*TRANSPLANT, "--dry-run"), have_transplanted),
+        1: ((*TRANSPLANT, "--dry-run"), have_a_target),
+        4: ((*TRANSPLANT, "--dry-run"), have_a_target_and_damage),
+    },
     "txns": {0: (("txns", "."), NOTHING), 4: (("txns", "."), malform(RECOVERY_POINTS))},
     "undelete": {
         0: (("undelete", "."), NOTHING),
@@ -487,6 +516,7 @@ ARGUMENTS: Final = {
     "quorum": ("quorum", "show"),
     "retain": RETAIN,
     "snapshot": ("snapshot", "rebuild"),
+    "transplant": ("transplant", "--into", "."),
 }
 
 

@@ -166,6 +166,7 @@ NEEDED = {
     "delete-records": ("--partition", "a-0", "--before", "1"),
     "move": ("--balance",),
     "retain": ("--topic", "a"),
+    "transplant": ("--into", "."),
 }
 """What a command has to be given besides the path."""
 

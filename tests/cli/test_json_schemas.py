@@ -20,7 +20,7 @@ from builders.in_process import run_kdump
 from builders.json_answers import all_objects
 from builders.json_commands import json_commands
 from builders.json_schemas import COMMON, FILES, documents, problem_of_answer, problems_of_objects
-from builders.log_directories import write_log_directory
+from builders.log_directories import TOPIC_ID_TEXT, write_log_directory
 from builders.message_sets import message_07, wrapper_07
 from builders.repair_cases import CASES
 from builders.verified import with_body
@@ -66,6 +66,7 @@ READING: Final = (
     "quorum reset --dry-run --without-this-node --listener-name C --voter 1@h:1",
     "metadata plan --set cluster.id=c --controller 1@h:9093 --out OUT COLLECTION",
     "metadata apply --dry-run PLAN DIR",
+    f"transplant PARTITION --into TARGET --topic-id {TOPIC_ID_TEXT} --leader-epoch 0 --dry-run",
     "undo --list",
     "grep .",
     "grep --count .",
@@ -73,7 +74,7 @@ READING: Final = (
 )
 """Command lines that change nothing; DIR is the directory, the last word by default, COPY a copy
 that lacks a partition, OUT a file elsewhere, COLLECTION one of a disk like the directory, PLAN one
-of another cluster."""
+of another cluster, PARTITION one of its partitions, TARGET another log directory."""
 
 
 def test_every_command_with_json_output_has_a_line() -> None:
@@ -90,6 +91,8 @@ def answered(line: str, directory: Path) -> list[dict[str, Any]]:
     words = line.split()
     if "DIR" in words:
         words[words.index("DIR")] = str(directory)
+    elif "PARTITION" in words:
+        words[words.index("PARTITION")] = str(max(directory.glob("[a-z]*-0"), default=directory))
     elif "COLLECTION" not in words:
         words.append(str(directory))
     with tempfile.TemporaryDirectory() as other:
@@ -100,6 +103,8 @@ def answered(line: str, directory: Path) -> list[dict[str, Any]]:
             words[words.index("COLLECTION")] = str(collection)
         if "PLAN" in words:
             words[words.index("PLAN")] = str(write_small_plan(Path(other, "plan.json")))
+        if "TARGET" in words:
+            words[words.index("TARGET")] = str(write_log_directory(Path(other, "target")))
         if "COPY" in words:
             words[words.index("COPY")] = str(copy_without_a_partition(directory, Path(other)))
         outcome = run_kdump([*words, "--output", "jsonl"], directory.parent)

@@ -19,6 +19,7 @@ from builders.compactable_directories import NOW_MS, plain_directory
 from builders.dead_clusters import disk, replica, write_collection
 from builders.image_plans import write_small_plan
 from builders.in_process import run_kdump
+from builders.log_directories import TOPIC_ID_TEXT, write_log_directory
 from builders.metadata_log import feature_record, topic_record, write_metadata_log
 from builders.programs import PYTHON_PATH
 from kdump import phases
@@ -33,6 +34,10 @@ TOPIC: Final = ("--topic", "users")
 CLEANED: Final = ("--config", "cleanup.policy=compact", *NOW)
 DELETED: Final = (*TOPIC, "--config", "cleanup.policy=delete", *NOW)
 SEGMENT: Final = f"users-0/{20:020d}.log"
+TRANSPLANT: Final = (
+    *("transplant", "users-0", "--into", "../target", "--leader-epoch", "0"),
+    *("--topic-id", TOPIC_ID_TEXT),
+)
 LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("checkpoint", "show", "."),
     ("checkpoint", "set", ".", "cleaner-offset", "users-0=5"),
@@ -73,6 +78,8 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("retain", *DELETED, "--config", "retention.ms=1", "."),
     ("retain", *DELETED, "--free", "100", "."),
     ("snapshot", "rebuild", "."),
+    (*TRANSPLANT, "--dry-run"),
+    TRANSPLANT,
     ("undo", "--list", "."),
     ("undo", "--dry-run", "."),
     ("undo", "."),
@@ -131,6 +138,7 @@ def test_every_wait_for_the_disk_is_in_a_phase(
 ) -> None:
     if not is_clean:
         (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    write_log_directory(root.parent / "target")
     if run[0] in ("metadata", "quorum"):
         records = [feature_record("metadata.version", 30), topic_record("users", 1)]
         write_metadata_log(root, records)

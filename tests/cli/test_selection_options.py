@@ -22,6 +22,7 @@ from kdump.formats import names
 WITHOUT_PARTITIONS: Final = {
     *("checkpoint set", "completion", "dump-segment", "explain", "identity", "undo"),
     *("metadata apply", "metadata collect", "metadata plan", "quorum reset", "quorum show"),
+    "transplant",
 }
 """Commands that name files, lines, runs or codes instead, or are about whole directories."""
 
@@ -66,7 +67,10 @@ def selection_help(command: click.Command) -> dict[str, Any]:
     return {
         option.opts[0]: (option.help, option.metavar, option.multiple)
         for option in command.params
-        if isinstance(option, click.Option) and option.opts[0] in ("--topic", "--partition")
+        if isinstance(option, click.Option)
+        and option.opts[0] in ("--topic", "--partition")
+        # Without, they are names in the target of a transplant.
+        and option.multiple
     }
 
 

@@ -1,0 +1,148 @@
+"""What ``kdump transplant`` did, for people and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kdump.cli.output.events import Event
+from kdump.cli.output.value_text import format_bytes
+from kdump.cli.output.write_report import (
+    Operations,
+    interrupted_event,
+    open_report,
+    plan_lines,
+    plan_row,
+)
+from kdump.formats.uuids import format_uuid
+from kdump.repair.transplanted_log import OpenTransactions
+from kdump.repair.verdict import VerdictKind
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.cli.options.repair_options import RepairArguments
+    from kdump.jobs.execution import Interrupted, PlanResult
+    from kdump.jobs.transplant import Transplant, TransplantRequest
+
+
+def transplant_report(
+    request: TransplantRequest,
+    found: Transplant,
+    done: Sequence[PlanResult],
+    interrupted: Iterable[Interrupted],
+    repair: RepairArguments,
+) -> None:
+    """Report a transplant."""
+    with open_report(repair.output_format, done) as printer:
+        for earlier in interrupted:
+            printer.emit(interrupted_event(earlier))
+        printer.emit(_partition_event(request, found))
+        for each in done:
+            printer.emit(_directory_event(each, str(found.key), verbose=repair.verbose))
+        printer.emit_text(_advice(found))
+
+
+def _partition_event(request: TransplantRequest, found: Transplant) -> Event:
+    log = found.log
+    action = request.open_transactions
+    row = {
+        "source": str(request.source.path),
+        "log_dir": str(request.target.path),
+        "topic": found.key.topic,
+        "partition": found.key.partition,
+        "topic_id": format_uuid(found.topic_id),
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.log_end_offset,
+        "source_end_offset": log.source_end_offset,
+        "size_bytes": log.size_bytes,
+        "highest_leader_epoch": log.highest_epoch,
+        "lowered_to_epoch": found.highest_epoch,
+        "producers": log.producers,
+        "keeps_producers": found.keeps_producers,
+        "open_transactions": [
+            {"producer_id": each.producer_id, "first_offset": each.current_txn_first_offset}
+            for each in log.open_transactions
+        ],
+        "open_transactions_action": action.value if log.open_transactions else None,
+        "replaces_empty_directory": found.removal is not None,
+        "is_there": found.creation is None,
+        "verdict": log.verdict.sentence,
+        "verdict_kind": log.verdict.kind.value,
+    }
+    return Event("partition", row, [*_lines(request, found)])
+
+
+def _lines(request: TransplantRequest, found: Transplant) -> Iterator[str]:
+    log = found.log
+    yield f"{request.source.path} into {request.target.path / str(found.key)}:"
+    if found.creation is None:
+        yield "  the target has this copy already: nothing to do"
+    if log.verdict.kind is not VerdictKind.SOUND:
+        yield f"  source        {log.verdict.sentence}; its files stay as they are"
+    origin = "as given" if found.is_topic_id_given else "as the target has it"
+    yield f"  topic id      {format_uuid(found.topic_id)}, {origin}"
+    yield (
+        f"  offsets       {log.log_start_offset} to {log.log_end_offset}, unchanged;"
+        f" {format_bytes(log.size_bytes)}"
+    )
+    yield f"  leader epochs {_epochs_text(found)}"
+    yield f"  producers     {_producers_text(found)}"
+    yield f"  transactions  {_transactions_text(request.open_transactions, found)}"
+
+
+def _epochs_text(found: Transplant) -> str:
+    highest = found.log.highest_epoch
+    if highest is None:
+        return "none: the batches are of an old format"
+    if found.highest_epoch is None:
+        return f"up to {highest}, unchanged"
+    return f"up to {highest}, lowered to {found.highest_epoch}"
+
+
+def _producers_text(found: Transplant) -> str:
+    known = counted(found.log.producers, "producer")
+    if found.keeps_producers:
+        return f"{known} kept: it is the same cluster"
+    if not found.log.producers:
+        return "none"
+    return f"{known} forgotten: the target gives out the same ids to others"
+
+
+def _transactions_text(action: OpenTransactions, found: Transplant) -> str:
+    log = found.log
+    if not log.open_transactions:
+        return "none is open"
+    count = counted(len(log.open_transactions), "open transaction")
+    if action is OpenTransactions.ABORT:
+        return f"{count}: aborted, with markers from offset {log.source_end_offset} on"
+    return f"{count}: the log is cut at offset {log.log_end_offset}, from {log.source_end_offset}"
+
+
+def _directory_event(done: PlanResult, name: str, *, verbose: bool) -> Event:
+    """The event about one of the plans, with the files of the new directory."""
+    path = done.plan.path
+    operations = Operations([done], verbose=verbose)
+    rows = [{**each, "file": f"{name}/{each['file']}"} for each in operations.rows(path / name)]
+    row = {"log_dir": str(path), **plan_row(done), "operations": [*rows, *operations.rows(path)]}
+    lines = [] if done.failure is not None else [*plan_lines(done), *operations.counts(done)]
+    return Event("directory", row, [*lines, *operations.lines(path)])
+
+
+def _advice(found: Transplant) -> Iterator[str]:
+    """What has to be done beside the copy, before the broker starts."""
+    registration = None if found.topic is None else found.topic.registration
+    replicas = () if registration is None else registration.replicas
+    same = "" if found.highest_epoch is None else f" with --leader-epoch {found.highest_epoch}"
+    yield ""
+    if len(replicas) > 1:
+        nodes = ", ".join(map(str, replicas))
+        yield (
+            f"before any broker starts: copy it to all replicas, nodes {nodes}{same}; an empty"
+            " replica that becomes leader makes the others truncate theirs"
+        )
+    elif not replicas:
+        yield f"before any broker starts: copy it to all replicas{same}, if the topic has several"
+    yield (
+        "before the start: set retention.ms=-1 and cleanup.policy for the topic, or the broker"
+        " deletes old records soon; group offsets and schema ids are not part of a partition"
+    )
