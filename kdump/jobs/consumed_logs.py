@@ -13,7 +13,7 @@ from kdump.formats.names import PARTITION_METADATA, TopicPartition
 from kdump.formats.uuids import format_uuid
 from kdump.log.bounds import checkpointed, find_log_start
 from kdump.log.problems import FileProblem
-from kdump.log.replicas import EMPTY, Replica, ReplicaEnd, replica_end
+from kdump.log.replicas import EMPTY, Replica, ReplicaEnd
 from kdump.log.valid_end import ValidEnd, valid_end
 from kdump.log.valid_windows import Damage
 from kdump.state.cluster import ClusterImage
@@ -126,21 +126,20 @@ class ConsumedLogs:
 
     def _consumed(self, replicas: Sequence[tuple[Replica, str | None]]) -> ConsumedLog:
         """The most advanced of the replicas that can be read; each is given with its topic id."""
-        ends: list[tuple[ReplicaEnd, ValidEnd | None, Replica, str | None]] = []
+        found: list[tuple[ValidEnd | None, Replica, str | None]] = []
         for replica, topic_id in replicas:
             partition = replica.partition
             try:
-                by_headers = replica_end(partition) if len(replicas) > 1 else EMPTY
                 end = None if partition.is_0_7 else valid_end(partition)
             except OSError as failure:
                 self.problems.append(FileProblem(partition.path, failure))
             else:
-                ends.append((by_headers, end, replica, topic_id))
-        if not ends:
+                found.append((end, replica, topic_id))
+        if not found:
             replica, topic_id = replicas[0]
             return _consumed_log(replica, None, topic_id, have_other_ends=False)
-        _, end, replica, topic_id = max(ends, key=lambda each: each[0])
-        offsets = {None if each[1] is None else each[1].offset for each in ends}
+        end, replica, topic_id = max(found, key=lambda each: _standing(each[0]))
+        offsets = {None if each[0] is None else each[0].offset for each in found}
         return _consumed_log(replica, end, topic_id, have_other_ends=len(offsets) > 1)
 
     def _topic_id(self, replica: Replica) -> str | None:
@@ -151,6 +150,11 @@ class ConsumedLogs:
             self.problems.append(FileProblem(partition.path / PARTITION_METADATA, problem))
             return None
         return None if metadata is None else format_uuid(metadata.topic_id)
+
+
+def _standing(end: ValidEnd | None) -> ReplicaEnd:
+    """What decides an election."""
+    return EMPTY if end is None else ReplicaEnd(end.leader_epoch, end.offset)
 
 
 def _consumed_log(

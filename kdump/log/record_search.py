@@ -111,6 +111,9 @@ class RecordSearch:
     def log_end_offset(self) -> int:
         """One above the last offset of the last valid batch of the active segment.
 
+        Unlike :func:`~kdump.log.valid_end.valid_end`, it reads only a part of a long tail, so that
+        a lookup stays within its limit, and imports NumPy only if there is damage.
+
         Raises:
             OSError: the log cannot be read.
         """
@@ -341,7 +344,10 @@ def _may_lack_times(segment: Segment) -> bool:
 
 
 def _is_padding(log: StoredFile, position: int) -> bool:
-    """Whether space that was preallocated follows, by the first and last zeroes of it."""
+    """Whether space that was preallocated follows, by the first and last zeroes of it.
+
+    ``valid_windows`` reads all of it, which may be more than a lookup reads at most.
+    """
     end = log.size_bytes
     return is_zero(log, position, min(end, position + _AFTER_DAMAGE_BYTES)) and is_zero(
         log, max(position, end - _AFTER_DAMAGE_BYTES), end

@@ -64,8 +64,9 @@ EMPTY: Final = ReplicaEnd(record_batch.NO_PARTITION_LEADER_EPOCH, 0)
 def replica_end(partition: Partition) -> ReplicaEnd:
     """Find where a log ends, by the headers after the last entry of the active segment's index.
 
-    Checksums are not verified. If the active segment is empty, the epoch is that of the segment
-    before it.
+    Checksums are not verified, unlike in :func:`~kdump.log.valid_end.valid_end`: few bytes must
+    do to choose among the replicas of thousands of partitions. If the active segment is empty, the
+    epoch is that of the segment before it.
 
     Args:
         partition: as a starting broker loads it; not of Kafka 0.7.
