@@ -45,7 +45,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeVar
 import click
 
 from kdump.cli.output.json_output import current_json_output, format_json, with_json_frame
-from kdump.cli.output.terminal import columns_of, padded, terminal_columns, wrapped
+from kdump.cli.output.terminal import columns_of, terminal_columns, wrapped
 from kdump.cli.output.value_text import Kind, escape_controls, format_value
 
 if TYPE_CHECKING:
@@ -400,8 +400,10 @@ class _Text(_HumanForm):
         end = 0
         for column, cell, width in zip(self.columns, cells, widths, strict=True):
             end += width
-            line += padded(cell, width, is_right=column.kind in _ALIGNED_RIGHT)
-            if columns_of(cell) > width and self.terminal_columns is not None:
+            taken = columns_of(cell)
+            space = " " * (width - taken)
+            line += space + cell if column.kind in _ALIGNED_RIGHT else cell + space
+            if taken > width and self.terminal_columns is not None:
                 line = line.rstrip() + "\n" + " " * end
             line += "  "
             end += 2

@@ -47,12 +47,6 @@ def columns_of(text: str) -> int:
     return cell_len(text)
 
 
-def padded(text: str, columns: int, *, is_right: bool = False) -> str:
-    """Fill a text with spaces to a number of columns, before it if it is aligned right."""
-    space = " " * (columns - columns_of(text))
-    return space + text if is_right else text + space
-
-
 def wrapped(line: str, columns: int | None, indent: int = _HANGING_INDENT) -> str:
     """Wrap a line.
 
