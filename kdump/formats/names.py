@@ -328,8 +328,12 @@ def is_kafkas_name(name: str) -> bool:
     (``org.apache.kafka.common.internals.Topic.validate``).
     """
     parsed = parse_partition_directory_name(name)
-    is_topic = _TOPIC.fullmatch(parsed.topic) is not None and parsed.topic not in (".", "..")
-    return is_topic and parsed.partition >= 0 and str(parsed) == name
+    return is_topic_name(parsed.topic) and parsed.partition >= 0 and str(parsed) == name
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a topic can have this name. Follows ``Topic.validate``."""
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 def _refused(name: str, expected: str) -> FormatError:

@@ -29,6 +29,7 @@ from kdump.formats.names import (
     KDUMP_PREFIX,
     LOCK_FILE,
     META_PROPERTIES,
+    is_topic_name,
 )
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.jobs.metadata_copies import MetadataCopy, read_copies
@@ -50,6 +51,8 @@ from kdump.target.target_file import NewBytes, TargetFile
 
 METADATA_DIRECTORY = str(CLUSTER_METADATA_PARTITION)
 _PROPERTIES_VERSION = 1
+_RESERVED_TOPIC_IDS = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"})
+"""None, and that of ``__cluster_metadata`` (``Uuid.RESERVED``)."""
 _IGNORED = frozenset({LOCK_FILE, "lost+found"})
 """What an empty directory may have."""
 
@@ -142,12 +145,20 @@ def image_of_plan(plan: ClusterPlan) -> MetadataImage:
     """The metadata that a plan describes.
 
     Raises:
+        UsageProblem: no topic can have the name or id of one.
         KdumpError: a record in the plan is invalid, or has no effect.
     """
 
     def refuse(record: MetadataRecord, what: str) -> None:
         raise KdumpError(f"the plan contradicts itself: a {record.name} has no effect: {what}")
 
+    for topic in plan.topics:
+        # Brokers make directories of these names.
+        if not is_topic_name(topic.name) or topic.topic_id in _RESERVED_TOPIC_IDS:
+            raise UsageProblem(
+                f"the plan has a topic {topic.name!r} with the id {topic.topic_id}, which no topic"
+                " can have"
+            )
     replay = MetadataReplay(on_fault=refuse)
     for at, each in enumerate(plan.records()):
         node = {"type": each.type, "version": each.version, "data": each.data}

@@ -324,3 +324,26 @@ def test_ten_thousand_partitions(plan: ClusterPlan, empty: Path) -> None:
     others = tuple(each for each in plan.topics if each is not topic)
     assert apply(replace(plan, topics=(many, *others)), empty, "--node-id=7").exit_status == 0
     assert len(read_image(empty).of(EntityKind.PARTITION)) > 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "topic_id"),
+    [
+        ("../../etc", None),
+        ("a/b", None),
+        ("..", None),
+        ("", None),
+        ("a" * 250, None),
+        ("a\nb", None),
+        (None, "AAAAAAAAAAAAAAAAAAAAAQ"),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused(
+    name: str | None, topic_id: str | None, plan: ClusterPlan, empty: Path
+) -> None:
+    first, *others = plan.topics
+    forged = replace(first, name=first.name if name is None else name)
+    forged = replace(forged, topic_id=topic_id or first.topic_id)
+    done = apply(replace(plan, topics=(forged, *others)), empty, "--node-id=7")
+    assert done.exit_status == 16
+    assert not list(empty.iterdir())
