@@ -25,7 +25,7 @@ from kdump.formats.schemas.metadata import PARTITION_RECORD, TOPIC_RECORD
 def test_every_schema_is_read_back_from_its_bytes_and_from_the_json_that_is_printed(
     schema: MessageSchema, version: int
 ) -> None:
-    @settings(max_examples=20)
+    @settings(max_examples=8)
     @given(message_values(schema, version))
     def check(value: dict[str, Any]) -> None:
         cursor = Cursor(encode(schema, value, version))
