@@ -92,15 +92,15 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
         OSError: a file cannot be read.
     """
     copy = request.copy
-    _require_newest(copy, request.others)
     problems: list[str] = []
     with phase(f"reading {copy.partition.path}"):
         replay = CopyReplay(copy.partition, problems.append)
         image = replay.image_at(END)
+        _require_newest(copy, request.others, image)
         if replay.is_cut:
             raise DamagedMetadataError(
                 f"{problems[-1]}; the records after it would be lost; use the disk of another"
-                " controller, or name this one again after kdump recover"
+                " controller, or run kdump recover, which drops them, and then this again"
             )
         committed, _ = committed_end([copy, *request.others])
     if image.kraft_version > SUPPORTED_KRAFT_VERSIONS[1]:
@@ -132,14 +132,28 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
     )
 
 
-def _require_newest(copy: MetadataCopy, others: Iterable[MetadataCopy]) -> None:
-    for other in others:
-        if other.end > copy.end:
-            raise KdumpError(
-                f"{copy.log_dir}: its metadata ends at offset {copy.end.offset} of epoch"
-                f" {copy.end.epoch}, that of {other.log_dir} at offset {other.end.offset} of epoch"
-                f" {other.end.epoch}; reset that one instead"
-            )
+def _require_newest(
+    copy: MetadataCopy, others: Iterable[MetadataCopy], image: MetadataImage
+) -> None:
+    """Refuse a copy that is behind another one.
+
+    Raises:
+        KdumpError: it is.
+    """
+    other = max(others, key=lambda each: each.end, default=copy)
+    if other.end <= copy.end:
+        return
+    advice = "reset that one instead"
+    if other.node_id not in image.of(EntityKind.VOTER):
+        advice = (
+            "that is no voter's, so plan the metadata from both: kdump metadata collect, plan and"
+            " apply"
+        )
+    raise KdumpError(
+        f"{copy.log_dir}: its metadata ends at offset {copy.end.offset} of epoch"
+        f" {copy.end.epoch}, that of {other.log_dir} at offset {other.end.offset} of epoch"
+        f" {other.end.epoch}; {advice}"
+    )
 
 
 def _is_reset(request: ResetRequest, image: MetadataImage, voters: Sequence[Voter]) -> bool:

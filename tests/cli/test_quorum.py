@@ -160,6 +160,16 @@ def test_a_directory_that_is_behind_another_is_refused(controllers: Path) -> Non
     assert contents_of(controllers) == before
 
 
+def test_a_brokers_copy_that_is_ahead_is_to_be_planned_from(controllers: Path) -> None:
+    home, broker = controllers / "c1001", controllers / "b1"
+    shutil.copytree(controllers / "c1003", broker)
+    properties = (broker / "meta.properties").read_text()
+    (broker / "meta.properties").write_text(properties.replace("node.id=1003", "node.id=1"))
+    done = reset(home, "1001@h:1", options=["--show-also", broker])
+    assert done.exit_status == 8
+    assert b"kdump metadata collect, plan and apply" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("voters", "options", "message"),
     [
