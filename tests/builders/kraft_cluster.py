@@ -227,14 +227,16 @@ class KraftCluster:
         nodes: Iterable[Node],
         *,
         is_dynamic: bool = True,
+        cluster_id: str = CLUSTER_ID,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.nodes = {node.node_id: node for node in nodes}
         self.clients = ClusterClients(jvms)
+        self.is_dynamic = is_dynamic
         self._jvms = jvms
-        self._is_dynamic = is_dynamic
+        self._cluster_id = cluster_id
         self._properties = dict(properties or {})
         self._jvm_of: dict[int, str] = {}
 
@@ -257,7 +259,7 @@ class KraftCluster:
         voters = [each.endpoint for each in self.controllers]
         quorum = (
             {"controller.quorum.bootstrap.servers": ",".join(addresses)}
-            if self._is_dynamic
+            if self.is_dynamic
             else {"controller.quorum.voters": ",".join(voters)}
         )
         ports = []
@@ -289,10 +291,10 @@ class KraftCluster:
         initial = f"--initial-controllers {','.join(each.voter for each in self.controllers)}"
         for node in [self.nodes[each] for each in node_ids] or list(self.nodes.values()):
             options = voters
-            if options is None and self._is_dynamic:
+            if options is None and self.is_dynamic:
                 options = initial if node.is_controller else "--no-initial-controllers"
             config = self.properties_file(node)
-            args = ["--config", str(config), "--cluster-id", CLUSTER_ID]
+            args = ["--config", str(config), "--cluster-id", self._cluster_id]
             self._jvms[NODES].ask("format", args=[*args, *(options or "").split()])
 
     def start(self, *node_ids: int, jvm: str = NODES) -> None:
@@ -381,6 +383,14 @@ class ClusterClients:
     def wait_for_leaders(self, *topics: str) -> None:
         """Wait until all partitions of topics have a leader; of all topics if none is named."""
         self.ask("wait", replicas="leader", topics=list(topics) or None)
+
+    def wait_for_leader(self, partition: Partition, leader: int) -> None:
+        """Wait until a broker leads a partition."""
+        self.ask("leads", partition=partition, leader=leader)
+
+    def wait_for_markers(self, partition: Partition) -> None:
+        """Wait until no transaction is open: a commit returns before its markers are written."""
+        self.ask("ends", partition=partition)
 
     def wait_for_state(self, state: str, *groups: str) -> None:
         """Wait until groups are in a state."""

@@ -17,8 +17,10 @@ import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.ScramCredentialInfo;
 import org.apache.kafka.clients.admin.ScramMechanism;
@@ -34,6 +36,8 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.ElectionType;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.acl.AccessControlEntry;
@@ -70,6 +74,8 @@ final class ClusterClients {
             case "describe" -> new ClusterDescription(admin).all(request.get("wait_for"));
             case "offsets" -> new ClusterDescription(admin).offsets(request);
             case "wait" -> awaitReplicas(request.get("replicas").textValue(), request.get("topics"));
+            case "leads" -> awaitLeader(partition(request.get("partition")), request.get("leader").intValue());
+            case "ends" -> awaitEnds(partition(request.get("partition")));
             case "producers" -> admin.describeProducers(List.of(partition(request.get("partition"))))
                 .partitionResult(partition(request.get("partition"))).get().activeProducers().stream()
                 .map(each -> List.of(each.producerId(), each.producerEpoch(), each.lastSequence())).toList();
@@ -197,6 +203,23 @@ final class ClusterClients {
         throw new IllegalStateException("not ready: " + unready);
     }
 
+    /** Waits until no transaction is open in a partition: a commit returns before its markers are written. */
+    private Object awaitEnds(TopicPartition partition) throws Exception {
+        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+            long[] ends = new long[2];
+            for (IsolationLevel level : IsolationLevel.values()) {
+                ends[level.ordinal()] = admin.listOffsets(
+                    Map.of(partition, OffsetSpec.latest()), new ListOffsetsOptions(level)
+                ).partitionResult(partition).get().offset();
+            }
+            if (ends[0] == ends[1]) {
+                return true;
+            }
+            Thread.sleep(GLANCE_MS);
+        }
+        throw new IllegalStateException("a transaction is open in " + partition);
+    }
+
     /** Waits until groups are listed in a state. */
     private Object awaitState(String state, List<String> groups) throws Exception {
         for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
@@ -208,6 +231,18 @@ final class ClusterClients {
             Thread.sleep(GLANCE_MS);
         }
         throw new IllegalStateException("groups are not " + state);
+    }
+
+    private Object awaitLeader(TopicPartition partition, int leader) throws Exception {
+        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+            Node found = admin.describeTopics(List.of(partition.topic())).allTopicNames().get().get(partition.topic())
+                .partitions().get(partition.partition()).leader();
+            if (found != null && found.id() == leader) {
+                return true;
+            }
+            Thread.sleep(GLANCE_MS);
+        }
+        throw new IllegalStateException("broker " + leader + " does not lead " + partition);
     }
 
     /** Elects leaders, clean or not, until a broker leads all these partitions: the only one that is not fenced. */
