@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.start import StartProblem
 from kdump.formats.server_properties import BROKER_ROLE, CONTROLLER_ROLE, ServerProperties
-from kdump.formats.uuids import format_uuid
+from kdump.formats.uuids import ZERO_UUID, format_uuid
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.state.metadata_image import EntityKind
 from kdump.state.metadata_nodes import Voter
 from kdump.state.metadata_replay import END, CopyReplay
 
-_BROKER_ONLY = frozenset({BROKER_ROLE})
+_NO_DIRECTORY: Final = format_uuid(ZERO_UUID)
+_BROKER_ONLY: Final = frozenset({BROKER_ROLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,11 @@ class LoggedVoters:
     voters: Mapping[int, Voter]
 
     def directory_of(self, node_id: int | None) -> str | None:
-        """The directory id of a voter as Kafka writes it; None if the node is none."""
+        """The directory id of a voter as Kafka writes it; None if the node is none, or has none."""
         voter = None if node_id is None else self.voters.get(node_id)
-        return None if voter is None or not self.is_dynamic else voter.directory_id
+        if voter is None or not self.is_dynamic or voter.directory_id == _NO_DIRECTORY:
+            return None
+        return voter.directory_id
 
 
 def read_voters(partition: Partition) -> LoggedVoters | None:
@@ -95,7 +99,7 @@ def check_logged_voters(
     place = Place(str(directory.path / "meta.properties"))
     named = logged.directory_of(node_id)
     own = None if properties.directory_id is None else format_uuid(properties.directory_id)
-    if named is None:
+    if node_id not in logged.voters:
         if CONTROLLER_ROLE in roles:
             yield invariants.VOTERS_MISMATCH.finding(
                 place,
@@ -111,7 +115,7 @@ def check_logged_voters(
             found=f"voters {_listed(logged.voters)}",
             severity=Severity.ERROR,
         )
-    elif named != own:
+    elif named not in (None, own):
         yield invariants.VOTERS_MISMATCH.finding(
             place,
             "the voters name this node with another directory id: it observes, and never votes",

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from builders.java_server import JavaServer
 from kdump.check.start import first_refusal
+from kdump.check.voters import check_configured_voters
 from kdump.formats import names
 from kdump.formats.meta_properties import encode_meta_properties
 from kdump.formats.server_properties import ServerProperties
@@ -185,3 +186,29 @@ def test_kafka_refuses_for_the_same_reason_and_starts_after_the_repair(
             each.finding.code.startswith(("meta-properties", "directory-id"))
             for each in after.problems
         )
+
+
+LISTENERS: Final = {
+    "broker": "PLAINTEXT://127.0.0.1:9092",
+    "controller": "CONTROLLER://127.0.0.1:9093",
+    "broker,controller": NODE["listeners"],
+}
+
+
+@pytest.mark.parametrize("roles", LISTENERS)
+@pytest.mark.parametrize("voters", ["", "1@a:1", "2@a:1", "1@a:1,2@b:2", " 2@a:1 , 3@b:1"])
+def test_kafka_refuses_the_same_static_voters(
+    server: JavaServer, tmp_path: Path, roles: str, voters: str
+) -> None:
+    file = NODE | {
+        "process.roles": roles,
+        "listeners": LISTENERS[roles],
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": str(tmp_path),
+        "controller.quorum.voters": voters,
+    }
+    refused = server.ask_words(f"{key}={value}" for key, value in file.items())["refused"]
+    found = list(check_configured_voters("file", ServerProperties.of(file)))
+    # Without such voters, Kafka refuses the empty directory.
+    assert ("set of voters" in refused) == bool(found), refused
+    assert ("meta.properties" in refused) == (not found), refused
