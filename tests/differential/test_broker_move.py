@@ -1,7 +1,7 @@
 """A real broker starts on moved partitions without recovery, and tells the controller.
 
-The steps of the runbook for a dying disk run on the two directories of a broker: the second disk
-is drained, then a new, empty one takes its place.
+The runbook for a dying disk is followed literally on the two directories of a broker: the second
+disk is drained, then a new, empty one takes its place.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Final
 
 import pytest
 
-from builders.broker import BrokerHost, Consumed, RequestFailed
+from builders.broker import PROPERTIES, BrokerHost, Consumed, RequestFailed
 from builders.freeing import of_type, rows_of, run
+from builders.runbook import commands_of, words_of
 from kdump.formats import names
 from kdump.formats.meta_properties import decode_meta_properties
 from kdump.formats.names import CLUSTER_METADATA_PARTITION, PartitionState
@@ -32,6 +33,8 @@ NODE_ID: Final = 1
 MOVED: Final = ("compact.basic", "codec.mixed", "retention-bytes", "1-2-3", "ts.create_time")
 """Topics with one partition, in the second directory."""
 TOLD_WITHIN_S: Final = 60
+UNTIL_IT_IS_EMPTY: Final = 5
+"""How many commands of the runbook come before the broker starts again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Story:
     """What was seen, in order.
 
     Attributes:
+        statuses: exit statuses of the runbook's commands.
         before: the records before the move.
         after: the records after it.
         served: partitions by name of their directory, after it.
@@ -49,6 +53,7 @@ class Story:
         served_then: partitions by name of their directory, with a new disk.
     """
 
+    statuses: list[int]
     before: dict[str, Consumed]
     after: dict[str, Consumed]
     served: dict[str, list[str]]
@@ -103,7 +108,18 @@ def story(
     with broker_host.broker([d1, d2]):
         before = consumed(broker_host)
 
-    assert run("move", "--drain", d2, "--to", d1).exit_status == 0
+    new = folder / "clean" / "d3"
+    file = folder / "server.properties"
+    given = PROPERTIES | {"log.dirs": f"{d1},{d2}", "metadata.log.dir": str(d1)}
+    file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+    names_in_runbook = {
+        "OTHER...": str(d1),
+        "OLD": str(d2),
+        "NEW": str(new),
+        "FILE": str(file),
+    }
+    commands = [words_of(each, names_in_runbook)[1:] for each in commands_of("dying-disk")]
+    statuses = [run(*each).exit_status for each in commands[:UNTIL_IT_IS_EMPTY]]
     with broker_host.broker([d1, d2]):
         after, found = consumed(broker_host), served(broker_host)
         known = told(d1, id_of(d1))
@@ -111,14 +127,18 @@ def story(
         cleaned = broker_host.wait_for_cleaner()
 
     shutil.rmtree(d2)
-    new = folder / "clean" / "d3"
     new.mkdir()
-    assert run("identity", "--repair", d1, new).exit_status == 1
-    assert run("move", "--balance", d1, new).exit_status == 0
+    *filling, checking = commands[UNTIL_IT_IS_EMPTY:]
+    statuses += [run(*each).exit_status for each in filling]
     with broker_host.broker([d1, new]):
         replaced, then = consumed(broker_host), served(broker_host)
         logged += broker_host.logged()
-    return Story(before, after, found, logged, known, cleaned, replaced, then)
+    statuses.append(run(*checking).exit_status)
+    return Story(statuses, before, after, found, logged, known, cleaned, replaced, then)
+
+
+def test_every_command_of_the_runbook_does_its_part(story: Story) -> None:
+    assert story.statuses == [0, 0, 0, 0, 0, 1, 0, 0]
 
 
 def test_all_records_are_there(story: Story) -> None:
