@@ -187,12 +187,14 @@ def _chosen(
     others = [each for each in read if each is not best]
     unreadable = [each for each in candidates if each.failure and each is not best.candidate]
     passed_over = [each.candidate for each in others if _claims_more(each, best)]
+    if best.log.unreadable is not None:
+        # No replica can be read: the one that says most is not believed because of another one.
+        passed_over, not_loaded = [], ()
+    else:
+        passed_over += unreadable
     return ChosenLog(
         best.log,
-        (
-            *(each.replica.log_directory.path for each in (*passed_over, *unreadable)),
-            *not_loaded,
-        ),
+        (*(each.replica.log_directory.path for each in passed_over), *not_loaded),
         tuple(each.failure for each in unreadable if each.failure is not None),
         tuple(OtherLog(each.log, _only(each, best)) for each in others),
     )

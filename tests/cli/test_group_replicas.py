@@ -198,6 +198,23 @@ def test_what_is_before_a_segment_that_cannot_be_read_is_uncertain(
     assert summary_of(outcome)["consumer_offsets"]["unreadable_partitions"] == [0]
 
 
+def test_no_replica_is_passed_over_if_none_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("d1", "d2"):
+        replica_of(tmp_path / name, *SAME)
+
+    def failing(log: StoredFile, part: LogPart, **others: Any) -> Iterator[Window | Damage]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(log.location))
+
+    monkeypatch.setattr("kdump.jobs.groups.valid_windows", failing)
+    outcome = groups(tmp_path, "--output", "jsonl")
+    assert outcome.exit_status == 8
+    assert outcome.stderr.count(b"Input/output error") == 2
+    assert summary_of(outcome)["passed_over"] == []
+    assert summary_of(outcome)["consumer_offsets"]["unreadable_partitions"] == [0]
+
+
 def test_a_forged_number_of_partitions_costs_no_memory(tmp_path: Path) -> None:
     partition = replica_of(tmp_path / "d1", *SAME)
     partition.rename(partition.with_name("__consumer_offsets-2147483647"))
