@@ -379,6 +379,7 @@ CASES: Final = (
     *_DUMPS,
     *_SEARCHES,
     *_LISTINGS,
+    *_COLLECTED,
     *_LOOKUPS,
     *_VERIFICATIONS,
     *_RECOVERIES,

@@ -369,7 +369,7 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
     },
     "metadata collect": {
         0: (("metadata", "collect", *OUT, "."), NOTHING),
-        4: (("metadata", "collect", *OUT, "."), damage_the_last_batch),
+        4: (("metadata", "collect", *OUT, "."), malform(RECOVERY_POINTS)),
     },
     "metadata plan": {
         0: (PLAN, have_a_collection),

@@ -17,7 +17,7 @@ from kdump.cli.output.write_report import (
 from kdump.formats.uuids import format_uuid
 from kdump.repair.transplanted_log import OpenTransactions
 from kdump.repair.verdict import VerdictKind
-from kdump.words import counted
+from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
     from kdump.cli.options.repair_options import RepairArguments
@@ -39,7 +39,7 @@ def transplant_report(
         printer.emit(_partition_event(request, found))
         for each in done:
             printer.emit(_directory_event(each, str(found.key), verbose=repair.verbose))
-        printer.emit_text(_advice(found))
+        printer.emit_text(_advice(request, found))
 
 
 def _partition_event(request: TransplantRequest, found: Transplant) -> Event:
@@ -128,7 +128,7 @@ def _directory_event(done: PlanResult, name: str, *, verbose: bool) -> Event:
     return Event("directory", row, [*lines, *operations.lines(path)])
 
 
-def _advice(found: Transplant) -> Iterator[str]:
+def _advice(request: TransplantRequest, found: Transplant) -> Iterator[str]:
     """What has to be done beside the copy, before the broker starts."""
     registration = None if found.topic is None else found.topic.registration
     replicas = () if registration is None else registration.replicas
@@ -146,3 +146,5 @@ def _advice(found: Transplant) -> Iterator[str]:
         "before the start: set retention.ms=-1 and cleanup.policy for the topic, or the broker"
         " deletes old records soon; group offsets and schema ids are not part of a partition"
     )
+    check = shell_command(f"verify --partition {found.key}", [request.target.path])
+    yield f"next: {check}"

@@ -22,6 +22,7 @@ from kdump.jobs.collect.header_history import (
 )
 from kdump.log.bounds import find_log_start
 from kdump.log.partition import Partition
+from kdump.log.replicas import replica_end
 from kdump.log.segment import Segment
 from kdump.log.valid_end import ValidEnd, valid_end
 from kdump.log.valid_windows import Damage
@@ -92,7 +93,7 @@ class _Reading:
         if self.partition.is_0_7:
             self._problem("a log of Kafka 0.7 is not read")
         elif self.partition.segments:
-            end = self._try(lambda: valid_end(self.partition))
+            end = self._try(self._end)
             for damage in () if end is None else end.damage:
                 self._on_damage(damage)
             log = self._read_logs(history, end)
@@ -147,7 +148,7 @@ class _Reading:
         """
         pairs = list(self.partition.with_following())
         replay = TransactionReplay(self.split.high_watermark)
-        log = None if end is None else snapshot_transactions(self.partition, end.offset)
+        log = None if end is None else self._of_last_snapshot(end.offset)
         first = len(pairs) if log is not None else self._first_to_replay(replay)
         self.is_checkpoint_true = self._has_all_epochs(history, pairs[:first], end)
         if not self.is_checkpoint_true:
@@ -180,6 +181,21 @@ class _Reading:
                 self._unreadable(failure)
                 is_complete = False
         return is_complete
+
+    def _end(self) -> ValidEnd | None:
+        """Where the log ends; after a clean shutdown the checkpoint vouches for its last batch."""
+        if self.split.is_clean and self.split.recovery_point is not None:
+            found = replica_end(self.partition)
+            if found.offset == self.split.recovery_point:
+                return ValidEnd(found.offset, (), found.leader_epoch)
+        return valid_end(self.partition)
+
+    def _of_last_snapshot(self, end_offset: int) -> LogTransactions | None:
+        """What the snapshot of a clean shutdown says; None if there is none."""
+        for each in self.partition.producer_snapshots:
+            if each.offset == end_offset and each.size_bytes == producer_snapshot.HEADER_BYTES:
+                return LogTransactions(end_offset=end_offset)  # Most are empty.
+        return snapshot_transactions(self.partition, end_offset)
 
     def _first_to_replay(self, replay: TransactionReplay) -> int:
         """The number of the first segment after the last usable snapshot, which is loaded."""
