@@ -151,9 +151,11 @@ def directory_kind(path: Location) -> DirectoryKind:
     if partitions and all(map(_is_metadata_name, partitions)):
         return DirectoryKind.METADATA_DIRECTORY
     for name in directories:
-        if names.parse_0_7_directory_name(name) or names.is_accepted_name(name):
+        is_accepted = names.is_accepted_name(name)
+        if is_accepted or names.parse_0_7_directory_name(name):
             kind = _kind_or_none(path / name)
-            if kind is DirectoryKind.PARTITION:
+            # ``copy_1`` is the name of a partition of 0.7 only: of others it is a copy's.
+            if kind is DirectoryKind.PARTITION and is_accepted:
                 return DirectoryKind.LOG_DIRECTORY
             if kind is DirectoryKind.PARTITION_0_7:
                 return DirectoryKind.LOG_DIRECTORY_0_7

@@ -83,6 +83,10 @@ class TestKind:
         (ROOT / "notes.txt").write_bytes(b"")
         assert directory_kind(local(ROOT)) is DirectoryKind.NOT_KAFKA
 
+    def test_copies_with_names_of_0_7_do_not_make_a_log_directory(self) -> None:
+        write_partition(ROOT / "copy_1", {0: b""})
+        assert directory_kind(local(ROOT)) is DirectoryKind.NOT_KAFKA
+
     def test_log_directories_are_found_one_level_below(self) -> None:
         for name in ("d2", "d1"):
             write_log_directory(ROOT / name)
