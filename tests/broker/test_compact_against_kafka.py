@@ -24,7 +24,7 @@ from kdump.scan.batches import read_windows
 pytestmark = pytest.mark.differential
 
 DAY_MS = 86_400_000
-SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)]
+MORE_SEEDS = [pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3)]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def servers(
         yield loader_server, cleaner
 
 
-@pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
+@pytest.mark.parametrize("seed", [1, *MORE_SEEDS])
 def test_every_round_gives_the_logs_of_kafkas_cleaner(
     servers: tuple[LoaderServer, CleanerServer], quick_path: Path, seed: int
 ) -> None:

@@ -212,7 +212,7 @@ def test_damaged_files_are_printed_at_least_as_far_as_by_the_official_tool(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [2, 3])
 def test_damaged_files_of_other_seeds(
     duel: Duel, java_classpath: str, tmp_path: Path, seed: int

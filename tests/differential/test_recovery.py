@@ -22,7 +22,7 @@ from kdump.formats import names
 pytestmark = pytest.mark.differential
 
 DEFAULTS = IndexSettings()
-SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)]
+MORE_SEEDS = [pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3)]
 
 
 def no_differences(found: Sequence[Difference]) -> None:
@@ -32,7 +32,7 @@ def no_differences(found: Sequence[Difference]) -> None:
         pytest.fail(f"{len(found)} partitions differ, such as\n{shown}", pytrace=False)
 
 
-@pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
+@pytest.mark.parametrize("seed", [1, *MORE_SEEDS])
 def test_an_unclean_directory_is_left_as_kafka_leaves_it(
     loader_server: LoaderServer, quick_path: Path, seed: int
 ) -> None:
@@ -42,7 +42,7 @@ def test_an_unclean_directory_is_left_as_kafka_leaves_it(
     no_differences(arena.compare())
 
 
-@pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
+@pytest.mark.parametrize("seed", [1, *MORE_SEEDS])
 def test_a_clean_directory_is_left_as_kafka_leaves_it(
     loader_server: LoaderServer, quick_path: Path, seed: int
 ) -> None:

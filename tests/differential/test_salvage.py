@@ -29,7 +29,7 @@ from kdump.storage.local_disk import local
 pytestmark = pytest.mark.differential
 
 SETTINGS = IndexSettings()
-SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)]
+MORE_SEEDS = [pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3)]
 
 
 def salvage(directory: Path) -> dict[TopicPartition, Recovered]:
@@ -73,7 +73,7 @@ def _account_for_batches(
 
 
 @pytest.mark.parametrize("clean", [False, True], ids=["unclean", "clean"])
-@pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
+@pytest.mark.parametrize("seed", [1, *MORE_SEEDS])
 def test_kafka_loads_salvaged_partitions_without_truncation(
     loader_server: LoaderServer, quick_path: Path, seed: int, clean: bool
 ) -> None:

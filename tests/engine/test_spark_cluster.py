@@ -16,7 +16,7 @@ from builders.large_segments import LargeSegment
 from builders.programs import in_a_fresh_process
 from kdump.engine import splits
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 PROGRAM = """
 import json, os, sys

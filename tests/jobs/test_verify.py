@@ -72,8 +72,11 @@ def many_directories(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -
     return [*roots, folder / "model"]
 
 
-@pytest.mark.parametrize("split_bytes", [SPLIT_BYTES, 1 << 30], ids=["in splits", "whole"])
-@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize(
+    ("level", "split_bytes"),
+    [*((level, SPLIT_BYTES) for level in Level), (Level.DEEP, 1 << 30)],
+    ids=[*(f"{level.name.lower()}, in splits" for level in Level), "deep, whole"],
+)
 def test_both_engines_give_the_same_events(
     many_directories: list[Path],
     level: Level,

@@ -115,7 +115,7 @@ def test_spark_runs_nothing_in_the_current_directory(
     assert "1 partition" in output
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.usefixtures("quick_jvms")
 def test_a_cluster_runs_nothing_in_the_current_directory_and_finds_relative_paths(
     hostile: HostileDirectory, log_dir: Path, tmp_path: Path
@@ -131,7 +131,7 @@ def test_a_cluster_runs_nothing_in_the_current_directory_and_finds_relative_path
     shutil.rmtree(home / "work")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.usefixtures("quick_jvms")
 def test_the_data_source_runs_nothing_in_the_current_directory(
     hostile: HostileDirectory, log_dir: Path
