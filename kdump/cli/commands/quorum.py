@@ -133,7 +133,7 @@ def reset(
         result = reset_quorum(request)
         (done,) = plan_and_apply([result.target], writing)
     operations = Operations([done], verbose=repair.verbose)
-    addresses = ",".join(voter.address for voter in voters)
+    addresses = [voter.address for voter in voters]
     directory = result.target.partitions[0].path
     row = {
         "log_dir": str(path),

@@ -45,17 +45,25 @@ def snapshot_line(path: object, snapshot: ControllerSnapshot, *, is_written: boo
     )
 
 
-def voter_lines(kraft_version: int, voters: Sequence[Voter], addresses: str) -> Iterator[str]:
-    """Say who votes, and where that is written."""
-    nodes = ", ".join(str(voter.node_id) for voter in voters)
-    what = counted(len(voters), "voter")
+def voter_lines(
+    kraft_version: int, voters: Sequence[Voter], addresses: Sequence[str]
+) -> Iterator[str]:
+    """Say who votes, where that is written, and what to do next.
+
+    Args:
+        kraft_version: 0 or 1.
+        voters: the voters.
+        addresses: ID@HOST:PORT of each.
+    """
     if kraft_version:
-        yield f"{what} in the snapshot: {nodes}"
+        nodes = ", ".join(str(voter.node_id) for voter in voters)
+        yield f"{counted(len(voters), 'voter')} in the snapshot: {nodes}"
+        servers = ",".join(each.partition("@")[2] for each in addresses)
+        setting = f"controller.quorum.bootstrap.servers={servers}"
     else:
-        yield (
-            f"kraft.version is 0, so the configuration has the voters: set"
-            f" controller.quorum.voters={addresses} on every controller and broker"
-        )
+        yield "kraft.version is 0: the voters are in the configuration, not in the snapshot"
+        setting = f"controller.quorum.voters={','.join(addresses)}"
+    yield f"next: set {setting} on every controller and broker, and start the controllers first"
 
 
 def applied_row(result: AppliedPlan, plan: ClusterPlan) -> dict[str, Any]:
@@ -91,8 +99,14 @@ def applied_lines(
     yield f"{snapshot_line(path, result.snapshot, is_written=is_written)}: {topics}, {partitions}"
     for loss in result.snapshot.losses:
         yield f"lost: {loss.value}, which the metadata.version cannot hold"
-    addresses = ",".join(map(_address, plan.controllers))
+    addresses = [_address(controller) for controller in plan.controllers]
     yield from voter_lines(plan.kraft_version, result.voters, addresses)
+    if plan.first_leaders:
+        partitions = counted(len(plan.first_leaders), "partition")
+        yield (
+            f"{partitions} may elect an unclean leader: start the brokers in the order that"
+            " first_leaders in the plan names"
+        )
 
 
 def _address(controller: PlannedController) -> str:
@@ -118,7 +132,7 @@ def reset_fields(reset: QuorumReset) -> Mapping[str, Any]:
 
 
 def reset_lines(
-    path: object, reset: QuorumReset, addresses: str, *, is_written: bool
+    path: object, reset: QuorumReset, addresses: Sequence[str], *, is_written: bool
 ) -> Iterator[str]:
     """Yield what a reset does, for people."""
     from kdump.state.metadata_image import EntityKind

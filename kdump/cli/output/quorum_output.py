@@ -134,7 +134,7 @@ def ranking_lines(ranking: QuorumRanking) -> Iterator[str]:
     missing = [each.voter.node_id for each in ranking.voters if each.copy is None]
     disks = f"{ranking.shown_voters} of {counted(len(ranking.voters), 'voter')} shown"
     if ranking.has_majority:
-        yield f"{disks}: they can elect a leader without a reset, if their disks are sound"
+        yield f"{disks}: enough to elect a leader without a reset, if these disks are sound"
         return
     nodes = ", ".join(map(str, missing))
     if not ranking.is_best_of_voter:
