@@ -26,7 +26,10 @@ import kafka.tools.StorageTool;
 import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.tools.LeaderElectionCommand;
 import org.apache.kafka.tools.MetadataQuorumCommand;
+import org.apache.kafka.tools.TopicCommand;
+import org.apache.kafka.tools.consumer.ConsoleConsumer;
 import org.apache.kafka.tools.consumer.group.ConsumerGroupCommand;
 
 /**
@@ -43,6 +46,7 @@ public final class ClusterHost {
     private final Map<Integer, KafkaRaftServer> nodes = new TreeMap<>();
     private final ClusterClients clients = new ClusterClients();
     private final List<String> ends = new ArrayList<>();
+    private final List<Integer> statuses = new ArrayList<>();
 
     private ClusterHost() {
     }
@@ -87,6 +91,7 @@ public final class ClusterHost {
     private void end(int status, String message) {
         synchronized (ends) {
             ends.add("status " + status + (message == null ? "" : ": " + message));
+            statuses.add(status);
         }
         throw new Ended(status, message);
     }
@@ -169,26 +174,32 @@ public final class ClusterHost {
 
     // ---- Kafka's tools ---------------------------------------------------------------------------------------------
 
-    /** Runs an official tool in this JVM; returns the lines that it prints. */
-    private static Object run(String name, List<String> args) throws Exception {
+    /**
+     * Runs an official tool in this JVM; returns the lines that it prints, and its exit status. Some tools catch what
+     * stands for their end, and ask for another: the first counts.
+     */
+    private Object run(String name, List<String> args) throws Exception {
         PrintStream before = System.out;
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
-        int status = 0;
+        statuses.clear();
         try {
             System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
             String[] all = args.toArray(String[]::new);
             switch (name) {
                 case "kafka-consumer-groups.sh" -> ConsumerGroupCommand.main(all);
                 case "kafka-metadata-quorum.sh" -> MetadataQuorumCommand.main(all);
+                case "kafka-topics.sh" -> TopicCommand.main(all);
+                case "kafka-leader-election.sh" -> LeaderElectionCommand.main(all);
+                case "kafka-console-consumer.sh" -> ConsoleConsumer.main(all);
                 default -> throw new IllegalArgumentException(name);
             }
         } catch (Ended ended) {
-            status = ended.status;
+            System.err.println(ended.getMessage());
         } finally {
             System.setOut(before);
         }
         Map<String, Object> answer = new HashMap<>();
-        answer.put("status", status);
+        answer.put("status", statuses.isEmpty() ? 0 : statuses.get(0));
         answer.put("lines", printed.toString(StandardCharsets.UTF_8).lines().toList());
         return answer;
     }
@@ -196,11 +207,9 @@ public final class ClusterHost {
     /** Stands for the end of the process. */
     private static final class Ended extends RuntimeException {
         private static final long serialVersionUID = 1;
-        private final int status;
 
         Ended(int status, String message) {
             super("ended with status " + status + ": " + message);
-            this.status = status;
         }
     }
 }
