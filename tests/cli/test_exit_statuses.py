@@ -240,6 +240,15 @@ def have_a_plan_with_a_loss(root: Path) -> None:
     have_a_plan(root, Notice(NoticeKind.LOSS, "topic", "t", None, what, needs_acceptance=True))
 
 
+def have_an_empty_directory(root: Path) -> None:
+    (root.parent / "empty").mkdir()
+
+
+def lose_a_topic_id_and_have_an_empty_directory(root: Path) -> None:
+    lose_the_topic_id(root)
+    have_an_empty_directory(root)
+
+
 def have_a_controller(root: Path) -> None:
     records = [feature_record("metadata.version", 30), topic_record("orders", 1)]
     write_metadata_log(root, [*records, topic_record("users", 2)])
@@ -300,6 +309,10 @@ SET: Final = ("checkpoint", "set", ".", "cleaner-offset", "orders-0=5")
 LOOKUP: Final = ("lookup", "--offset", "0")
 OUT: Final = ("--out", "../collection.json")
 PLAN: Final = ("metadata", "plan", "--controller", "1@h:9093", "--out", "../p.json", "../c.json")
+REBUILD: Final = (
+    *("metadata", "rebuild", "--controller", "9@h:9093", "--into", "../empty"),
+    ".",
+)
 APPLY: Final = ("metadata", "apply", "../p.json", "../empty")
 MOVE: Final = ("move", "--drain", ".", "--to", "../copy")
 TRANSPLANT: Final = (
@@ -376,6 +389,10 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         4: (PLAN, have_a_collection_of_two_ids),
     },
     "metadata apply": {0: (APPLY, have_a_plan), 4: (APPLY, have_a_plan_with_a_loss)},
+    "metadata rebuild": {
+        0: (REBUILD, have_an_empty_directory),
+        4: (REBUILD, lose_a_topic_id_and_have_an_empty_directory),
+    },
     "metadata diff": {
         0: (("metadata", "diff", "--from", "1", "."), have_metadata),
         1: (("metadata", "diff", "--from", "0", "."), have_metadata),

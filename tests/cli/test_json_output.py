@@ -160,6 +160,7 @@ NEEDED = {
     "lookup": ("--timestamp", "max"),
     "metadata collect": ("--out", "new.json"),
     "metadata apply": ("another",),
+    "metadata rebuild": ("--controller", "1@h:9093", "--into", "empty"),
     "metadata plan": ("--controller", "1@h:9093", "--out", "new.json"),
     "metadata diff": ("--from", "0", "--to", "1"),
     "quorum reset": ("--voter", "1@h:1"),

@@ -67,6 +67,7 @@ READING: Final = (
     "metadata plan --set cluster.id=c --controller 1@h:9093 --out OUT COLLECTION",
     "metadata apply --dry-run PLAN DIR",
     f"transplant PARTITION --into TARGET --topic-id {TOPIC_ID_TEXT} --leader-epoch 0 --dry-run",
+    "metadata rebuild --dry-run --accept-loss --controller 9@h:9093 --into EMPTY DIR",
     "undo --list",
     "grep .",
     "grep --count .",
@@ -105,6 +106,8 @@ def answered(line: str, directory: Path) -> list[dict[str, Any]]:
             words[words.index("PLAN")] = str(write_small_plan(Path(other, "plan.json")))
         if "TARGET" in words:
             words[words.index("TARGET")] = str(write_log_directory(Path(other, "target")))
+        if "EMPTY" in words:
+            words[words.index("EMPTY")] = other
         if "COPY" in words:
             words[words.index("COPY")] = str(copy_without_a_partition(directory, Path(other)))
         outcome = run_kdump([*words, "--output", "jsonl"], directory.parent)

@@ -70,6 +70,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("metadata", "plan", "--controller", "1@h:9093", "--out", "../plan.json", "../here.json"),
     ("metadata", "apply", "../small-plan.json", "../empty"),
     ("move", "--balance", "."),
+    ("metadata", "rebuild", "--controller", "1@h:9093", "--into", "../empty", "../node"),
     ("rebuild-index", "."),
     ("recover", "--dry-run", "."),
     ("recover", "."),
@@ -106,6 +107,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def root(template: Path, tmp_path: Path) -> Path:
     """Return a copy of it."""
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / names.META_PROPERTIES).write_text("version=1\ncluster.id=c\nnode.id=2\n")
     write_collection(tmp_path / "here.json", disk(1, replica("users")))
     return shutil.copytree(template, tmp_path / "logs")
 

@@ -21,7 +21,14 @@ from kdump.formats import names
 
 WITHOUT_PARTITIONS: Final = {
     *("checkpoint set", "completion", "dump-segment", "explain", "identity", "undo"),
-    *("metadata apply", "metadata collect", "metadata plan", "quorum reset", "quorum show"),
+    *(
+        "metadata apply",
+        "metadata collect",
+        "metadata plan",
+        "metadata rebuild",
+        "quorum reset",
+        "quorum show",
+    ),
     "transplant",
 }
 """Commands that name files, lines, runs or codes instead, or are about whole directories."""

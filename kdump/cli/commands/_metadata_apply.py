@@ -37,15 +37,8 @@ def command(
     that Kafka's tool has formatted, or an old one whose records are older. On a broker's log
     directory, its copy of the metadata is moved aside if the plan says so.
     """
-    from kdump.cli.output.controller_output import applied_lines, applied_row
-    from kdump.cli.output.events import Event
-    from kdump.cli.output.write_report import (
-        Operations,
-        interrupted_event,
-        open_report,
-        plan_lines,
-        plan_row,
-    )
+    from kdump.cli.output.controller_output import applied_event
+    from kdump.cli.output.write_report import interrupted_event, open_report
     from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.metadata_apply import apply_plan_to
 
@@ -54,27 +47,11 @@ def command(
     with locked_for_writing([path], writing) as interrupted:
         result = apply_plan_to(path, cluster, node_id)
         (done,) = plan_and_apply([result.target], writing)
-    operations = Operations([done], verbose=repair.verbose)
-    directories = [result.target.path, *result.changed_directories]
-    row = {
-        "log_dir": str(path),
-        "plan": str(plan),
-        **applied_row(result, cluster),
-        **plan_row(done),
-        "is_dry_run": repair.dry_run,
-        "operations": [row for each in directories for row in operations.rows(each)],
-    }
-    listed = [line for each in directories for line in operations.lines(each)]
-    lines = [
-        *applied_lines(path, result, cluster, is_written=done.is_applied or done.plan.is_empty),
-        *(listed if repair.dry_run or repair.verbose else ()),
-        *operations.counts(done),
-        *plan_lines(done),
-    ]
+    event = applied_event(path, plan, result, cluster, done, repair)
     with open_report(repair.output_format, [done]) as printer:
         for earlier in interrupted:
             printer.emit(interrupted_event(earlier))
-        printer.emit(Event("apply", row, lines))
+        printer.emit(event)
     return ExitStatus.SOUND
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdump.cli.options.parameters import PropertyParameter, paths_argument
-from kdump.cli.options.voter_options import VOTER
+from kdump.cli.options.parameters import paths_argument
+from kdump.cli.options.plan_options import plan_options
 from kdump.cli.output.out_file import OutFile, out_option
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.errors import ExitStatus, UsageProblem
@@ -22,29 +22,7 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @paths_argument("FILE")
-@click.option(
-    "--controller",
-    "controllers",
-    type=VOTER,
-    multiple=True,
-    required=True,
-    metavar="ID@HOST:PORT[:DIRECTORY_ID]",
-    help="A controller of the new quorum; may be repeated. Name the directory id of a directory"
-    " that is formatted already.",
-)
-@click.option(
-    "--set",
-    "settings",
-    type=PropertyParameter(),
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Decide this yourself, such as topic.orders.partition.3.leader=2; may be repeated.",
-)
-@click.option(
-    "--accept-loss",
-    is_flag=True,
-    help="Write the plan although it drops something that a disk has.",
-)
+@plan_options
 @out_option("Write the plan")
 @output_option
 def command(
@@ -81,7 +59,7 @@ def command(
         if not is_refused:
             with phase(f"writing {out.name}"):
                 size_bytes = out.write(encode_plan(plan))
-    summary = summary_row(plan, out.name, size_bytes)
+    summary = summary_row(plan, out.name, size_bytes, is_refused=is_refused)
     with open_sections(output, SECTIONS) as sections:
         if not output.is_for_people:
             sections.rows(map(notice_row, plan.notices))

@@ -11,6 +11,7 @@ import click
 from kdump.cli.commands._metadata_apply import command as apply
 from kdump.cli.commands._metadata_collect import command as collect
 from kdump.cli.commands._metadata_plan import command as plan
+from kdump.cli.commands._metadata_rebuild import command as rebuild
 from kdump.cli.options.parameters import TIME, parse_integer, paths_argument
 from kdump.cli.options.selection_options import selection_options, selection_words
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
@@ -80,6 +81,7 @@ def command() -> None:
 
 command.add_command(collect)
 command.add_command(plan)
+command.add_command(rebuild)
 command.add_command(apply)
 
 

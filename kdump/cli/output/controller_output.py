@@ -1,20 +1,25 @@
-"""What commands print that write a controller's metadata: quorum reset, metadata apply."""
+"""What commands print that write a controller's metadata: quorum reset, metadata apply, rebuild."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kdump.cli.output.events import Event
 from kdump.cli.output.metadata_output import committed_line
 from kdump.cli.output.value_text import format_bytes
+from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.words import counted
 
 if TYPE_CHECKING:
+    from kdump.cli.options.repair_options import RepairArguments
+    from kdump.jobs.execution import PlanResult
     from kdump.jobs.metadata_apply import AppliedPlan
     from kdump.jobs.quorum_reset import QuorumReset
     from kdump.repair.rebuild.controller_snapshot import ControllerSnapshot
     from kdump.state.cluster_plan import ClusterPlan, PlannedController
     from kdump.state.metadata_nodes import Voter
+    from kdump.storage.location import Location
 
 
 def snapshot_fields(snapshot: ControllerSnapshot, voters: Iterable[Voter]) -> dict[str, Any]:
@@ -107,6 +112,44 @@ def applied_lines(
             f"{partitions} may elect an unclean leader: start the brokers in the order that"
             " first_leaders in the plan names"
         )
+
+
+def applied_event(
+    path: Location,
+    plan: Location | None,
+    result: AppliedPlan,
+    cluster: ClusterPlan,
+    done: PlanResult,
+    repair: RepairArguments,
+) -> Event:
+    """Return what applying a plan to a directory did, or would do.
+
+    Args:
+        path: the directory.
+        plan: the plan's file; None without one.
+        result: the new state of the directory.
+        cluster: the plan.
+        done: the outcome.
+        repair: the options of the command.
+    """
+    operations = Operations([done], verbose=repair.verbose)
+    directories = [result.target.path, *result.changed_directories]
+    row = {
+        "log_dir": str(path),
+        "plan": None if plan is None else str(plan),
+        **applied_row(result, cluster),
+        **plan_row(done),
+        "is_dry_run": repair.dry_run,
+        "operations": [row for each in directories for row in operations.rows(each)],
+    }
+    listed = [line for each in directories for line in operations.lines(each)]
+    lines = [
+        *applied_lines(path, result, cluster, is_written=done.is_applied or done.plan.is_empty),
+        *(listed if repair.dry_run or repair.verbose else ()),
+        *operations.counts(done),
+        *plan_lines(done),
+    ]
+    return Event("apply", row, lines)
 
 
 def _address(controller: PlannedController) -> str:

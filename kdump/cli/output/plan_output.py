@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
 from kdump.cli.output.value_text import Kind, format_bytes
@@ -56,13 +58,16 @@ def notice_row(notice: Notice) -> Row:
     }
 
 
-def summary_row(plan: ClusterPlan, name: str, size_bytes: int | None) -> dict[str, Any]:
+def summary_row(
+    plan: ClusterPlan, name: str | None, size_bytes: int | None, *, is_refused: bool
+) -> dict[str, Any]:
     """The summary of a plan.
 
     Args:
         plan: the plan.
-        name: of the file.
-        size_bytes: of the file; None if the plan was refused.
+        name: of the file; None without a file.
+        size_bytes: of the file; None if it was not written.
+        is_refused: whether the plan drops something, and nobody accepted that.
     """
     kinds = Counter(each.kind for each in plan.notices)
     partitions = [each for topic in plan.topics for each in topic.partitions]
@@ -71,7 +76,7 @@ def summary_row(plan: ClusterPlan, name: str, size_bytes: int | None) -> dict[st
         "type": "summary",
         "file": name,
         "size_bytes": size_bytes,
-        "is_refused": size_bytes is None,
+        "is_refused": is_refused,
         "cluster_id": plan.cluster_id,
         "snapshot_offset": plan.snapshot_offset,
         "snapshot_epoch": plan.snapshot_epoch,
@@ -104,15 +109,20 @@ def _by_source(kinds: Iterable[SourceKind]) -> dict[str, int]:
 
 
 def page(plan: ClusterPlan, summary: Row) -> Iterator[str]:
-    """The plan for people: counts, then what has to be decided, then the next command."""
+    """The page of a plan that is written to a file; the next command is its last line."""
+    yield from plan_page(plan, summary)
+    yield ""
+    yield from _last_lines(plan, summary)
+
+
+def plan_page(plan: ClusterPlan, summary: Row) -> Iterator[str]:
+    """The plan for people: counts, then what has to be decided."""
     yield from _head(plan, summary)
     for kind, notices in groupby(plan.notices, key=lambda each: each.kind):
         yield ""
         yield f"{_TITLES[kind]}:"
         for code, found in groupby(notices, key=lambda each: each.code):
             yield from _group(code, list(found))
-    yield ""
-    yield from _last_lines(plan, summary)
 
 
 def _head(plan: ClusterPlan, summary: Row) -> Iterator[str]:
@@ -194,11 +204,7 @@ def _named(notice: Notice) -> str:
 def _last_lines(plan: ClusterPlan, summary: Row) -> Iterator[str]:
     name = summary["file"]
     if summary["is_refused"]:
-        yield (
-            f"{name} was not written: the plan drops"
-            f" {counted(summary['need_acceptance'], 'thing')} that a disk has"
-        )
-        yield "next: decide with --set KEY=VALUE, or give --accept-loss"
+        yield from refusal_lines(name, summary)
         return
     size = format_bytes(summary["size_bytes"])
     yield f"wrote {name}, {size}; it has secrets of the cluster's users"
@@ -209,3 +215,53 @@ def _last_lines(plan: ClusterPlan, summary: Row) -> Iterator[str]:
             f"next: read it, then kdump metadata apply {shlex.quote(name)} CONTROLLER_DIR"
             " on each controller"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPage:
+    """A plan as part of the output of a command that writes.
+
+    Attributes:
+        notices: objects for programs.
+        lines: for people.
+        summary: the object that ends the output for programs.
+    """
+
+    notices: tuple[Row, ...]
+    lines: tuple[str, ...]
+    summary: Row
+
+    @classmethod
+    def of(cls, plan: ClusterPlan, *, is_refused: bool) -> PlanPage:
+        """The page of a plan that is not written to a file."""
+        summary = summary_row(plan, None, None, is_refused=is_refused)
+        summary.pop("type")
+        rows = [notice_row(each) for each in plan.notices]
+        return cls(tuple(rows), tuple(plan_page(plan, summary)), summary)
+
+    def emit(self, printer: Printer) -> None:
+        """Print all but the summary."""
+        for row in self.notices:
+            printer.emit(Event("notice", row))
+        printer.emit_text(self.lines)
+
+
+def refusal_lines(what: str, summary: Row) -> Iterator[str]:
+    """Why nothing was written, and what to do next."""
+    yield (
+        f"{what} was not written: the plan drops"
+        f" {counted(summary['need_acceptance'], 'thing')} that a disk has"
+    )
+    yield "next: decide with --set KEY=VALUE, or give --accept-loss"
+
+
+def start_lines(plan: ClusterPlan) -> Iterator[str]:
+    """What to do next with a cluster that has its metadata again."""
+    others = len(plan.controllers) - 1
+    if others:
+        yield (
+            f"{counted(others, 'other controller')}: kafka-storage.sh format with"
+            " --no-initial-controllers, or the same command for each"
+        )
+    order = "in the order above" if plan.first_leaders else "in any order"
+    yield f"next: start the controllers, then the brokers {order}"

@@ -8,6 +8,7 @@ and epoch above those of every copy, so that brokers with old copies fetch the s
 from __future__ import annotations
 
 import hashlib
+import itertools
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -171,7 +172,7 @@ class _Planner:
             snapshot_epoch=epoch,
             kraft_version=kraft_version,
             controller_listener=said.controller_listener or self._listener(),
-            controllers=self._controllers(cluster_id, kraft_version),
+            controllers=self._controllers(f"{cluster_id} {offset} {epoch}", kraft_version),
             next_producer_id=producer_id,
             sources={
                 "cluster_id": _set_or(said.cluster_id, SourceKind.DISK, "meta.properties"),
@@ -380,28 +381,14 @@ class _Planner:
             )
         return version, source
 
-    def _controllers(self, cluster_id: str, kraft_version: int) -> tuple[PlannedController, ...]:
+    def _controllers(self, snapshot: str, kraft_version: int) -> tuple[PlannedController, ...]:
         found = []
         for each in sorted(self.request.controllers, key=lambda each: each.node_id):
             directory_id = None if each.directory_id is None else format_uuid(each.directory_id)
             if directory_id is None and kraft_version:
-                directory_id = self._new_directory_id(cluster_id, each.node_id)
+                directory_id = _new_directory_id(f"{snapshot} {each.node_id}")
             found.append(PlannedController(each.node_id, each.host, each.port, directory_id))
         return tuple(found)
-
-    def _new_directory_id(self, cluster_id: str, node_id: int) -> str:
-        """An id for a directory that ``apply`` formats: the same for the same inputs.
-
-        Follows ``DirectoryId.random``: not reserved, and no dash in front.
-        """
-        for attempt in range(1 << 16):
-            seed = f"{cluster_id} {node_id} {self.evidence.created_ms} {attempt}"
-            digest = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()
-            found = uuid.UUID(bytes=digest[:16], version=4)
-            text = format_uuid(found)
-            if found.int >= RESERVED_IDS and not text.startswith("-"):
-                return text
-        raise AssertionError("no id in 65536 attempts")
 
     def _listener(self) -> str:
         """The name of the controllers' listener: that of the former voters."""
@@ -450,3 +437,16 @@ def _number_above(key: str, seen: Iterable[int], margin: int, said: int | None) 
 
 def _set_or(said: object, kind: SourceKind, detail: str) -> Source:
     return Source(kind, detail) if said is None else Source(SourceKind.SET, "an option")
+
+
+def _new_directory_id(seed: str) -> str:
+    """An id for a directory that ``apply`` formats: the same in a preview and in the run.
+
+    Follows ``DirectoryId.random``: not reserved, and no dash in front.
+    """
+    for attempt in itertools.count():
+        digest = hashlib.sha256(f"{seed} {attempt}".encode("utf-8", "surrogatepass")).digest()
+        found = uuid.UUID(bytes=digest[:16], version=4)
+        if found.int >= RESERVED_IDS and not format_uuid(found).startswith("-"):
+            return format_uuid(found)
+    raise AssertionError("endless")

@@ -174,6 +174,10 @@ def _of_one_cluster(
         raise UsageProblem(
             f"the collections are of several clusters ({places}); name one with --set cluster.id=ID"
         )
+    if cluster_id is not None and named and cluster_id not in named:
+        raise UsageProblem(
+            f"--set cluster.id={cluster_id}: the collections are of {', '.join(named)}"
+        )
     chosen = cluster_id or (named[0] if named else None)
     kept = []
     for name, each in by_cluster.items():
@@ -201,7 +205,8 @@ def _copies(directories: Iterable[CollectedDirectory]) -> tuple[MetadataEvidence
     copies = []
     for directory in directories:
         metadata = directory.metadata
-        if metadata is not None and directory.node_id is not None:
+        # A directory that was only formatted knows nothing yet.
+        if metadata is not None and metadata.end_offset and directory.node_id is not None:
             end = LogEnd(metadata.epoch, metadata.end_offset)
             image = image_of_records(metadata.records, end, f"{place_of(directory)}: records")
             copies.append(MetadataEvidence(directory, metadata, image))

@@ -523,6 +523,8 @@ def test_several_clusters_are_refused_until_one_is_named() -> None:
     disks = (disk(1, replica("a")), disk(2, replica("b"), cluster_id="other"))
     with pytest.raises(UsageProblem, match="several clusters"):
         plan_of(*disks)
+    with pytest.raises(UsageProblem, match="the collections are of a-cluster, other"):
+        plan_of(*disks, settings=[("cluster.id", "third")])
     plan = plan_of(*disks, settings=[("cluster.id", CLUSTER)])
     assert [each.name for each in plan.topics] == ["a"]
     assert "ignored" in codes(plan)

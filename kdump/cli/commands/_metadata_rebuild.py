@@ -1,0 +1,127 @@
+"""The command ``kdump metadata rebuild``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import LocationParameter, NumberParameter, paths_argument
+from kdump.cli.options.plan_options import plan_options
+from kdump.cli.options.repair_options import RepairArguments, repair_options
+from kdump.cli.output.events import Event, open_printer
+from kdump.errors import ExitStatus
+from kdump.formats.dynamic_voter import DynamicVoter
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.cli.output.plan_output import PlanPage
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.metadata_rebuild import RebuildRequest
+    from kdump.log.directory import LogDirectory
+    from kdump.state.cluster_plan import ClusterPlan
+
+_MOST_NODE_ID = 2**31 - 1
+
+
+@click.command("rebuild")
+@paths_argument("LOG_DIR")
+@click.option(
+    "--into",
+    type=LocationParameter(readable=False),
+    required=True,
+    metavar="CONTROLLER_DIR",
+    help="The metadata directory of a controller: an empty or a formatted one.",
+)
+@click.option(
+    "--node-id",
+    type=NumberParameter(most=_MOST_NODE_ID),
+    metavar="ID",
+    help="Which controller an empty CONTROLLER_DIR is (default: the only one).",
+)
+@plan_options
+@repair_options
+@engine_options
+def command(
+    paths: Sequence[Location],
+    into: Location,
+    node_id: int | None,
+    controllers: Sequence[DynamicVoter],
+    settings: Sequence[tuple[str, str]],
+    accept_loss: bool,
+    repair: RepairArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Rebuild the metadata of a cluster that is on one machine: collect, plan and apply.
+
+    Name the log directories of all brokers. Nothing is written if the plan drops something that a
+    disk has, without --accept-loss. Preview it with --dry-run, and read the page that it prints.
+    """
+    from kdump.cli.output.plan_output import PlanPage, refusal_lines
+    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.jobs.metadata_rebuild import RebuildRequest, plan_rebuild
+    from kdump.repair.cluster.notice_codes import unaccepted
+
+    diagnostics = Diagnostics()
+    with without_garbage_collection():
+        directories = _read(paths, diagnostics)
+        if diagnostics.status:
+            return diagnostics.status
+        request = RebuildRequest(
+            *(directories, into, node_id, controllers, settings, accept_loss),
+            now_ms=round(time.time() * 1000),
+        )
+        plan = plan_rebuild(request, engine.options, engine.progress)
+    is_refused = bool(unaccepted(plan.notices)) and not accept_loss
+    page = PlanPage.of(plan, is_refused=is_refused)
+    if not is_refused:
+        return _apply(request, plan, page, repair)
+    with open_printer(repair.output_format) as printer:
+        page.emit(printer)
+        printer.emit_text(["", *refusal_lines(str(into), page.summary)])
+        printer.emit(Event("summary", page.summary))
+    return ExitStatus.DAMAGE_LEFT
+
+
+def _apply(
+    request: RebuildRequest, plan: ClusterPlan, page: PlanPage, repair: RepairArguments
+) -> ExitStatus:
+    """Write the controller's directory, and move copies aside."""
+    from kdump.cli.output.controller_output import applied_event
+    from kdump.cli.output.plan_output import start_lines
+    from kdump.cli.output.write_report import interrupted_event, open_report, report_failures
+    from kdump.jobs.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.metadata_rebuild import directories_to_change, rebuilt_directories
+
+    writing = repair.writing("metadata rebuild")
+    paths = directories_to_change(request, plan)
+    with locked_for_writing(paths, writing) as interrupted:
+        results = rebuilt_directories(request, plan, paths)
+        done = plan_and_apply([each.target for each in results], writing)
+    with open_report(repair.output_format, done) as printer:
+        for earlier in interrupted:
+            printer.emit(interrupted_event(earlier))
+        page.emit(printer)
+        printer.emit_text([""])
+        for path, result, outcome in zip(paths, results, done, strict=True):
+            printer.emit(applied_event(path, None, result, plan, outcome, repair))
+        printer.emit_text(start_lines(plan))
+        printer.emit(Event("summary", page.summary))
+    return report_failures(done)
+
+
+def _read(paths: Sequence[Location], diagnostics: Diagnostics) -> list[LogDirectory]:
+    """List the log directories; those that cannot be listed are reported."""
+    from kdump.cli.shared.directories import find_log_directories
+    from kdump.log.directory import read_log_directory
+
+    found = []
+    for path, kind in find_log_directories(paths, diagnostics).items():
+        try:
+            found.append(read_log_directory(path, kind))
+        except OSError as failure:
+            diagnostics.report(path, failure)
+    return found
