@@ -35,7 +35,9 @@ SECTIONS: Final = (
 )
 
 _SHOWN: Final = 5
-"""So many notices of one code are on the page; all are in the plan and in the JSON."""
+_MOST_SHOWN: Final = 8
+"""So many notices of one code are on the page, if there are more than the second number; all are in
+the plan and in the JSON."""
 _TITLES: Final = {
     NoticeKind.LOSS: "Lost",
     NoticeKind.CONTRADICTION: "Contradictory",
@@ -182,10 +184,11 @@ def _group(code: str, notices: Sequence[Notice]) -> Iterator[str]:
     title = CODES[code].title
     needs = ", --accept-loss or a decision needed" if CODES[code].needs_acceptance else ""
     yield f"  {len(notices)} {code}{needs}: {title}"
-    for notice in notices[:_SHOWN]:
+    shown = len(notices) if len(notices) <= _MOST_SHOWN else _SHOWN
+    for notice in notices[:shown]:
         yield f"    {_named(notice)}{notice.what}"
-    if len(notices) > _SHOWN:
-        yield f"    and {len(notices) - _SHOWN} more"
+    if len(notices) > shown:
+        yield f"    and {len(notices) - shown} more"
     override = next((each.override for each in notices if each.override is not None), None)
     if override is not None:
         for_all = CODES[code].for_all

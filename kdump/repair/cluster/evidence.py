@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import PartitionState
+from kdump.repair.cluster.overrides import RESERVED_TOPIC_IDS
 from kdump.state.cluster_plan import Source, SourceKind
 from kdump.state.collected_image import image_of_records
 from kdump.state.disk_collection import (
@@ -147,7 +148,8 @@ def _latest(
     found: dict[object, tuple[int, CollectedDirectory]] = {}
     for collection in collections:
         for directory in collection.log_directories:
-            key = directory.directory_id or (directory.node_id, directory.path)
+            # A copied disk may have the id of another node's.
+            key = directory.node_id, directory.directory_id or directory.path
             candidates = [(collection.created_ms, directory)]
             if key in found and found[key][1] != directory:
                 candidates.append(found[key])
@@ -228,7 +230,10 @@ def _replicas(
         for partition in directory.partitions:
             if directory.node_id is not None:
                 numbers = found.setdefault(partition.topic, {})
-                replica = DiskReplica(directory.node_id, directory, partition)
+                known = partition
+                if partition.topic_id in RESERVED_TOPIC_IDS:
+                    known = replace(partition, topic_id=None)
+                replica = DiskReplica(directory.node_id, directory, known)
                 numbers.setdefault(partition.partition, []).append(replica)
     return {
         topic: {number: sorted(numbers[number], key=_by_end) for number in sorted(numbers)}

@@ -61,6 +61,9 @@ DROPPED_PARTITION: Final = _register(
 TOPIC_WITHOUT_ID: Final = _register(
     _LOSS, "topic-without-id", "topics whose id nothing says", needs_acceptance=True
 )
+INVALID_NAME: Final = _register(
+    _LOSS, "invalid-name", "topics that Kafka does not allow", needs_acceptance=True
+)
 OLD_COPY_ONLY: Final = _register(
     _LOSS,
     "old-copy-only",
@@ -81,6 +84,9 @@ LOST_TOPIC: Final = _register(
 )
 DROPPED_BY_OPTION: Final = _register(_LOSS, "dropped-by-option", "topics dropped by --set")
 
+SHARED_ID: Final = _register(
+    _CONTRADICTION, "shared-id", "topics with the id of another topic", needs_acceptance=True
+)
 TWO_IDS: Final = _register(
     _CONTRADICTION, "two-ids", "topics with several ids", needs_acceptance=True
 )
@@ -146,9 +152,6 @@ INTERNAL_CONFIG: Final = _register(
 )
 PARTITION_COUNT: Final = _register(
     _GUESS, "partition-count", "topics whose number of partitions is only a lower bound"
-)
-REPLICA_ORDER: Final = _register(
-    _GUESS, "replica-order", "topics whose order of replicas is unknown"
 )
 FEATURES: Final = _register(_GUESS, "features", "levels of features")
 YOUNGER: Final = _register(

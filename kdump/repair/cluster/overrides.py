@@ -9,7 +9,10 @@ from typing import Final
 
 from kdump.errors import UsageProblem
 from kdump.formats.uuids import parse_uuid
+from kdump.state.metadata_image import KRAFT_VERSION
 
+RESERVED_TOPIC_IDS: Final = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
+"""``Uuid.RESERVED``: none, and the id of the metadata itself."""
 KEEP: Final = "keep"
 DROP: Final = "drop"
 NO_COPY: Final = "none"
@@ -99,6 +102,8 @@ def parse_overrides(settings: Settings, topics: Collection[str]) -> Overrides:
             name, parse = _PLAIN[key]
             plain[name] = parse(key, value)
         elif key.startswith("feature."):
+            if key == f"feature.{KRAFT_VERSION}":
+                raise UsageProblem(f"--set {key}: the key is {KRAFT_VERSION}")
             features[key.removeprefix("feature.")] = _number(key, value, _MOST_INT16)
         elif key.startswith("topic."):
             _add_topic_setting(by_topic, key, value, topics)
@@ -149,7 +154,7 @@ _PLAIN: Final = {
     "copy": ("copy", _text),
     "snapshot.offset": ("snapshot_offset", _offset),
     "snapshot.epoch": ("snapshot_epoch", _epoch),
-    "kraft.version": ("kraft_version", lambda key, value: _number(key, value, 1)),
+    KRAFT_VERSION: ("kraft_version", lambda key, value: _number(key, value, 1)),
     "controller.listener": ("controller_listener", _text),
     "next.producer.id": ("next_producer_id", lambda key, value: _number(key, value, _MOST)),
     "stray": ("is_stray_kept", _kept),
@@ -202,7 +207,7 @@ def _set_of_topic(
         case "keep":
             settings["is_kept"] = _kept(key, value)
         case "id":
-            if parse_uuid(value) is None:
+            if parse_uuid(value) is None or value in RESERVED_TOPIC_IDS:
                 raise UsageProblem(f"--set {key}={value}: not a topic id")
             settings["topic_id"] = value
         case "partitions":

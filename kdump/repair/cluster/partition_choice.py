@@ -163,6 +163,7 @@ class PartitionPlanner:
     ) -> tuple[tuple[int, ...], Source]:
         said = self.overrides.topic(topic.name).replicas.get(number)
         if said is not None:
+            self._report_left_out(topic, number, [by_node[n] for n in by_node if n not in said])
             return said, Source(SourceKind.SET, "replicas")
         if registered is not None:
             extra = self._extra(topic, number, by_node, registered)
@@ -177,6 +178,18 @@ class PartitionPlanner:
         return _rotated(sorted(spare), number), Source(
             SourceKind.GUESS, "like the topic's other partitions"
         )
+
+    def _report_left_out(
+        self, topic: TopicChoice, number: int, replicas: Iterable[DiskReplica]
+    ) -> None:
+        for each in replicas:
+            self.notices.add(
+                notice_codes.EXTRA_REPLICA,
+                f"{place_of(each.directory)}: its directory becomes -stray: it is no replica by"
+                " --set",
+                topic.name,
+                number,
+            )
 
     def _extra(
         self,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.errors import UsageProblem
-from kdump.formats.names import PartitionState
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import DiskReplica, Evidence, MetadataEvidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
@@ -52,6 +53,14 @@ class TopicChoice:
     named_by: frozenset[str]
 
 
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka allows a topic's name (``Topic.validate``)."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
 def topic_ids(image: MetadataImage) -> dict[str, str]:
     """The ids of an image's topics by name."""
     return {each.name: each.topic_id for each in image.of(EntityKind.TOPIC).values()}
@@ -86,13 +95,19 @@ class TopicChooser:
         registered = {} if self.copy is None else _partitions_by_topic(self.copy.image)
         older = [(each, _partitions_by_topic(each.image)) for each in others]
         formerly = self._former_ids()
-        found = []
+        found: list[TopicChoice] = []
+        names: dict[str, str] = {}
         for name in sorted({*in_copy, *self.evidence.replicas}):
             directories = self.evidence.replicas.get(name, {})
+            if not self._is_allowed(name, directories):
+                continue
             chosen = self._id_of(name, in_copy.get(name), directories, formerly)
             if chosen is None:
                 continue
             topic_id, source = chosen
+            if names.setdefault(topic_id, name) != name:
+                self._report_shared_id(name, topic_id, names[topic_id], directories)
+                continue
             registrations = registered.get(topic_id, {})
             in_old_copies: dict[int, list[PartitionRegistration]] = defaultdict(list)
             for _, partitions in older:
@@ -140,6 +155,29 @@ class TopicChooser:
             for topic_id in topic_ids(self.copy.image).values():
                 found.pop(topic_id, None)
         return found
+
+    def _is_allowed(self, name: str, directories: Mapping[int, Sequence[DiskReplica]]) -> bool:
+        """Whether a topic can have this name; reports one that cannot."""
+        if is_topic_name(name) and name != CLUSTER_METADATA_TOPIC:
+            return True
+        every = [each for replicas in directories.values() for each in replicas]
+        self.notices.add(notice_codes.INVALID_NAME, _places(every), name)
+        return False
+
+    def _report_shared_id(
+        self,
+        name: str,
+        topic_id: str,
+        other: str,
+        directories: Mapping[int, Sequence[DiskReplica]],
+    ) -> None:
+        every = [each for replicas in directories.values() for each in replicas]
+        self.notices.add(
+            notice_codes.SHARED_ID,
+            f"topic {other} has the id {topic_id}, too; {_places(every)} become -stray",
+            name,
+            override=f"topic.{other}=drop",
+        )
 
     # --- ids
 

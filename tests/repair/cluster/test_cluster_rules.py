@@ -28,11 +28,17 @@ from builders.dead_clusters import (
 )
 from kdump.errors import UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter, parse_dynamic_voter
+from kdump.formats.json_document import DocumentError
 from kdump.formats.names import PartitionState
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
 from kdump.state.cluster_plan import ClusterPlan, SourceKind
 from kdump.state.cluster_plan_json import decode_plan, encode_plan
-from kdump.state.disk_collection import ClaimedPartition, CollectedVoter
+from kdump.state.disk_collection import (
+    ClaimedPartition,
+    CollectedDirectory,
+    CollectedRecord,
+    CollectedVoter,
+)
 from kdump.state.metadata_entities import MIGRATING_DIRECTORY
 
 DEFAULTS = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
@@ -151,6 +157,26 @@ def test_a_topic_can_be_dropped() -> None:
     plan = plan_of(*disks, settings=[("topic.orders", "drop")])
     assert not plan.topics
     assert codes(plan) >= {"dropped-by-option"}
+
+
+def test_two_topics_with_one_id_are_asked_for() -> None:
+    disks = (disk(1, replica("a"), replica("b", topic_id=an_id("a"))),)
+    assert refusing(plan_of(*disks)) == [("shared-id", "b")]
+    said = plan_of(*disks, settings=[("topic.a", "drop")])
+    assert [each.name for each in said.topics] == ["b"]
+
+
+@pytest.mark.parametrize("topic_id", ["AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"])
+def test_an_id_that_kafka_reserves_is_none(topic_id: str) -> None:
+    plan = plan_of(disk(1, replica("a", topic_id=topic_id)))
+    assert refusing(plan) == [("topic-without-id", "a")]
+
+
+@pytest.mark.parametrize("name", ["", ".", "a b", "../../x", "a\x1b[31m\n", "__cluster_metadata"])
+def test_names_that_kafka_does_not_allow_are_not_planned(name: str) -> None:
+    plan = plan_of(disk(1, replica(name)))
+    assert not plan.topics
+    assert refusing(plan) == [("invalid-name", name)]
 
 
 # --- numbers of partitions
@@ -310,6 +336,24 @@ def test_a_replica_that_the_copy_does_not_know_is_added_only_if_it_is_ahead() ->
     )
     assert partition_of(behind, "orders").replicas == (1,)
     assert "extra-replica" in codes(behind) & codes(ahead)
+
+
+def test_a_copied_disk_of_another_node_counts_too() -> None:
+    plan = plan_of(
+        disk(1, replica("a"), directory_id=an_id("x")),
+        disk(2, replica("a"), directory_id=an_id("x")),
+    )
+    assert partition_of(plan, "a").replicas == (1, 2)
+
+
+def test_replicas_can_be_set_and_what_is_left_out_is_named() -> None:
+    settings = [("topic.orders.partition.0.replicas", "2,3")]
+    plan = plan_of(disk(1, replica("orders")), disk(2, replica("orders")), settings=settings)
+    assert (partition_of(plan, "orders").replicas, partition_of(plan, "orders").leader) == (
+        *((2, 3),),
+        2,
+    )
+    assert "node 1" in named(plan, "extra-replica")[0]
 
 
 def test_a_partition_in_two_log_directories_of_a_node_is_named() -> None:
@@ -555,6 +599,8 @@ def test_a_directory_without_a_node_is_refused() -> None:
         (("topic.orders.partition.9.leader", "1"), "the topic has 1 partition"),
         (("snapshot.epoch", "-1"), "not a number"),
         (("copy", "99"), "the copies are those of none"),
+        (("feature.kraft.version", "1"), "the key is kraft.version"),
+        (("feature.metadata.version", "99"), "metadata.version 99 is unknown"),
         (("topic.orders.partitions", "2000000"), "cannot be"),
     ],
 )
@@ -567,3 +613,35 @@ def test_every_plan_can_be_written_and_read() -> None:
     metadata = copy(*topic_records("orders", [(1, 2)]), broker(1), acl("orders"))
     plan = plan_of(disk(1, replica("orders"), metadata=metadata), disk(2, replica("orders", 3)))
     assert decode_plan(b"".join(encode_plan(plan))) == plan
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        disk(1, replica("a", 2**31 - 1)),
+        disk(1, replica("a"), claims=(claim("a", ClaimedPartition(2**31 - 1)),)),
+        disk(1, replica("a", epochs=[(2**31 - 1, 0)])),
+        disk(1, replica("a", producer_id=2**63 - 1)),
+        disk(1, metadata=copy(highest_offset=2**63 - 1)),
+        disk(1, metadata=copy(highest_epoch=2**31 - 1)),
+    ],
+    ids=["partition", "claim", "epoch", "producer id", "offset", "epoch of the log"],
+)
+def test_numbers_without_room_above_them_are_refused(wrong: CollectedDirectory) -> None:
+    with pytest.raises(UsageProblem, match="leave out the collection"):
+        plan_of(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        (record("NOPE"), "there is no record type 'NOPE'"),
+        (record("TOPIC_RECORD", name=5, topicId=an_id("x")), "name: must be a string"),
+        (record("TOPIC_RECORD", name="x"), "topicId: is missing"),
+        (topic_records("x")[1], "there is no topic with id"),
+    ],
+)
+def test_records_that_make_no_metadata_are_refused(wrong: CollectedRecord, what: str) -> None:
+    with pytest.raises(DocumentError, match=what) as raised:
+        plan_of(disk(1, metadata=copy(wrong)))
+    assert "node 1 /data/1: records[1]" in str(raised.value)
