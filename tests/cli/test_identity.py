@@ -12,6 +12,7 @@ import pytest
 
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
+from builders.lock_holder import held_elsewhere
 from builders.log_directories import META_PROPERTIES, write_log_directory
 from builders.metadata_log import topic_record, write_metadata_log
 from builders.trees import contents_of
@@ -301,3 +302,17 @@ def test_a_directory_of_another_program_is_refused(node: Path) -> None:
 )
 def test_options_of_a_repair_require_it(node: Path, args: tuple[str, ...]) -> None:
     assert identity(node, *args, "d1").exit_status == 16
+
+
+def test_a_running_broker_is_named(node: Path) -> None:
+    with held_elsewhere(node / "d2") as process_id:
+        found = rows(node, "d1", "d2")
+        assert identity(node, "--repair", "--cluster-id", "x", "d1", "d2").exit_status == 8
+    assert found[0]["in_use_by"] is None
+    assert str(process_id) in found[1]["in_use_by"]
+
+
+def test_a_preview_says_what_would_be(node: Path) -> None:
+    (node / "d2" / names.META_PROPERTIES).unlink()
+    said = identity(node, "--repair", "--dry-run", "d1", "d2").stdout.decode()
+    assert said.endswith("would start on these 2 directories\n")

@@ -22,6 +22,7 @@ from kdump.cli.output.write_report import (
     report_failures,
 )
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _check(
     findings = [each.finding for each in node.problems]
     status = _unreadable(node)
     with open_printer(output_format) as printer:
-        for event in directory_events(node):
+        for event in directory_events(node, _holders(node)):
             printer.emit(event)
         for event in finding_events(findings, BriefFindings(verbose=True)):
             printer.emit(event)
@@ -247,9 +248,23 @@ def _repair(
         findings = [each.finding for each in after.problems]
         for event in finding_events(findings, BriefFindings(verbose=True)):
             printer.emit(event)
-        printer.emit(summary(after))
+        printer.emit(summary(after, is_preview=writing.dry_run))
     status |= report_failures(done) | status_of(after)
     return preview_status(status) if writing.dry_run else status
+
+
+def _holders(node: NodeIdentity) -> dict[Location, str]:
+    """Return which process holds the lock of a log directory, where one does."""
+    from kdump.apply.lock import holder_of
+
+    found = {}
+    for each in node.directories:
+        path = each.path.storage.local_path(each.path.path)
+        with phase(f"looking at the lock of {each.path}"):
+            holder = holder_of(path) if path is not None and each.has_lock_file else None
+        if holder is not None:
+            found[each.path] = holder
+    return found
 
 
 def _unreadable(node: NodeIdentity) -> ExitStatus:

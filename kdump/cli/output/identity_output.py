@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from kdump.check.start import first_refusal, has_metadata
 from kdump.cli.output.events import Event
@@ -11,6 +12,7 @@ from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.uuids import format_uuid
+from kdump.storage.location import Location
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
     from kdump.repair.rebuild.node_directories import GivenIdentity, RepairedIdentity
 
-_BY_PROPERTIES = frozenset(
+EMPTY_HOLDERS: Final[Mapping[Location, str]] = MappingProxyType({})
+_BY_PROPERTIES: Final = frozenset(
     {
         "meta-properties-malformed",
         "meta-properties-missing",
@@ -32,8 +35,15 @@ _BY_PROPERTIES = frozenset(
 """Codes that another meta.properties can end."""
 
 
-def directory_events(node: NodeIdentity) -> Iterator[Event]:
-    """Yield an event for each log directory: its ids."""
+def directory_events(
+    node: NodeIdentity, holders: Mapping[Location, str] = EMPTY_HOLDERS
+) -> Iterator[Event]:
+    """Yield an event for each log directory: its ids.
+
+    Args:
+        node: the node.
+        holders: which process holds the lock of a directory; with it, no other broker starts.
+    """
     configured = {} if node.configured is None else node.configured.by_name
     guessed = frozenset[str]() if node.configured is None else node.configured.guessed
     width = max(len(str(each.path)) for each in node.directories)
@@ -41,9 +51,14 @@ def directory_events(node: NodeIdentity) -> Iterator[Event]:
         called = [name for name, directory in configured.items() if directory is each]
         yield Event(
             "log_directory",
-            _row(each, node, called),
+            {**_row(each, node, called), "in_use_by": holders.get(each.path)},
             [
                 f"{str(each.path) + ':':{width + 1}} {_ids_text(each)}",
+                *(
+                    [f"  in use by {holders[each.path]}: no other broker starts on it"]
+                    if each.path in holders
+                    else []
+                ),
                 *(
                     f"  taken for {name} of the properties file, because the names end alike"
                     for name in called
@@ -91,8 +106,13 @@ def status_of(node: NodeIdentity) -> ExitStatus:
     return ExitStatus.DAMAGE_LEFT if is_damaged else ExitStatus.SOUND
 
 
-def summary(node: NodeIdentity) -> Event:
-    """Return the event about the node as a whole."""
+def summary(node: NodeIdentity, *, is_preview: bool = False) -> Event:
+    """Return the event about the node as a whole.
+
+    Args:
+        node: the node.
+        is_preview: whether the files are not written yet.
+    """
     refusal = first_refusal(node.problems)
     ids = [each.meta_properties for each in node.directories if each.meta_properties is not None]
     nodes = {each.node_id for each in ids if each.node_id is not None}
@@ -103,11 +123,13 @@ def summary(node: NodeIdentity) -> Event:
     if cluster_id is not None:
         who += f" of cluster {cluster_id}"
     if refusal is None:
-        line = f"{who} starts on {_these(node.directories)}"
+        starts = "would start" if is_preview else "starts"
+        line = f"{who} {starts} on {_these(node.directories)}"
         if any(each.finding.severity.is_damage for each in node.problems):
             line += ", but see above"
     else:
-        line = f"{who} does not start: {refusal.place.path} [{refusal.code}]"
+        refuses = "would not start" if is_preview else "does not start"
+        line = f"{who} {refuses}: {refusal.place.path} [{refusal.code}]"
     row = {
         "is_startable": refusal is None,
         "refusal_code": refusal and refusal.code,
