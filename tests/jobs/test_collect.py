@@ -20,6 +20,7 @@ from builders.log_directories import (
     write_log_directory,
     write_partition,
 )
+from builders.memory_storage import MemoryStorage
 from builders.metadata_log import remove_topic_record, topic_record, write_metadata_log
 from builders.transaction_states import key_of, value_of
 from builders.transactional_logs import (
@@ -175,6 +176,11 @@ def test_workers_collect_the_same(cluster: Path, of_cluster: DiskCollection) -> 
     again = collected(*sorted(cluster.glob("[bc]*")), options=WORKERS)
     assert again == of_cluster
     assert pickle.loads(pickle.dumps(again)) == again
+
+
+def test_a_storage_that_is_no_local_disk_is_collected_alike(quick_path: Path) -> None:
+    root = write_epochs(quick_path / "d1", RISING, None)
+    assert orders(MemoryStorage.copied(root)) == orders(root)
 
 
 # ---- Leader epochs
