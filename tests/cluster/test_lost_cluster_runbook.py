@@ -11,6 +11,7 @@ import pytest
 from builders.cluster_disks import KILLED, ClusterDisks
 from builders.cluster_story import GROUPS
 from builders.in_process import run_kdump
+from builders.json_answers import objects
 from builders.kraft_cluster import HOST, ClusterClients, ClusterJvms, KraftCluster, Node
 from builders.runbook import commands_of, words_of
 
@@ -115,6 +116,22 @@ def test_the_offsets_of_all_groups_are_shown(names: dict[str, str], committed: C
         if len(row) > 8 and row[0] in found and row[2].isdigit():
             found[row[0]][f"{row[1]}-{row[2]}"] = int(row[3])
     assert found == committed
+
+
+def test_lag_is_counted_to_the_ends_of_logs_that_were_killed(
+    cluster_disks: ClusterDisks, disks: Path, committed: Committed, ends: dict[str, int]
+) -> None:
+    """Their high watermarks are old; a leader that starts again has all that was acknowledged."""
+    nodes = [disks / name for node in cluster_disks.brokers for name in node.disks]
+    outcome = run_kdump(["groups", "--output", "jsonl", *map(str, nodes)], Path.cwd())
+    found: Committed = {name: {} for name in committed}
+    for row in objects(outcome.stdout):
+        if row["type"] == "offset":
+            found[row["group"]][f"{row['topic']}-{row['partition']}"] = row["lag"]
+    assert found == {
+        group: {name: ends[name] - offset for name, offset in of.items()}
+        for group, of in committed.items()
+    }
 
 
 def test_offsets_in_open_transactions_and_their_transactions_are_named(
