@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from builders.cluster_checks import KEPT, committed, ends, goes_on, require_login
+from builders.cluster_checks import KEPT, committed, ends, fingerprint, goes_on, require_login
 from builders.cluster_disks import CLEAN, KILLED, METADATA, ClusterDisks
 from builders.cluster_story import GROUPS
 from builders.kraft_cluster import ClusterJvms, KraftCluster, controller
-from builders.rebuilding import Rebuilding
+from builders.rebuilding import Rebuilding, kdump
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
@@ -116,3 +116,25 @@ def test_a_rebuilt_cluster_goes_on_as_the_one_before(
             for topic in set(before["topics"]) - INTERNAL:
                 assert after["configs"][f"TOPIC {topic}"]["retention.ms"] == "-1"
         goes_on(clients, before)
+
+
+def test_one_command_rebuilds_a_cluster_that_is_on_one_machine(
+    cluster_disks: ClusterDisks, cluster_jvms: ClusterJvms, case_folder: Path
+) -> None:
+    case = CASES["one new controller"]
+    cluster = left_of(cluster_disks, case, cluster_jvms, case_folder / "case")
+    (new,) = cluster.controllers
+    into = cluster.folder / new.disks[0]
+    into.mkdir()
+    disks = fingerprint(cluster.log_dirs())
+
+    words = ("--into", into, "--controller", new.voter)
+    kdump("metadata", "rebuild", *cluster.log_dirs(), *words)
+
+    assert fingerprint(cluster.log_dirs()) == disks
+    before = cluster_disks.said
+    with cluster.running() as clients:
+        after = clients.describe(GROUPS)
+        assert ends(after, {1, 2, 3}) == ends(before, {1, 2, 3})
+        assert committed(after) == committed(before)
+        assert {name: after[name] for name in KEPT} == {name: before[name] for name in KEPT}
