@@ -61,6 +61,7 @@ def test_a_preview_shows_the_same_page_and_writes_nothing(disks: list[Path], int
     page, _, _ = written.partition(f"\n{into}: ")
     assert preview.startswith(page)
     assert "nothing written" in preview
+    assert preview.endswith("next: the same command without --dry-run\n")
     assert "next: start the controllers" in written.splitlines()[-1]
 
 
@@ -102,6 +103,10 @@ def test_the_copy_of_a_former_combined_node_is_moved_aside(fixtures: Path, into:
     assert outcome.exit_status == 0, outcome.stderr
     assert not (combined / "__cluster_metadata-0").exists()
     assert list(combined.glob("__cluster_metadata-0.*-stray"))
+    assert len(shown_topics(into)) > 40
+    again = rebuild(into, combined)
+    assert again.exit_status == 8
+    assert "newer" in again.stderr.decode()
     assert len(shown_topics(into)) > 40
 
 

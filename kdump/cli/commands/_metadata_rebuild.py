@@ -108,7 +108,7 @@ def _apply(
         printer.emit_text([""])
         for path, result, outcome in zip(paths, results, done, strict=True):
             printer.emit(applied_event(path, None, result, plan, outcome, repair))
-        printer.emit_text(start_lines(plan))
+        printer.emit_text(start_lines(plan, dry_run=repair.dry_run))
         printer.emit(Event("summary", page.summary))
     return report_failures(done)
 

@@ -258,8 +258,11 @@ def refusal_lines(what: str, summary: Row) -> Iterator[str]:
     yield "next: decide with --set KEY=VALUE, or give --accept-loss"
 
 
-def start_lines(plan: ClusterPlan) -> Iterator[str]:
-    """What to do next with a cluster that has its metadata again."""
+def start_lines(plan: ClusterPlan, *, dry_run: bool) -> Iterator[str]:
+    """What to do next with a cluster that has its metadata again, or would have it."""
+    if dry_run:
+        yield "next: the same command without --dry-run"
+        return
     others = len(plan.controllers) - 1
     if others:
         yield (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.errors import UsageProblem
-from kdump.formats.names import PartitionState
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
 from kdump.repair.cluster.overrides import RESERVED_TOPIC_IDS
 from kdump.state.cluster_plan import Source, SourceKind
 from kdump.state.collected_image import image_of_records
@@ -228,7 +228,8 @@ def _replicas(
     found: dict[str, dict[int, list[DiskReplica]]] = {}
     for directory in directories:
         for partition in directory.partitions:
-            if directory.node_id is not None:
+            # A copy of the metadata that was moved aside is not a partition of the cluster.
+            if directory.node_id is not None and partition.topic != CLUSTER_METADATA_TOPIC:
                 numbers = found.setdefault(partition.topic, {})
                 known = partition
                 if partition.topic_id in RESERVED_TOPIC_IDS:

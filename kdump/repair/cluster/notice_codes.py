@@ -115,6 +115,9 @@ START_ORDER: Final = _register(
 UNCLEAN_OFF: Final = _register(
     _WARNING, "unclean-switched-off", "topics whose unclean leader election is switched off"
 )
+UNCOMMITTED: Final = _register(
+    _WARNING, "uncommitted-end", "ends of copies that may never have been committed"
+)
 NOT_COLLECTED: Final = _register(
     _WARNING, "node-not-collected", "registered brokers whose disks were not collected"
 )

@@ -35,6 +35,7 @@ def report_surroundings(
         notices.add(notice_codes.IGNORED, sentence)
     if copy is not None:
         _report_missing_nodes(evidence, copy, topics, notices)
+        _report_uncommitted(copy, notices)
     planned = {topic.name: topic.topic_id for topic in topics}
     for directory in evidence.directories:
         _report_directory(directory, planned, notices)
@@ -55,6 +56,19 @@ def _report_missing_nodes(
             notice_codes.NOT_COLLECTED,
             f"node {node_id}, a replica of {counted(replicas[node_id], 'partition')}; collect on"
             " it, too, unless its disks are lost",
+        )
+
+
+def _report_uncommitted(copy: MetadataEvidence, notices: Notices) -> None:
+    """Report the end of the copy that no majority is known to have had."""
+    committed, end = copy.metadata.committed_end_offset, copy.end.offset
+    if committed is None or committed < end:
+        begin = "0" if committed is None else str(committed)
+        notices.add(
+            notice_codes.UNCOMMITTED,
+            f"{place_of(copy.directory)}: the records from offset {begin} to {end - 1} count,"
+            " although the disks do not say that they were committed; kdump metadata history"
+            " shows them",
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.errors import UsageProblem
-from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
+from kdump.formats.names import PartitionState
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import DiskReplica, Evidence, MetadataEvidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
@@ -158,7 +158,7 @@ class TopicChooser:
 
     def _is_allowed(self, name: str, directories: Mapping[int, Sequence[DiskReplica]]) -> bool:
         """Whether a topic can have this name; reports one that cannot."""
-        if is_topic_name(name) and name != CLUSTER_METADATA_TOPIC:
+        if is_topic_name(name):
             return True
         every = [each for replicas in directories.values() for each in replicas]
         self.notices.add(notice_codes.INVALID_NAME, _places(every), name)

@@ -172,11 +172,17 @@ def test_an_id_that_kafka_reserves_is_none(topic_id: str) -> None:
     assert refusing(plan) == [("topic-without-id", "a")]
 
 
-@pytest.mark.parametrize("name", ["", ".", "a b", "../../x", "a\x1b[31m\n", "__cluster_metadata"])
+@pytest.mark.parametrize("name", ["", ".", "a b", "../../x", "a\x1b[31m\n"])
 def test_names_that_kafka_does_not_allow_are_not_planned(name: str) -> None:
     plan = plan_of(disk(1, replica(name)))
     assert not plan.topics
     assert refusing(plan) == [("invalid-name", name)]
+
+
+def test_a_copy_of_the_metadata_that_was_moved_aside_is_no_topic() -> None:
+    plan = plan_of(disk(1, replica("__cluster_metadata", state=PartitionState.STRAY)))
+    assert not plan.topics
+    assert not refusing(plan)
 
 
 # --- numbers of partitions
@@ -530,6 +536,16 @@ def test_voters_have_the_directory_ids_that_were_given_or_new_ones() -> None:
     assert [each.node_id for each in plan.controllers] == [3, 7]
     assert plan.controllers[1].directory_id == an_id("seven")
     assert plan.controllers[0].directory_id not in (None, an_id("seven"))
+
+
+@pytest.mark.parametrize(("committed", "begin"), [(None, 0), (400, 400), (500, None)])
+def test_the_end_of_the_copy_that_may_not_be_committed_is_named(
+    committed: int | None, begin: int | None
+) -> None:
+    found = named(
+        plan_of(disk(1, metadata=copy(committed_end_offset=committed))), "uncommitted-end"
+    )
+    assert [f"from offset {begin} to 499" in each for each in found] == [True] * (begin is not None)
 
 
 def test_dead_controllers_are_not_registered() -> None:
