@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -35,6 +36,16 @@ from kdump.apply.plan import TargetDirectory, make_plan
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
+from kdump.formats.uuids import format_uuid
+from kdump.state.cluster_plan import (
+    ClusterPlan,
+    PlannedController,
+    PlannedTopic,
+    PlannedTopicPartition,
+    Source,
+    SourceKind,
+)
+from kdump.state.cluster_plan_json import encode_plan
 
 ORDERS = TopicPartition("orders", 0)
 LONG = "t" * 249
@@ -335,6 +346,58 @@ def test_metadata_of_a_controller_counts_instead_of_the_own_copy(tmp_path: Path)
     stray_log_directory(controller, {})
     know(controller, {"orders": 1})
     assert only_row("--metadata", controller, root)["next_start"] == "kept"
+
+
+def plan_file(path: Path, topic_id: int, cluster_id: str = "a-cluster") -> Path:
+    """Write a plan of a cluster with one partition of orders, on the broker."""
+    source = Source(SourceKind.DISK, "d1")
+    partition = PlannedTopicPartition(
+        partition=0,
+        replicas=(NODE,),
+        directories=(format_uuid(UUID(int=200)),),
+        isr=(NODE,),
+        elr=(),
+        last_known_elr=(),
+        removing_replicas=(),
+        adding_replicas=(),
+        leader=NODE,
+        leader_recovery_state="RECOVERED",
+        leader_epoch=5,
+        partition_epoch=0,
+        sources={},
+    )
+    topic = PlannedTopic("orders", format_uuid(UUID(int=topic_id)), source, (), (partition,))
+    plan = ClusterPlan(
+        kdump="1",
+        created_ms=1,
+        cluster_id=cluster_id,
+        snapshot_offset=100,
+        snapshot_epoch=9,
+        kraft_version=0,
+        controller_listener="CONTROLLER",
+        controllers=(PlannedController(101, "c1", 9093, None),),
+        next_producer_id=0,
+        sources={},
+        features=(),
+        topics=(topic,),
+    )
+    path.write_bytes(b"".join(encode_plan(plan)))
+    return path
+
+
+@pytest.mark.parametrize(("topic_id", "expected"), [(1, "kept"), (2, "stray")])
+def test_a_plan_says_what_the_next_start_does(tmp_path: Path, topic_id: int, expected: str) -> None:
+    root = stray_log_directory(tmp_path / "logs", {stray("orders-0"): 1})
+    know(root, {"users": 2})
+    plan = plan_file(tmp_path / "plan.json", topic_id)
+    assert only_row("--plan", plan, root)["next_start"] == expected
+
+
+def test_a_plan_of_another_cluster_is_a_usage_error(tmp_path: Path) -> None:
+    root = stray_log_directory(tmp_path / "logs", {stray("orders-0"): 1})
+    outcome = undelete("--plan", plan_file(tmp_path / "plan.json", 1, "another"), root)
+    assert outcome.exit_status == 16
+    assert b"belongs to a-cluster" in outcome.stderr
 
 
 def test_a_broken_plan_is_refused_before_anything_changes(tmp_path: Path) -> None:
