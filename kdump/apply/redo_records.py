@@ -87,7 +87,8 @@ def redo_records_of(
     for each in created:
         records += [each.do(operation) for operation in each.plan.operations]
     if created:
-        records.append(sync_of([*(each.path for each in created), ROOT]))
+        # Not at once: a file must not lose its old name before the new one is durable.
+        records += [sync_of(each.path for each in created), sync_of([ROOT])]
     # 4.
     for each in partitions:
         records += _segment_records(each)
