@@ -104,7 +104,7 @@ def command(
         if log_dirs and not any(each.candidates for each in outcomes):
             _require_selected(found, selection)
         done = plan_and_apply([each.target for each in outcomes], writing)
-    status = report_undelete(outcomes, done, interrupted, repair)
+    status = report_undelete(outcomes, done, interrupted, metadata, repair)
     return diagnostics.status | status
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -34,9 +35,18 @@ def report_undelete(
     outcomes: Sequence[UndeleteOutcome],
     done: Sequence[PlanResult],
     interrupted: Iterable[Interrupted],
+    metadata: object | None,
     repair: RepairArguments,
 ) -> ExitStatus:
-    """Report what was restored, what was not, and what the next start does; returns the status."""
+    """Report what was restored, what was not, and what the next start does; returns the status.
+
+    Args:
+        outcomes: for each log directory.
+        done: their plans, in the same order.
+        interrupted: earlier runs.
+        metadata: where the metadata of the next start is, if it was given.
+        repair: the options.
+    """
     status = ExitStatus.SOUND
     operations = Operations(done, verbose=repair.verbose)
     with open_report(repair.output_format, done) as printer:
@@ -52,7 +62,7 @@ def report_undelete(
         every = [each for outcome in outcomes for each in outcome.candidates]
         if outcomes:
             paths = [outcome.directory.path for outcome in outcomes]
-            _report_summary(printer, every, paths, repair)
+            _report_summary(printer, every, paths, metadata, repair)
         if any(_needs_attention(each) for each in every):
             status |= ExitStatus.DAMAGE_LEFT
     status |= report_failures(done)
@@ -157,6 +167,7 @@ def _report_summary(
     printer: Printer,
     candidates: Sequence[Candidate],
     log_dirs: Sequence[object],
+    metadata: object | None,
     repair: RepairArguments,
 ) -> None:
     done = restored(candidates)
@@ -169,13 +180,14 @@ def _report_summary(
         "stray_at_next_start": outcomes[NextStart.STRAY],
         "unknown_at_next_start": outcomes[NextStart.UNKNOWN],
     }
-    printer.emit(Event("summary", row, [*_summary(done, left, log_dirs, repair)]))
+    printer.emit(Event("summary", row, [*_summary(done, left, log_dirs, metadata, repair)]))
 
 
 def _summary(
     done: Sequence[Candidate],
     left: Sequence[Candidate],
     log_dirs: Sequence[object],
+    metadata: object | None,
     repair: RepairArguments,
 ) -> Iterator[str]:
     if not done and not left:
@@ -187,7 +199,10 @@ def _summary(
     if not done:
         return
     yield from _next_start(done)
-    command = shell_command("recover", log_dirs)
+    is_stray = any(each.forecast.outcome is NextStart.STRAY for each in done)
+    where = metadata or ("CONTROLLER_DIR" if is_stray else None)
+    words = "recover" if where is None else f"recover --metadata {shlex.quote(str(where))}"
+    command = shell_command(words, log_dirs)
     yield f"then let kdump check the restored logs as a starting broker does: {command}"
 
 
