@@ -57,7 +57,10 @@ class ConfiguredDirectories:
 
 
 def check_log_dirs(
-    path: str, server: ServerProperties, configured: ConfiguredDirectories
+    path: str,
+    server: ServerProperties,
+    configured: ConfiguredDirectories,
+    directories: Sequence[LogDirectory],
 ) -> Iterator[StartProblem]:
     """Check that the names of a properties file are the given directories, each once.
 
@@ -65,17 +68,20 @@ def check_log_dirs(
         path: of the properties file.
         server: its content.
         configured: the directories by name.
+        directories: those that were given.
     """
     for name in configured.missing:
+        is_there = _is_there(directories, name)
         yield StartProblem(
             invariants.LOG_DIRS_MISMATCH.finding(
                 Place(path),
-                "the file names a log directory that was not given; without meta.properties there,"
-                " a broker does not start",
+                "the file names a log directory that was not given: it is not checked"
+                if is_there
+                else "the file names a log directory that does not exist: a broker does not start",
                 found=name,
-                severity=Severity.ERROR,
+                severity=Severity.ERROR if is_there else Severity.SEVERE,
             ),
-            is_refusal=False,
+            is_refusal=not is_there,
         )
     for each in configured.others:
         yield StartProblem(
@@ -102,6 +108,12 @@ def check_log_dirs(
                     found=f"{other} and {name}",
                 )
             )
+
+
+def _is_there(directories: Sequence[LogDirectory], name: str) -> bool:
+    """Whether there is anything by a name, on the storage of the given directories."""
+    storages = {each.path.storage for each in directories}
+    return any(Location(storage, name).kind() is not None for storage in storages)
 
 
 def _is_at(path: Location, name: str) -> bool:

@@ -229,7 +229,9 @@ def _malformed(node: NodeDirectories) -> Iterator[StartProblem]:
     for each in node.directories:
         problem = _problem_of(each)
         is_directory = names.META_PROPERTIES in each.refused
-        if not is_directory and (problem is None or isinstance(problem.error, OSError)):
+        is_unreadable = problem is not None and isinstance(problem.error, OSError)
+        # Whoever checks the whole directory reports unreadable files anyway.
+        if not is_directory and (problem is None or (is_unreadable and not node.is_configured)):
             continue
         is_refusal = is_unknown or each.path == node.metadata
         what = "meta.properties cannot be read: a broker " + (
@@ -237,8 +239,10 @@ def _malformed(node: NodeDirectories) -> Iterator[StartProblem]:
             if is_refusal
             else "starts without this directory, and does not serve its partitions"
         )
-        if problem is None or isinstance(problem.error, OSError):
+        if problem is None:
             error = FormatError("it is a directory")
+        elif isinstance(problem.error, OSError):
+            error = FormatError(problem.error.strerror or str(problem.error))
         else:
             error = problem.error
         yield StartProblem(

@@ -126,7 +126,9 @@ class NodeIdentity:
         with phase("checking log directories"):
             found += start_problems(self.node)
             if self.server is not None and self.configured is not None:
-                found += check_log_dirs(self.server.path, self.server.content, self.configured)
+                found += check_log_dirs(
+                    self.server.path, self.server.content, self.configured, self.directories
+                )
         found += (StartProblem(each, is_refusal=False) for each in self._voter_findings())
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -316,3 +317,25 @@ def test_a_preview_says_what_would_be(node: Path) -> None:
     (node / "d2" / names.META_PROPERTIES).unlink()
     said = identity(node, "--repair", "--dry-run", "d1", "d2").stdout.decode()
     assert said.endswith("would start on these 2 directories\n")
+
+
+def test_a_file_that_cannot_be_read_keeps_the_node_from_starting(node: Path) -> None:
+    path = node / "d1" / names.META_PROPERTIES
+    path.unlink()
+    os.mkfifo(path)
+
+    outcome = identity(node, "d1", "d2")
+
+    assert outcome.exit_status == 12
+    assert "does not start: d1/meta.properties" in outcome.stdout.decode()
+
+
+@pytest.mark.parametrize(("exists", "is_startable"), [(True, True), (False, False)])
+def test_a_log_directory_that_does_not_exist_keeps_the_node_from_starting(
+    node: Path, exists: bool, is_startable: bool
+) -> None:
+    if exists:
+        (node / "d3").mkdir()
+    found = rows(node, "d1", "d2", name_a_third(node))
+    assert codes(found) == ["log-dirs-mismatch"]
+    assert found[-1]["is_startable"] is is_startable
