@@ -105,6 +105,7 @@ def test_commands_that_read_a_few_bytes_import_no_heavy_package(
 
 NOT_FOR_SOUND_LOGS: Final = frozenset(
     {
+        "hashlib",
         "importlib.metadata",
         "kdump.formats.internal_topics",
         "kdump.repair.salvage.salvage",

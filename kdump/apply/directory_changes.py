@@ -37,7 +37,6 @@ the same partition in A and B compares the two, and then continues with 2.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -229,6 +228,9 @@ def aside_name(directory: Path) -> str:
     status = directory.lstat()
     seed = f"{directory.name} {status.st_ino} {status.st_mtime_ns}".encode()
     parsed = parse_partition_directory_name(directory.name)
+    # It loads OpenSSL, which a preview does not need.
+    import hashlib
+
     unique_id = hashlib.sha256(seed).hexdigest()[:32]
     rest = f"-{parsed.partition}.{unique_id}{PartitionState.STRAY.value}"
     return parsed.topic[: _LONGEST_NAME - len(rest)] + rest
