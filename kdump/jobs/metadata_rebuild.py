@@ -5,9 +5,10 @@ Nothing is written here: the results have the target states of the directories.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from kdump.apply.interrupted_runs import unfinished
 from kdump.engine.engine_choice import EngineOptions
 from kdump.engine.progress import Progress
 from kdump.errors import UsageProblem
@@ -19,6 +20,7 @@ from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
 from kdump.state.cluster_plan import ClusterPlan
+from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
 
@@ -55,8 +57,13 @@ def plan_rebuild(
         KdumpError: the engine failed.
         OSError: a file cannot be read.
     """
-    collection = collect(CollectRequest(request.directories, request.now_ms), options, progress)
-    controllers = _with_own_directory_id(request)
+    own = _own_directory(request)
+    directories = [*request.directories]
+    if own is not None and own.path not in {each.path for each in directories}:
+        # Its records count, too: those of an earlier run, after which copies were moved aside.
+        directories.append(own)
+    collection = collect(CollectRequest(directories, request.now_ms), options, progress)
+    controllers = _with_own_directory_id(request, own)
     with phase("planning the metadata"):
         return plan_cluster(
             PlanRequest([collection], controllers, request.settings, request.is_loss_accepted)
@@ -86,20 +93,34 @@ def rebuilt_directories(
     ]
 
 
-def _with_own_directory_id(request: RebuildRequest) -> list[DynamicVoter]:
-    """The controllers; that of a formatted directory has its id, whether it was given or not."""
+def interrupted_directories(paths: Iterable[Location]) -> list[Location]:
+    """Those of some directories in which a run was interrupted; none is on other storage."""
+    return [
+        each for each in paths if each.kind() is EntryKind.DIRECTORY and unfinished(each.local_path)
+    ]
+
+
+def _own_directory(request: RebuildRequest) -> LogDirectory | None:
+    """The controller's directory, if it says which node it is of."""
     path = request.into
     with phase(f"reading {path}"):
-        if not directory_kind(path).is_log_directory:
-            return list(request.controllers)
-        directory = read_log_directory(path, directory_kind(path), select=lambda *_: False)
+        kind = directory_kind(path)
+        if not kind.is_log_directory:
+            return None
+        directory = read_log_directory(path, kind)
     properties = directory.meta_properties
+    return None if properties is None or properties.node_id is None else directory
+
+
+def _with_own_directory_id(request: RebuildRequest, own: LogDirectory | None) -> list[DynamicVoter]:
+    """The controllers; that of a formatted directory has its id, whether it was given or not."""
+    properties = None if own is None else own.meta_properties
     if properties is None or properties.directory_id is None:
         return list(request.controllers)
     if properties.node_id not in {each.node_id for each in request.controllers}:
         raise UsageProblem(
-            f"{path} is of node {properties.node_id} ({META_PROPERTIES}), which --controller does"
-            " not name"
+            f"{request.into} is of node {properties.node_id} ({META_PROPERTIES}), which"
+            " --controller does not name"
         )
     return [
         replace(each, directory_id=properties.directory_id)

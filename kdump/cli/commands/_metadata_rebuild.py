@@ -15,6 +15,7 @@ from kdump.cli.options.repair_options import RepairArguments, repair_options
 from kdump.cli.output.events import Event, open_printer
 from kdump.errors import ExitStatus
 from kdump.formats.dynamic_voter import DynamicVoter
+from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def command(
     from kdump.repair.cluster.notice_codes import unaccepted
 
     diagnostics = Diagnostics()
+    _finish_interrupted([into, *paths], repair)
     with without_garbage_collection():
         directories = _read(paths, diagnostics)
         if diagnostics.status:
@@ -111,6 +113,20 @@ def _apply(
         printer.emit_text(start_lines(plan, dry_run=repair.dry_run))
         printer.emit(Event("summary", page.summary))
     return report_failures(done)
+
+
+def _finish_interrupted(paths: Sequence[Location], repair: RepairArguments) -> None:
+    """Finish an interrupted run in any of the directories: it decides what they know."""
+    from kdump.jobs.execution import locked_for_writing
+    from kdump.jobs.metadata_rebuild import interrupted_directories
+
+    if repair.dry_run:
+        return
+    with phase("looking for interrupted runs"):
+        interrupted = interrupted_directories(paths)
+    if interrupted:
+        with locked_for_writing(interrupted, repair.writing("metadata rebuild")):
+            pass
 
 
 def _read(paths: Sequence[Location], diagnostics: Diagnostics) -> list[LogDirectory]:

@@ -305,8 +305,8 @@ class PartitionPlanner:
         if absent and leader not in in_sync:
             self.notices.add(
                 notice_codes.ISR_NOT_COLLECTED,
-                f"in sync were nodes {', '.join(map(str, absent))}; node {leader} leads and may"
-                " lack the last records",
+                f"in sync: {', '.join(map(str, absent))}; node {leader} leads and may lack the last"
+                " records",
                 topic.name,
                 number,
             )
