@@ -26,6 +26,7 @@ from kdump.formats.message_json import MessageJsonError
 from kdump.formats.meta_properties import MetaProperties, encode_meta_properties
 from kdump.formats.names import (
     CLUSTER_METADATA_PARTITION,
+    CLUSTER_METADATA_TOPIC,
     KDUMP_PREFIX,
     LOCK_FILE,
     META_PROPERTIES,
@@ -36,6 +37,7 @@ from kdump.jobs.metadata_copies import MetadataCopy, read_copies
 from kdump.jobs.quorum_reset import require_distinct
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
+from kdump.repair.cluster.overrides import RESERVED_TOPIC_IDS
 from kdump.repair.rebuild.controller_snapshot import (
     ControllerSnapshot,
     files_with_snapshot,
@@ -51,8 +53,6 @@ from kdump.target.target_file import NewBytes, TargetFile
 
 METADATA_DIRECTORY = str(CLUSTER_METADATA_PARTITION)
 _PROPERTIES_VERSION = 1
-_RESERVED_TOPIC_IDS = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"})
-"""None, and that of ``__cluster_metadata`` (``Uuid.RESERVED``)."""
 _IGNORED = frozenset({LOCK_FILE, "lost+found"})
 """What an empty directory may have."""
 
@@ -154,7 +154,8 @@ def image_of_plan(plan: ClusterPlan) -> MetadataImage:
 
     for topic in plan.topics:
         # Brokers make directories of these names.
-        if not is_topic_name(topic.name) or topic.topic_id in _RESERVED_TOPIC_IDS:
+        is_possible = is_topic_name(topic.name) and topic.name != CLUSTER_METADATA_TOPIC
+        if not is_possible or topic.topic_id in RESERVED_TOPIC_IDS:
             raise UsageProblem(
                 f"the plan has a topic {topic.name!r} with the id {topic.topic_id}, which no topic"
                 " can have"

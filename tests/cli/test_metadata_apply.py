@@ -335,6 +335,7 @@ def test_ten_thousand_partitions(plan: ClusterPlan, empty: Path) -> None:
         ("", None),
         ("a" * 250, None),
         ("a\nb", None),
+        (CLUSTER_METADATA_TOPIC, None),
         (None, "AAAAAAAAAAAAAAAAAAAAAQ"),
     ],
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.errors import UsageProblem
-from kdump.formats.names import PartitionState
+from kdump.formats.names import PartitionState, is_topic_name
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import DiskReplica, Evidence, MetadataEvidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
@@ -51,14 +50,6 @@ class TopicChoice:
     count: int
     counted_by: Source
     named_by: frozenset[str]
-
-
-_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-def is_topic_name(name: str) -> bool:
-    """Whether Kafka allows a topic's name (``Topic.validate``)."""
-    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def topic_ids(image: MetadataImage) -> dict[str, str]:
