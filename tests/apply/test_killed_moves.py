@@ -18,7 +18,7 @@ from kdump.formats import names
 
 SAMPLES = 12
 at_some_or_all = pytest.mark.parametrize(
-    "is_all", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sampled", "all"]
+    "is_all", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["sampled", "all"]
 )
 undo_or_not = pytest.mark.parametrize("undo", ["--undo", "--no-undo"])
 
