@@ -81,6 +81,15 @@ def test_a_file_inside_a_log_directory_is_refused(tmp_path: Path, name: str) -> 
         checked(log_dir / name)
 
 
+def test_a_directory_of_kafka_0_7_beside_that_of_the_file_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / "00000000000000000000.kafka").touch()
+    (tmp_path / "documents").mkdir()
+    assert checked(tmp_path / "documents" / "out.json").write([b"new"]) == 3
+    with pytest.raises(UsageProblem, match=r"directory of Kafka 0\.7"):
+        checked(tmp_path / "out.json")
+
+
 def test_a_link_into_a_log_directory_is_refused(tmp_path: Path) -> None:
     log_dir = tmp_path / "d1"
     log_dir.mkdir()

@@ -123,7 +123,7 @@ def _refuse_log_directories(out: OutFile) -> None:
         UsageProblem: it is inside one.
         OSError: the directory of the file cannot be listed.
     """
-    from kdump.log.directory import directory_kind
+    from kdump.log.directory import DirectoryKind, directory_kind
 
     for directory in out.path.parents:
         place = local(str(directory))
@@ -132,6 +132,11 @@ def _refuse_log_directories(out: OutFile) -> None:
         except OSError:
             if directory == out.path.parent and not _is_directory(place):
                 raise
+            continue
+        # Kafka 0.7 marks a log directory by nothing but its partitions, so any directory above may
+        # look like one.
+        is_above = directory != out.path.parent
+        if is_above and kind is DirectoryKind.LOG_DIRECTORY_0_7:
             continue
         if kind.is_log_directory or kind.is_partition:
             raise UsageProblem(
