@@ -154,6 +154,11 @@ def test_ids_that_disagree_are_asked_for_and_not_chosen(
     assert identity(node, *paths).exit_status == 0
 
 
+def test_disks_of_several_nodes_are_to_be_named_one_node_at_a_time(node: Path) -> None:
+    replace(node / "d2", "node.id=7", "node.id=8")
+    assert "name those of one node at a time" in identity(node, "d1", "d2").stdout.decode()
+
+
 def test_a_cluster_that_no_directory_names_is_a_warning(node: Path) -> None:
     said = identity(node, "--repair", "--cluster-id", "typo", "d1", "d2").stdout.decode()
     assert "no directory had the cluster id typo" in said

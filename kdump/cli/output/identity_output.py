@@ -149,6 +149,11 @@ def advice(node: NodeIdentity) -> Iterator[str]:
     codes = {each.finding.code for each in node.problems}
     if codes & _BY_PROPERTIES:
         yield from _counts(node.directories)
+        if "meta-properties-mismatch" in codes:
+            yield (
+                "if these are disks of several nodes, or of several clusters, nothing is wrong yet:"
+                " name those of one node at a time"
+            )
         words = ["identity --repair"]
         if len(_clusters(node.directories)) != 1:
             words.append("--cluster-id ID")
