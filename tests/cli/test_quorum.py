@@ -252,6 +252,19 @@ def test_static_voters_are_left_to_the_configuration(tmp_path: Path) -> None:
     assert [topic["name"] for topic in image_of(tmp_path)["topics"]] == ["orders"]
 
 
+@pytest.mark.parametrize(
+    ("voters", "most"), [(("7@h:1", "8@h:2"), None), (("7@h:1", "8@h:2", "9@h:3"), 1)]
+)
+def test_empty_static_voters_that_would_be_a_majority_are_not_to_be_started(
+    tmp_path: Path, voters: tuple[str, ...], most: int | None
+) -> None:
+    write_metadata_log(tmp_path, [feature_record("metadata.version", 30)])
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=7\n")
+    said = reset(tmp_path, *voters).stdout.decode()
+    warning = f"start at most {most} of the controllers with empty disks before there is a leader"
+    assert (warning in said) is (most is not None)
+
+
 def test_metadata_without_a_version_is_refused(tmp_path: Path) -> None:
     write_metadata_log(tmp_path, [topic_record("orders", 1)])
     (tmp_path / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=7\n")

@@ -69,6 +69,12 @@ def voter_lines(
         yield "kraft.version is 0: the voters are in the configuration, not in the snapshot"
         setting = f"controller.quorum.voters={','.join(addresses)}"
     yield f"next: set {setting} on every controller and broker, and start the controllers first"
+    majority = len(voters) // 2 + 1
+    if not kraft_version and len(voters) > majority:
+        yield (
+            f"start at most {majority - 1} of the controllers with empty disks before there is a"
+            f" leader: {majority} are a majority, and would elect a leader without any metadata"
+        )
 
 
 def applied_row(result: AppliedPlan, plan: ClusterPlan) -> dict[str, Any]:
