@@ -184,8 +184,10 @@ def read_document(data: bytes, format_name: str, version: int) -> JsonObject:
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise DocumentError(f"not JSON: {reason}") from None
-    if type(value) is not dict or value.get("format") != format_name:
-        raise DocumentError(f'not a {format_name}: no field "format" with these words')
+    found = value.get("format") if type(value) is dict else None
+    if found != format_name:
+        what = f"a {found}" if isinstance(found, str) else "no document of kdump's"
+        raise DocumentError(f"not a {format_name}, but {what}")
     if type(value.get("version")) is not int or value["version"] != version:
         raise DocumentError(
             f"version {value.get('version')!r:.20} of a {format_name}; "
