@@ -41,7 +41,7 @@ def _collect(batches: Iterable[MetadataBatch], into: dict[str, str]) -> None:
         return
 
 
-def image_of_plan(plan: ClusterPlan) -> ClusterImage:
+def topics_of_plan(plan: ClusterPlan) -> ClusterImage:
     """The metadata about topics that brokers have once a plan is applied."""
     return ClusterImage(
         topics={

@@ -132,7 +132,7 @@ def _clusters(
 ) -> Mapping[Location, ClusterImage | None]:
     """The metadata that each broker will have, by path of the log directory."""
     from kdump.state.settings import read_cluster_metadata, read_settings
-    from kdump.state.topic_names import image_of_plan
+    from kdump.state.topic_names import topics_of_plan
 
     if plan is not None:
         for directory in directories:
@@ -143,7 +143,7 @@ def _clusters(
                     f"--plan is for the cluster {plan.cluster_id}, but {directory.path} belongs to"
                     f" {cluster_id}"
                 )
-        return dict.fromkeys((each.path for each in directories), image_of_plan(plan))
+        return dict.fromkeys((each.path for each in directories), topics_of_plan(plan))
     given = None if metadata is None else read_cluster_metadata(metadata)
     settings = read_settings(directories, metadata=given)
     return {path: each.cluster for path, each in settings.items()}
