@@ -74,8 +74,12 @@ def many_directories(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize(
     ("level", "split_bytes"),
-    [*((level, SPLIT_BYTES) for level in Level), (Level.DEEP, 1 << 30)],
-    ids=[*(f"{level.name.lower()}, in splits" for level in Level), "deep, whole"],
+    [
+        *(pytest.param(each, SPLIT_BYTES, id=f"{each.name.lower()}, in splits") for each in Level),
+        pytest.param(Level.DEEP, 1 << 30, id="deep, whole"),
+        pytest.param(Level.DEFAULT, 1 << 30, id="default, whole", marks=pytest.mark.soak),
+        pytest.param(Level.QUICK, 1 << 30, id="quick, whole", marks=pytest.mark.soak),
+    ],
 )
 def test_both_engines_give_the_same_events(
     many_directories: list[Path],
