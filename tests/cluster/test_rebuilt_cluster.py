@@ -19,7 +19,6 @@ from builders.rebuilding import Rebuilding, kdump
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
 INTERNAL: Final = {"__consumer_offsets", "__share_group_state", "__transaction_state"}
-FEATURES: Final = ("--set=feature.metadata.version=30", "--set=feature.share.version=1")
 
 
 def nothing_else(case: Path, disks: ClusterDisks) -> None:
@@ -69,7 +68,7 @@ CASES: Final = {
     "three new controllers": Case(CLEAN, controllers=3),
     "killed": Case(KILLED, controllers=3),
     "an old copy only": Case(CLEAN, old_copy_only, guessed=("TOPIC orders", "TOPIC younger")),
-    "no copy": Case(CLEAN, no_copy, options=FEATURES, has_copy=False),
+    "no copy": Case(CLEAN, no_copy, has_copy=False),
     "a broker lost too": Case(KILLED, broker_3),
 }
 
@@ -115,6 +114,7 @@ def test_a_rebuilt_cluster_goes_on_as_the_one_before(
             assert {"ACLs", "SCRAM credentials", "client quotas"} <= rebuilt.losses()
             for topic in set(before["topics"]) - INTERNAL:
                 assert after["configs"][f"TOPIC {topic}"]["retention.ms"] == "-1"
+            clients.share("shared", ["pairs"], 1)
         goes_on(clients, before)
 
 

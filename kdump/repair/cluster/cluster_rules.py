@@ -20,6 +20,7 @@ from kdump.formats.uuids import format_uuid
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.config_choice import UNCLEAN_ELECTION, ConfigPlanner
 from kdump.repair.cluster.evidence import Evidence, MetadataEvidence, gather, place_of
+from kdump.repair.cluster.feature_choice import choose_features
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.old_copies import report_old_copies
 from kdump.repair.cluster.overrides import (
@@ -47,7 +48,6 @@ from kdump.state.collected_image import image_of_records
 from kdump.state.disk_collection import DiskCollection
 from kdump.state.image_records import ImageLoss, records_of
 from kdump.state.metadata_image import (
-    KRAFT_VERSION,
     METADATA_VERSION,
     EntityKind,
     LogEnd,
@@ -64,8 +64,6 @@ DEFAULT_LISTENER: Final = "CONTROLLER"
 _MOST_OFFSET: Final = 2**63 - 1
 _KRAFT_VERSION_1_LEVEL: Final = 21
 """The level of metadata.version (3.9-IV0) from which on a cluster can have dynamic voters."""
-_GUESSED_FEATURES: Final = {METADATA_VERSION: 25, "group.version": 1, "transaction.version": 2}
-"""4.0-IV3, which all brokers since 4.0 know, with its other features."""
 RESERVED_IDS: Final = 100
 """So many directory ids are reserved (``DirectoryId.reserved``)."""
 
@@ -154,7 +152,9 @@ class _Planner:
                 "no collection says which cluster it is of; name it with --set cluster.id=ID"
             )
         topics, first_leaders = self._topics()
-        features = self._features()
+        features = choose_features(
+            self.evidence, self.copy, self.copy_source, self.overrides, self.notices
+        )
         kraft_version, kraft_source = self._kraft_version(features)
         offset, epoch = self._above_all_copies()
         producer_id = self._next_producer_id()
@@ -290,27 +290,6 @@ class _Planner:
             "deleted topics: what is on a disk counts as alive",
         ):
             self.notices.add(notice_codes.NO_COPY, what)
-
-    def _features(self) -> tuple[PlannedFeature, ...]:
-        levels: dict[str, tuple[int, Source]] = {}
-        if self.copy is not None:
-            features = self.copy.image.of(EntityKind.FEATURE)
-            levels = {
-                name: (features[name], self.copy_source)
-                for name in features
-                if name != KRAFT_VERSION
-            }
-        if METADATA_VERSION not in levels:
-            guess = Source(SourceKind.GUESS, "what brokers since 4.0 know")
-            levels = {name: (level, guess) for name, level in _GUESSED_FEATURES.items()} | levels
-            self.notices.add(
-                notice_codes.FEATURES,
-                ", ".join(f"{name}={levels[name][0]}" for name in sorted(levels)),
-                override=f"feature.{METADATA_VERSION}=LEVEL",
-            )
-        for name, level in self.overrides.features.items():
-            levels[name] = (level, Source(SourceKind.SET, "feature"))
-        return tuple(PlannedFeature(name, *levels[name]) for name in sorted(levels))
 
     # --- numbers above all others
 

@@ -441,6 +441,34 @@ def test_what_is_gone_without_any_copy_is_named() -> None:
     ]
 
 
+def features(plan: ClusterPlan) -> dict[str, tuple[int, str]]:
+    return {each.name: (each.level, str(each.source)) for each in plan.features}
+
+
+def test_share_groups_on_a_disk_mean_that_their_feature_was_finalized() -> None:
+    disks = (disk(1, replica("orders")), disk(2, replica("__share_group_state", 7)))
+    plan = plan_of(*disks)
+    guess = "guess: __share_group_state on node 2 /data/2"
+    assert features(plan)["share.version"] == (1, guess)
+    # Brokers of 4.1 know share.version 1, and no metadata.version above 27.
+    assert features(plan)["metadata.version"][0] == 25
+    (notice,) = (each for each in plan.notices if "share.version" in each.what)
+    assert (notice.code, notice.override) == ("features", "feature.share.version=LEVEL")
+    assert "share.version" not in features(plan_of(disks[0]))
+
+
+def test_the_level_for_share_groups_can_be_set() -> None:
+    disks = (disk(1, replica("__share_group_state")),)
+    plan = plan_of(*disks, settings=[("feature.share.version", "0")])
+    assert features(plan)["share.version"] == (0, "set: feature")
+    assert not any("share.version" in each for each in named(plan, "features"))
+
+
+def test_a_copy_knows_whether_there_are_share_groups() -> None:
+    plan = plan_of(disk(1, replica("__share_group_state"), metadata=copy()))
+    assert "share.version" not in features(plan)
+
+
 # --- unclean elections
 
 
