@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from builders.cluster_clients import ClusterClients
+from builders.cluster_nodes import Node
 from builders.cluster_story import GROUPS, PASSWORD
-from builders.kraft_cluster import ClusterClients, Node
 
 KEPT: Final = ("acls", "scram", "quotas", "features")
 """Answers of ``Admin`` that only the metadata has."""

@@ -11,13 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from builders import cluster_story
-from builders.kraft_cluster import (
-    ClusterJvms,
-    KraftCluster,
-    Node,
-    three_brokers,
-    three_controllers,
-)
+from builders.cluster_jvms import ClusterJvms
+from builders.cluster_nodes import Node, three_brokers, three_controllers
+from builders.kraft_cluster import KraftCluster
 
 CLEAN: Final = "clean"
 KILLED: Final = "killed"

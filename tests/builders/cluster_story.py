@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
-from builders.kraft_cluster import ClusterClients
+from builders.cluster_clients import ClusterClients
 
 GROUPS: Final = ("classic", "consumer", "offsets-only", "in-transactions")
 """Groups with offsets in ``__consumer_offsets``; there is also the share group ``shared``."""

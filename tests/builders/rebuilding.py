@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from builders.cluster_checks import fingerprint
+from builders.cluster_clients import ClusterClients
 from builders.cluster_disks import directory_id
+from builders.cluster_nodes import Node
 from builders.in_process import run_kdump
-from builders.kraft_cluster import ClusterClients, KraftCluster, Node
+from builders.kraft_cluster import KraftCluster
 
 
 def kdump(*words: str | Path) -> str:

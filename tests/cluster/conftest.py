@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.cluster_disks import ClusterDisks, write_disks
-from builders.kraft_cluster import ClusterJvms
+from builders.cluster_jvms import ClusterJvms
 from builders.memory import in_memory
 
 

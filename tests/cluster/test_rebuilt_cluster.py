@@ -12,8 +12,10 @@ import pytest
 
 from builders.cluster_checks import KEPT, committed, ends, fingerprint, goes_on, require_login
 from builders.cluster_disks import CLEAN, KILLED, METADATA, ClusterDisks
+from builders.cluster_jvms import ClusterJvms
+from builders.cluster_nodes import controller
 from builders.cluster_story import GROUPS
-from builders.kraft_cluster import ClusterJvms, KraftCluster, controller
+from builders.kraft_cluster import KraftCluster
 from builders.rebuilding import Rebuilding, kdump
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]

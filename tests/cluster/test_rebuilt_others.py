@@ -11,8 +11,10 @@ from typing import Any, Final
 import pytest
 
 from builders.cluster_disks import copy_disks
+from builders.cluster_jvms import ClusterJvms
+from builders.cluster_nodes import Node, controller, three_brokers
 from builders.cluster_story import PASSWORD
-from builders.kraft_cluster import ClusterJvms, KraftCluster, Node, controller, three_brokers
+from builders.kraft_cluster import KraftCluster
 from builders.log_directories import (
     META_PROPERTIES,
     TOPIC_ID,

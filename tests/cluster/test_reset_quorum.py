@@ -10,9 +10,11 @@ import pytest
 
 from builders.cluster_checks import KEPT, committed, ends, fingerprint, goes_on, require_login
 from builders.cluster_disks import KILLED, ClusterDisks, directory_id
+from builders.cluster_jvms import ClusterJvms
+from builders.cluster_nodes import controller
 from builders.cluster_story import GROUPS
 from builders.in_process import run_kdump
-from builders.kraft_cluster import ClusterJvms, KraftCluster, controller
+from builders.kraft_cluster import KraftCluster
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from builders.cluster_jvms import ClusterJvms
+from builders.cluster_nodes import three_brokers, three_controllers
 from builders.freeing import run
-from builders.kraft_cluster import ClusterJvms, KraftCluster, three_brokers, three_controllers
+from builders.kraft_cluster import KraftCluster
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 

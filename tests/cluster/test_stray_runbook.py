@@ -10,16 +10,12 @@ from typing import Final
 
 import pytest
 
+from builders.cluster_clients import ClusterClients
 from builders.cluster_disks import METADATA, directory_id
+from builders.cluster_jvms import ClusterJvms
+from builders.cluster_nodes import HOST, Node, controller
 from builders.in_process import run_kdump
-from builders.kraft_cluster import (
-    HOST,
-    ClusterClients,
-    ClusterJvms,
-    KraftCluster,
-    Node,
-    controller,
-)
+from builders.kraft_cluster import KraftCluster
 from builders.memory import in_memory
 from builders.runbook import commands_of, words_of
 

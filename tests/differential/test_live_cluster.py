@@ -11,15 +11,11 @@ from typing import Any, Final
 import pytest
 
 from builders import cluster_story
+from builders.cluster_jvms import ClusterJvms
+from builders.cluster_nodes import HOST, three_brokers, three_controllers
 from builders.freeing import of_type, rows_of, run
 from builders.json_answers import objects
-from builders.kraft_cluster import (
-    HOST,
-    ClusterJvms,
-    KraftCluster,
-    three_brokers,
-    three_controllers,
-)
+from builders.kraft_cluster import KraftCluster
 from builders.memory import in_memory
 from kdump.jobs.lookup import Found, LookupAnswer, LookupRequest, Question, lookup
 from kdump.log.directory import read_log_directory

@@ -15,11 +15,13 @@ from typing import Any, Final
 
 import pytest
 
+from builders.cluster_jvms import ClusterJvms
+from builders.cluster_nodes import Node, controller
 from builders.cluster_story import pairs
 from builders.freeing import of_type
 from builders.in_process import run_kdump
 from builders.json_answers import objects
-from builders.kraft_cluster import ClusterJvms, KraftCluster, Node, controller
+from builders.kraft_cluster import KraftCluster
 from builders.memory import in_memory
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]

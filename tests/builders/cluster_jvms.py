@@ -1,0 +1,86 @@
+"""The JVMs that run the nodes of a cluster and its clients; each can be killed alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from builders.broker import RequestFailed
+from builders.java_server import JavaServer
+
+
+class ClusterJvm(JavaServer):
+    """The server ``tests/java/src/ClusterHost.java``."""
+
+    def __init__(self, classpath: str, log: Path, heap: str, patience_s: int) -> None:
+        self.log = log
+        super().__init__(
+            classpath,
+            "ClusterHost",
+            f"-Xmx{heap}",
+            "-Xshare:auto",
+            f"-Dpatience={patience_s}",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients=error",
+            "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=error",
+            "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.server.config=error",
+            "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaConfig=error",
+            f"-Dorg.slf4j.simpleLogger.logFile={log}",
+        )
+
+    def ask(self, request: str, **fields: Any) -> Any:
+        """Send a request, and return its answer.
+
+        Raises:
+            RequestFailed: it failed.
+        """
+        self.requests.write(json.dumps({"do": request} | fields).encode() + b"\n")
+        self.requests.flush()
+        line = self.answers.readline()
+        if not line:
+            raise self.ended()
+        answer = json.loads(line)
+        if isinstance(answer, dict) and "failed" in answer:
+            raise RequestFailed(f"{request}: {answer['failed']}")
+        return answer
+
+
+class ClusterJvms:
+    """JVMs by name; each starts when it is first asked for. All are killed at the end."""
+
+    def __init__(self, classpath: str, logs: Path, *, patience_s: int = 120) -> None:
+        self._classpath = classpath
+        self._logs = logs
+        self._patience_s = patience_s
+        self._running: dict[str, ClusterJvm] = {}
+
+    def __getitem__(self, name: str) -> ClusterJvm:
+        if name not in self._running:
+            log = self._logs / f"{name}.log"
+            self._running[name] = ClusterJvm(self._classpath, log, "1g", self._patience_s)
+        return self._running[name]
+
+    def kill(self, *names: str) -> None:
+        """End JVMs as ``kill -9`` does; all if none is named."""
+        for name in names or list(self._running):
+            if name in self._running:
+                self._running.pop(name).kill()
+
+    def logged(self, name: str) -> list[str]:
+        """Return the lines that nodes in the latest JVM of this name have logged."""
+        log = self._logs / f"{name}.log"
+        return log.read_text(errors="replace").splitlines() if log.exists() else []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
