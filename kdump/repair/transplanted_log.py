@@ -48,6 +48,7 @@ from kdump.target.target_file import (
     TargetFile,
 )
 from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
+from kdump.words import counted
 
 _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 _COPIED_KINDS: Final = (*_INDEXES, FileKind.LOG, FileKind.TRANSACTION_INDEX)
@@ -199,9 +200,10 @@ def _without_open_transactions(
     first = open_txns[0].current_txn_first_offset
     if destination.open_transactions is OpenTransactions.REFUSE:
         ids = ", ".join(str(each.producer_id) for each in open_txns)
+        what = counted(len(open_txns), "open transaction")
         raise NotTransplantableError(
-            f"{directory.path}: transactions of producers {ids} are open, the first from offset"
-            f" {first} on, and no coordinator of the target knows them: give --open-transactions"
+            f"{directory.path}: has {what} from offset {first} on (producer {ids}), which no"
+            f" coordinator of the target knows: give --open-transactions"
             f" abort to end them with a marker, or cut to end the log at offset {first}"
         )
     if destination.open_transactions is OpenTransactions.CUT:

@@ -208,7 +208,7 @@ def test_an_open_transaction_is_refused_with_both_ways_out(quick_path: Path, tar
     before = original_of(target)
     outcome = transplant(source, target, *TO_NEW)
     assert outcome.exit_status == 4
-    assert b"producers 9 are open, the first from offset 3" in outcome.stderr
+    assert b"has 1 open transaction from offset 3 on (producer 9)" in outcome.stderr
     assert original_of(target) == before
 
 
