@@ -58,11 +58,14 @@ def _guessed(
     """
     guess = Source(SourceKind.GUESS, "what brokers since 4.0 know")
     levels = {name: (level, guess) for name, level in _GUESSED.items()} | known
-    notices.add(
-        notice_codes.FEATURES,
-        ", ".join(f"{name}={levels[name][0]}" for name in sorted(levels)),
-        override=f"feature.{METADATA_VERSION}=LEVEL",
-    )
+    left = sorted(levels.keys() - overrides.features.keys())
+    if left:
+        first = METADATA_VERSION if METADATA_VERSION in left else left[0]
+        notices.add(
+            notice_codes.FEATURES,
+            ", ".join(f"{name}={levels[name][0]}" for name in left),
+            override=f"feature.{first}=LEVEL",
+        )
     place = _share_state_place(evidence)
     if place is not None and _SHARE_VERSION not in {*levels, *overrides.features}:
         levels[_SHARE_VERSION] = (1, Source(SourceKind.GUESS, f"{_SHARE_STATE_TOPIC} on {place}"))

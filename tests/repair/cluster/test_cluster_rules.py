@@ -464,6 +464,11 @@ def test_the_level_for_share_groups_can_be_set() -> None:
     assert not any("share.version" in each for each in named(plan, "features"))
 
 
+def test_a_feature_that_is_set_is_not_called_a_guess() -> None:
+    plan = plan_of(disk(1, replica("orders")), settings=[("feature.metadata.version", "27")])
+    assert named(plan, "features") == ["group.version=1, transaction.version=2"]
+
+
 def test_a_copy_knows_whether_there_are_share_groups() -> None:
     plan = plan_of(disk(1, replica("__share_group_state"), metadata=copy()))
     assert "share.version" not in features(plan)
