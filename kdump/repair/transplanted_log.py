@@ -9,7 +9,7 @@ on the way. What belongs to the old cluster is then replaced (``LogManager.isStr
 - Producer snapshots of another cluster are dropped: its producer ids would collide. The log gets an
   empty segment at its end, with an empty snapshot. A broker begins there when it loads producers,
   also after a crash, so that it never counts the batches before it.
-- An open transaction has no coordinator any more: it is refused, cut or aborted.
+- An open transaction has no coordinator any more: it is refused, truncated or aborted.
 
 Offsets, records, indexes and transaction indexes stay.
 """
@@ -59,7 +59,7 @@ class OpenTransactions(enum.Enum):
     """What to do with a transaction that is open; the value is the word on the command line."""
 
     REFUSE = "refuse"
-    CUT = "cut"
+    TRUNCATE = "truncate"
     """The log ends before the first one begins."""
     ABORT = "abort"
     """Abort markers are appended."""
@@ -134,8 +134,8 @@ def transplanted(
         destination: what it becomes.
 
     Raises:
-        NotTransplantableError: the source is damaged, or has an open transaction that is not to be
-            cut or aborted.
+        NotTransplantableError: the source is damaged, or has an open transaction that is neither
+            to be aborted nor truncated.
         OSError: a file cannot be read.
     """
     directory = VirtualDirectory(source.path)
@@ -204,9 +204,9 @@ def _without_open_transactions(
         raise NotTransplantableError(
             f"{directory.path}: has {what} from offset {first} on (producer {ids}), which no"
             f" coordinator of the target knows: give --open-transactions"
-            f" abort to end them with a marker, or cut to end the log at offset {first}"
+            f" abort to end them with a marker, or truncate to end the log at offset {first}"
         )
-    if destination.open_transactions is OpenTransactions.CUT:
+    if destination.open_transactions is OpenTransactions.TRUNCATE:
         recovered_from = _cut(directory, first)
     else:
         recovered_from = loaded.log_end_offset

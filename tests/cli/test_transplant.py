@@ -225,7 +225,7 @@ def test_an_open_transaction_is_aborted(quick_path: Path, target: Path) -> None:
 
 def test_an_open_transaction_is_cut(quick_path: Path, target: Path) -> None:
     source = write_source(quick_path / "old", hanging(), clean=False)
-    args = ("--open-transactions", "cut", "--output", "jsonl")
+    args = ("--open-transactions", "truncate", "--output", "jsonl")
     row = row_of(transplant(source, target, *TO_NEW, *args))
     assert (row["source_end_offset"], row["log_end_offset"]) == (5, 3)
     assert (target / "new-0" / LOG).read_bytes() == b"".join(hanging()[:3])

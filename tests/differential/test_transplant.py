@@ -30,7 +30,7 @@ SOURCES: Final = {
     "plain": (PLAIN, "refuse"),
     "ended": (ENDED, "refuse"),
     "aborted": (HANGING, "abort"),
-    "cut": (HANGING, "cut"),
+    "truncated": (HANGING, "truncate"),
 }
 """Topic of the target: the source, and what is done with open transactions."""
 NEW: Final[list[tuple[Key, Value]]] = [(b"new-%d" % n, b"value") for n in range(7)]
@@ -132,7 +132,7 @@ def test_the_records_are_those_of_the_old_cluster(topic: str, seen: Seen, fixtur
         assert found.end_offset == seen.told[topic]["log_end_offset"]
     else:
         assert len(found.records) == said["read_committed"]["count"]
-    if action == "cut":
+    if action == "truncate":
         assert found.end_offset == said["latest_committed"]["offset"]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kdump.repair.transplanted_log import OpenTransactions
 
 _MOST_INT32 = 2**31 - 1
-_WORDS = ("refuse", "abort", "cut")
+_WORDS = ("refuse", "abort", "truncate")
 
 
 class TopicIdParameter(click.ParamType[UUID]):
@@ -85,7 +85,7 @@ def _open_transactions(ctx: click.Context, param: click.Parameter, value: Any) -
     default="refuse",
     show_default=True,
     callback=_open_transactions,
-    help="If a transaction is open: refuse, append an abort marker, or cut the log before it.",
+    help="If a transaction is open: refuse, append an abort marker, or truncate the log before it.",
 )
 @now_option("Write abort markers as of TIME")
 @repair_options

@@ -115,7 +115,10 @@ def _transactions_text(action: OpenTransactions, found: Transplant) -> str:
     count = counted(len(log.open_transactions), "open transaction")
     if action is OpenTransactions.ABORT:
         return f"{count}: aborted, with markers from offset {log.source_end_offset} on"
-    return f"{count}: the log is cut at offset {log.log_end_offset}, from {log.source_end_offset}"
+    return (
+        f"{count}: the log is truncated to offset {log.log_end_offset},"
+        f" from {log.source_end_offset}"
+    )
 
 
 def _directory_event(done: PlanResult, name: str, *, verbose: bool) -> Event:
