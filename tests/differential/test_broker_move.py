@@ -27,7 +27,7 @@ from kdump.log.partition import read_partition
 from kdump.state.cluster import read_cluster_image
 from kdump.storage.local_disk import local
 
-pytestmark = [pytest.mark.differential, pytest.mark.slow]
+pytestmark = [pytest.mark.differential, pytest.mark.soak]
 
 NODE_ID: Final = 1
 MOVED: Final = ("compact.basic", "codec.mixed", "retention-bytes", "1-2-3", "ts.create_time")

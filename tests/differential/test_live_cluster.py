@@ -23,7 +23,7 @@ from kdump.log.selection import EVERYTHING
 from kdump.log.special_times import SPECIAL_BY_WORD, IsolationLevel
 from kdump.storage.local_disk import local
 
-pytestmark = [pytest.mark.differential, pytest.mark.slow]
+pytestmark = [pytest.mark.differential, pytest.mark.soak]
 
 SEED: Final = 20_261_122
 SPECIAL: Final = (
