@@ -18,7 +18,6 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.log.directory import LogDirectory
     from kdump.state.disk_collection import DiskCollection
 
 
@@ -38,13 +37,17 @@ def command(
     """
     from kdump.cli.output.collect_output import SECTIONS, directory_row, summary_lines, summary_row
     from kdump.cli.output.sections import open_sections
-    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.cli.shared.directories import (
+        Diagnostics,
+        read_log_directories,
+        without_garbage_collection,
+    )
     from kdump.jobs.collect.collect import CollectRequest, collect
     from kdump.state.disk_collection import encode_collection
 
     diagnostics = Diagnostics()
     with without_garbage_collection():
-        directories = _read(paths, diagnostics)
+        directories = read_log_directories(paths, diagnostics)
         if not directories:
             return diagnostics.status
         request = CollectRequest(directories, round(time.time() * 1000))
@@ -58,20 +61,6 @@ def command(
         sections.rows(rows)
         sections.summary(summary, summary_lines(summary))
     return diagnostics.status
-
-
-def _read(paths: Sequence[Location], diagnostics: Diagnostics) -> list[LogDirectory]:
-    """List the log directories; those that cannot be listed are reported."""
-    from kdump.cli.shared.directories import find_log_directories
-    from kdump.log.directory import read_log_directory
-
-    found = []
-    for path, kind in find_log_directories(paths, diagnostics).items():
-        try:
-            found.append(read_log_directory(path, kind))
-        except OSError as failure:
-            diagnostics.report(path, failure)
-    return found
 
 
 def _report(collection: DiskCollection, diagnostics: Diagnostics) -> None:

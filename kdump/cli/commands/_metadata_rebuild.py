@@ -20,9 +20,7 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.output.plan_output import PlanPage
-    from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.metadata_rebuild import RebuildRequest
-    from kdump.log.directory import LogDirectory
     from kdump.state.cluster_plan import ClusterPlan
 
 _MOST_NODE_ID = 2**31 - 1
@@ -62,14 +60,18 @@ def command(
     disk has, without --accept-loss. Preview it with --dry-run, and read the page that it prints.
     """
     from kdump.cli.output.plan_output import PlanPage, refusal_lines
-    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.cli.shared.directories import (
+        Diagnostics,
+        read_log_directories,
+        without_garbage_collection,
+    )
     from kdump.jobs.metadata_rebuild import RebuildRequest, plan_rebuild
     from kdump.repair.cluster.notice_codes import unaccepted
 
     diagnostics = Diagnostics()
     _finish_interrupted([into, *paths], repair)
     with without_garbage_collection():
-        directories = _read(paths, diagnostics)
+        directories = read_log_directories(paths, diagnostics)
         if diagnostics.status:
             return diagnostics.status
         request = RebuildRequest(
@@ -127,17 +129,3 @@ def _finish_interrupted(paths: Sequence[Location], repair: RepairArguments) -> N
     if interrupted:
         with locked_for_writing(interrupted, repair.writing("metadata rebuild")):
             pass
-
-
-def _read(paths: Sequence[Location], diagnostics: Diagnostics) -> list[LogDirectory]:
-    """List the log directories; those that cannot be listed are reported."""
-    from kdump.cli.shared.directories import find_log_directories
-    from kdump.log.directory import read_log_directory
-
-    found = []
-    for path, kind in find_log_directories(paths, diagnostics).items():
-        try:
-            found.append(read_log_directory(path, kind))
-        except OSError as failure:
-            diagnostics.report(path, failure)
-    return found

@@ -130,6 +130,21 @@ def find_log_directories(
     return found
 
 
+def read_log_directories(paths: Iterable[Location], diagnostics: Diagnostics) -> list[LogDirectory]:
+    """Find the log directories among ``paths`` and list them; what cannot be listed is reported.
+
+    Raises:
+        UsageProblem: a path is the directory of a partition.
+    """
+    found = []
+    for path, kind in find_log_directories(paths, diagnostics).items():
+        try:
+            found.append(directory.read_log_directory(path, kind))
+        except OSError as failure:
+            diagnostics.report(path, failure)
+    return found
+
+
 @contextlib.contextmanager
 def without_garbage_collection() -> Iterator[None]:
     """Suspend garbage collection: listings have no cycles and are kept to the end.
