@@ -317,7 +317,7 @@ APPLY: Final = ("metadata", "apply", "../p.json", "../empty")
 MOVE: Final = ("move", "--drain", ".", "--to", "../copy")
 TRANSPLANT: Final = (
     *("transplant", "orders-0", "--into", "../target", "--leader-epoch", "0"),
-    *("--topic-id", TOPIC_ID_TEXT, "--open-transactions", "cut"),
+    *("--topic-id", TOPIC_ID_TEXT, "--open-transactions", "truncate"),
 )
 DIFF: Final = ("diff", ".", "../copy")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
