@@ -9,8 +9,8 @@ def register(spark: Any, *, push_filters: bool = False) -> None:
     """Register ``spark.read.format("kafka-log")`` with a ``pyspark.sql.SparkSession``.
 
     With ``push_filters``, filters save reading, but each query needs its own ``load``; see
-    :func:`kdump.tables.kafka_log.data_source.register`.
+    :func:`kdump.pipeline.data_source.register`.
     """
-    from kdump.tables.kafka_log import data_source
+    from kdump.pipeline import data_source
 
     data_source.register(spark, push_filters=push_filters)

@@ -1,1 +1,1 @@
-"""Records as Arrow tables, and the Spark data source over them."""
+"""Records and batches as Arrow tables."""

@@ -1,1 +1,1 @@
-"""The Spark data source ``kafka-log``."""
+"""Records as the data source ``kafka-log`` gives them: columns, options, splits, reading."""

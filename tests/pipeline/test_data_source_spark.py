@@ -16,8 +16,8 @@ from builders.batches import BASE_TIMESTAMP_MS
 from builders.large_segments import LargeSegment
 from builders.source_tables import table_of
 from kdump.engine.spark_session import SparkSession
+from kdump.pipeline.data_source import register, sql_session
 from kdump.tables.kafka_log.columns import COLUMNS, arrow_schema, corrupt_record_column, ddl
-from kdump.tables.kafka_log.data_source import register, sql_session
 
 pytestmark = pytest.mark.slow
 
