@@ -43,6 +43,7 @@ class LogOutline:
         crc: of each batch.
         snapshots: the ends of the snapshots.
         end: of the copy.
+        highest_epoch: in any batch header, also after what ends the copy; 0 without one.
     """
 
     base_offset: Column
@@ -51,6 +52,7 @@ class LogOutline:
     crc: Column
     snapshots: tuple[LogEnd, ...]
     end: LogEnd
+    highest_epoch: int
 
     def ends_by_epoch(self) -> dict[int, int]:
         """The offset after the last record of each epoch."""
@@ -166,6 +168,7 @@ def _read_outline(partition: Partition, on_damage: OnDamage) -> LogOutline:
         crc[:count],
         snapshots,
         max(ends, default=LogEnd(0, 0), key=lambda end: (end.offset, end.epoch)),
+        int(epoch.max(initial=0)),
     )
 
 
@@ -256,11 +259,14 @@ def _first_difference(left: LogOutline, right: LogOutline, common: int) -> int |
 # --- what is committed
 
 
-def committed_end(copies: Sequence[MetadataCopy]) -> tuple[int | None, list[Voter]]:
+def committed_end(
+    copies: Sequence[MetadataCopy], image: MetadataImage | None = None
+) -> tuple[int | None, list[Voter]]:
     """The offset up to which the records of the most advanced copy are known to be committed.
 
     Args:
         copies: of one cluster, the most advanced one first.
+        image: the metadata at the end of that copy, if it has been read.
 
     Returns:
         The offset, None if nothing on the disks says it; and the voters, as the copy has them.
@@ -275,7 +281,9 @@ def committed_end(copies: Sequence[MetadataCopy]) -> tuple[int | None, list[Vote
         for each in copy.outline.snapshots
         if 0 < each.offset <= newest.end.offset and newest.epoch_before(each.offset) == each.epoch
     ]
-    voters = list(_control_image(copies[0]).of(EntityKind.VOTER).values())
+    if image is None:
+        image = _control_image(copies[0])
+    voters = list(image.of(EntityKind.VOTER).values())
     majority = _end_of_majority(copies, voters)
     if majority is not None:
         known.append(min(majority.end.offset, _common_end(newest, majority)[0]))
@@ -324,4 +332,5 @@ def _cut(outline: LogOutline, offset: int) -> LogOutline:
         outline.crc[:count],
         tuple(each for each in outline.snapshots if each.offset <= offset),
         LogEnd(outline.epoch_before(offset), offset),
+        outline.highest_epoch,
     )

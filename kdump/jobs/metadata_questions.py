@@ -18,7 +18,7 @@ from kdump.jobs.metadata_copies import (
 from kdump.phases import phase
 from kdump.state.metadata_history import MetadataEvent, MetadataHistory
 from kdump.state.metadata_image import MetadataChange, MetadataImage, changes_between
-from kdump.state.metadata_replay import CopyReplay, MetadataPoint, OnProblem
+from kdump.state.metadata_replay import END, CopyReplay, MetadataPoint, OnProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def show_metadata(
     copy = copies[0]
     with phase(f"reading {copy.partition.path}"):
         image = CopyReplay(copy.partition, on_problem).image_at(point)
-        end, _ = committed_end(copies)
+        end, _ = committed_end(copies, image if point == END else None)
         uncommitted: list[MetadataChange] = []
         if image.end.offset > (end or 0):
             uncommitted = list(changes_between(_committed(copy, end or 0, on_problem), image))

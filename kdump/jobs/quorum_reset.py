@@ -102,7 +102,7 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
                 f"{problems[-1]}; the records after it would be lost; use the disk of another"
                 " controller, or run kdump recover, which drops them, and then this again"
             )
-        committed, _ = committed_end([copy, *request.others])
+        committed, _ = committed_end([copy, *request.others], image)
     if image.kraft_version > SUPPORTED_KRAFT_VERSIONS[1]:
         raise KdumpError(
             f"{copy.partition.path}: kraft.version {image.kraft_version} is unknown to this kdump"

@@ -8,7 +8,6 @@ from typing import Any
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import parse_metadata_snapshot_name
-from kdump.jobs.collect.header_history import HeaderSums, read_headers
 from kdump.jobs.metadata_copies import MetadataCopy, committed_end, read_copies
 from kdump.jobs.metadata_questions import HistoryReading
 from kdump.log.directory import LogDirectory
@@ -38,7 +37,7 @@ def collect_metadata(directory: LogDirectory) -> CollectedMetadata | None:
     copy = copies[0]
     problems = dict.fromkeys(copy.problems)
     image = CopyReplay(copy.partition, problems.setdefault).image_at(END)
-    committed, voters = committed_end(copies)
+    committed, voters = committed_end(copies, image)
     highest = _highest(copy, image)
     return CollectedMetadata(
         epoch=image.end.epoch,
@@ -48,7 +47,7 @@ def collect_metadata(directory: LogDirectory) -> CollectedMetadata | None:
         highest_epoch=highest.epoch,
         highest_offset=highest.offset,
         kraft_version=image.kraft_version,
-        voters=_voters(voters, copy.partition),
+        voters=_voters(voters, copy),
         removed_topics=_removed_topics(copy, committed, problems.setdefault),
         records=_records(image, problems.setdefault),
         problems=tuple(_relative(problem, directory) for problem in problems),
@@ -62,9 +61,7 @@ def _relative(problem: str, directory: LogDirectory) -> str:
 
 def _highest(copy: MetadataCopy, image: MetadataImage) -> LogEnd:
     """Above everything in the directory: what a damaged copy hides may be on another disk."""
-    partition, sums = copy.partition, HeaderSums()
-    for segment, following in partition.with_following():
-        read_headers(partition, segment, following, sums, lambda _damage: None)
+    partition = copy.partition
     ends = [image.end, copy.end, *copy.outline.snapshots]
     for name in (each.name for each in partition.leftovers):
         snapshot = parse_metadata_snapshot_name(name)
@@ -73,7 +70,7 @@ def _highest(copy: MetadataCopy, image: MetadataImage) -> LogEnd:
     end = valid_end(partition)
     offsets = [each.offset for each in ends] + [0 if end is None else end.offset]
     epochs = [each.epoch for each in ends]
-    epochs += [copy.quorum_epoch or 0, sums.highest_epoch or 0, _checkpointed_epoch(partition)]
+    epochs += [copy.quorum_epoch or 0, copy.outline.highest_epoch, _checkpointed_epoch(partition)]
     return LogEnd(max(epochs), max(offsets))
 
 
@@ -85,7 +82,7 @@ def _checkpointed_epoch(partition: Partition) -> int:
     return max((entry.epoch for entry in entries), default=0)
 
 
-def _voters(voters: list[Voter], partition: Partition) -> tuple[CollectedVoter, ...]:
+def _voters(voters: list[Voter], copy: MetadataCopy) -> tuple[CollectedVoter, ...]:
     """The voters in the log, or else those in ``quorum-state``."""
     if voters:
         in_order = sorted(voters, key=lambda voter: voter.node_id)
@@ -93,10 +90,7 @@ def _voters(voters: list[Voter], partition: Partition) -> tuple[CollectedVoter, 
             CollectedVoter(each.node_id, each.directory_id, tuple(map(str, each.listeners)))
             for each in in_order
         )
-    try:
-        state = partition.read_quorum_state()
-    except FormatError:
-        return ()
+    state = copy.quorum_state
     named = () if state is None else state.current_voters or ()
     return tuple(CollectedVoter(node_id) for node_id in sorted(named) if node_id >= 0)
 
