@@ -5,9 +5,6 @@ Nothing is written here: the result is the target state of the directory.
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +18,6 @@ from kdump.apply.directory_changes import (
 )
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
-from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.message_json import MessageJsonError
 from kdump.formats.meta_properties import MetaProperties, encode_meta_properties
 from kdump.formats.names import (
@@ -32,7 +28,7 @@ from kdump.formats.names import (
     META_PROPERTIES,
     is_topic_name,
 )
-from kdump.formats.uuids import format_uuid, parse_uuid
+from kdump.formats.uuids import format_uuid
 from kdump.jobs.metadata_copies import MetadataCopy, read_copies
 from kdump.jobs.quorum_reset import require_distinct
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
@@ -43,6 +39,7 @@ from kdump.repair.rebuild.controller_snapshot import (
     files_with_snapshot,
     snapshot_of_image,
 )
+from kdump.repair.rebuild.node_directories import derived_directory_id
 from kdump.state.cluster_plan import ClusterPlan, MovedAside, PlannedController
 from kdump.state.image_records import record_from_json
 from kdump.state.metadata_image import LogEnd, MetadataImage, MetadataRecord, MetadataReplay
@@ -286,12 +283,7 @@ def _voters(plan: ClusterPlan) -> tuple[Voter, ...]:
     Raises:
         UsageProblem: two have one directory id, or a reserved one.
     """
-    require_distinct(
-        [
-            DynamicVoter(each.node_id, each.host, each.port, parse_uuid(each.directory_id or ""))
-            for each in plan.controllers
-        ]
-    )
+    require_distinct([each.voter for each in plan.controllers])
     name = plan.controller_listener.upper()
     return tuple(
         Voter(
@@ -310,26 +302,12 @@ def _new_properties(
     """``meta.properties`` of an empty directory, as Kafka's ``Formatter`` writes it."""
     if directory is not None:
         return {}
-    given = None if controller.directory_id is None else parse_uuid(controller.directory_id)
-    directory_id = given or _derived_directory_id(plan, controller)
+    seed = f"{plan.cluster_id} {plan.snapshot_offset} {plan.created_ms} {controller.node_id}"
+    directory_id = controller.voter.directory_id or derived_directory_id(seed)
     properties = MetaProperties(
         _PROPERTIES_VERSION, plan.cluster_id, controller.node_id, directory_id
     )
     return {META_PROPERTIES: NewBytes(encode_meta_properties(properties))}
-
-
-def _derived_directory_id(plan: ClusterPlan, controller: PlannedController) -> uuid.UUID:
-    """An id for a directory to which the plan gives none, the same in a preview and in the run.
-
-    As from ``DirectoryId.random``, it is not reserved and its text does not begin with a dash.
-    """
-    seed = f"{plan.cluster_id} {plan.snapshot_offset} {plan.created_ms} {controller.node_id}"
-    for attempt in itertools.count():
-        digest = hashlib.sha256(f"{seed} {attempt}".encode()).digest()
-        found = uuid.UUID(bytes=digest[:16], version=4)
-        if not format_uuid(found).startswith("-"):
-            return found
-    raise AssertionError("endless")
 
 
 def _target(

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from kdump.formats.dynamic_voter import DynamicVoter
+from kdump.formats.uuids import parse_uuid
 from kdump.state.disk_collection import CollectedRecord
 from kdump.state.metadata_image import TOPIC_RESOURCE
 
@@ -61,6 +63,12 @@ class PlannedController:
     host: str
     port: int
     directory_id: str | None
+
+    @property
+    def voter(self) -> DynamicVoter:
+        """The controller as people write it."""
+        directory_id = None if self.directory_id is None else parse_uuid(self.directory_id)
+        return DynamicVoter(self.node_id, self.host, self.port, directory_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kdump.jobs.metadata_apply import AppliedPlan
     from kdump.jobs.quorum_reset import QuorumReset
     from kdump.repair.rebuild.controller_snapshot import ControllerSnapshot
-    from kdump.state.cluster_plan import ClusterPlan, PlannedController
+    from kdump.state.cluster_plan import ClusterPlan
     from kdump.state.metadata_nodes import Voter
     from kdump.storage.location import Location
 
@@ -110,7 +110,7 @@ def applied_lines(
     yield f"{snapshot_line(path, result.snapshot, is_written=is_written)}: {topics}, {partitions}"
     for loss in result.snapshot.losses:
         yield f"lost: {loss.value}, which the metadata.version cannot hold"
-    addresses = [_address(controller) for controller in plan.controllers]
+    addresses = [controller.voter.address for controller in plan.controllers]
     yield from voter_lines(plan.kraft_version, result.voters, addresses)
     if plan.first_leaders:
         partitions = counted(len(plan.first_leaders), "partition")
@@ -156,11 +156,6 @@ def applied_event(
         *plan_lines(done),
     ]
     return Event("apply", row, lines)
-
-
-def _address(controller: PlannedController) -> str:
-    host = f"[{controller.host}]" if ":" in controller.host else controller.host
-    return f"{controller.node_id}@{host}:{controller.port}"
 
 
 def reset_fields(reset: QuorumReset) -> Mapping[str, Any]:

@@ -7,13 +7,11 @@ and epoch above those of every copy, so that brokers with old copies fetch the s
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kdump.check.start import is_reserved
 from kdump.errors import UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.uuids import format_uuid
@@ -33,6 +31,7 @@ from kdump.repair.cluster.partition_choice import MOST_EPOCH, PartitionPlanner
 from kdump.repair.cluster.surroundings import report_surroundings
 from kdump.repair.cluster.topic_choice import TopicChooser, topic_ids
 from kdump.repair.cluster.unclean_elections import settle_unclean_elections
+from kdump.repair.rebuild.node_directories import derived_directory_id
 from kdump.state.cluster_plan import (
     ClusterPlan,
     MovedAside,
@@ -64,8 +63,6 @@ DEFAULT_LISTENER: Final = "CONTROLLER"
 _MOST_OFFSET: Final = 2**63 - 1
 _KRAFT_VERSION_1_LEVEL: Final = 21
 """The level of metadata.version (3.9-IV0) from which on a cluster can have dynamic voters."""
-RESERVED_IDS: Final = 100
-"""So many directory ids are reserved (``DirectoryId.reserved``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ def _require_controllers(controllers: Sequence[DynamicVoter]) -> None:
     directories = [each.directory_id for each in controllers if each.directory_id is not None]
     if len(set(directories)) < len(directories):
         raise UsageProblem("--controller: two controllers have the same directory id")
-    if any(each.int < RESERVED_IDS for each in directories):
+    if any(map(is_reserved, directories)):
         raise UsageProblem("--controller: Kafka reserves this directory id")
 
 
@@ -365,7 +362,7 @@ class _Planner:
         for each in sorted(self.request.controllers, key=lambda each: each.node_id):
             directory_id = None if each.directory_id is None else format_uuid(each.directory_id)
             if directory_id is None and kraft_version:
-                directory_id = _new_directory_id(f"{snapshot} {each.node_id}")
+                directory_id = format_uuid(derived_directory_id(f"{snapshot} {each.node_id}"))
             found.append(PlannedController(each.node_id, each.host, each.port, directory_id))
         return tuple(found)
 
@@ -416,16 +413,3 @@ def _number_above(key: str, seen: Iterable[int], margin: int, said: int | None) 
 
 def _set_or(said: object, kind: SourceKind, detail: str) -> Source:
     return Source(kind, detail) if said is None else Source(SourceKind.SET, "an option")
-
-
-def _new_directory_id(seed: str) -> str:
-    """An id for a directory that ``apply`` formats: the same in a preview and in the run.
-
-    Follows ``DirectoryId.random``: not reserved, and no dash in front.
-    """
-    for attempt in itertools.count():
-        digest = hashlib.sha256(f"{seed} {attempt}".encode("utf-8", "surrogatepass")).digest()
-        found = uuid.UUID(bytes=digest[:16], version=4)
-        if found.int >= RESERVED_IDS and not format_uuid(found).startswith("-"):
-            return format_uuid(found)
-    raise AssertionError("endless")

@@ -6,6 +6,8 @@ they are never chosen by a majority. Directory ids are kept.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import uuid
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -80,8 +82,22 @@ def new_directory_id() -> uuid.UUID:
     """A random directory id, as ``DirectoryId.random`` makes it."""
     while True:
         found = uuid.uuid4()
-        if not is_reserved(found) and not format_uuid(found).startswith("-"):
+        if _is_directory_id(found):
             return found
+
+
+def derived_directory_id(seed: str) -> uuid.UUID:
+    """As :func:`new_directory_id`, but the same for a seed in a preview and in the run."""
+    for attempt in itertools.count():
+        digest = hashlib.sha256(f"{seed} {attempt}".encode("utf-8", "surrogatepass")).digest()
+        found = uuid.UUID(bytes=digest[:16], version=4)
+        if _is_directory_id(found):
+            return found
+    raise AssertionError("endless")
+
+
+def _is_directory_id(found: uuid.UUID) -> bool:
+    return not is_reserved(found) and not format_uuid(found).startswith("-")
 
 
 def repaired_identities(
