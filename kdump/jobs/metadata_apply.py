@@ -68,7 +68,6 @@ class AppliedPlan:
         target: the target state of the directory.
         node_id: of the directory.
         snapshot: for a controller; None for a broker.
-        image: the metadata of the plan.
         voters: the plan's; without directory ids with kraft.version 0.
         moved_to: name under which a broker's own copy is moved aside; None for a controller, and
             if that has been done.
@@ -77,7 +76,6 @@ class AppliedPlan:
     target: TargetDirectory
     node_id: int
     snapshot: ControllerSnapshot | None
-    image: MetadataImage
     voters: tuple[Voter, ...]
     moved_to: str | None = None
 
@@ -90,7 +88,9 @@ class AppliedPlan:
                 yield self.target.path / name
 
 
-def apply_plan_to(path: Location, plan: ClusterPlan, node_id: int | None) -> AppliedPlan:
+def apply_plan_to(
+    path: Location, plan: ClusterPlan, node_id: int | None, image: MetadataImage | None = None
+) -> AppliedPlan:
     """Compute what a directory becomes.
 
     Args:
@@ -98,6 +98,7 @@ def apply_plan_to(path: Location, plan: ClusterPlan, node_id: int | None) -> App
             log directory of a broker whose copy is to be moved aside.
         plan: the plan.
         node_id: of an empty directory; None if the plan has a single controller.
+        image: what :func:`image_of_plan` makes of the plan; None to make it here.
 
     Raises:
         UnacceptedLossError: the plan loses something that nobody accepted.
@@ -109,13 +110,13 @@ def apply_plan_to(path: Location, plan: ClusterPlan, node_id: int | None) -> App
     with phase(f"reading {path}"):
         directory = _directory(path)
         copies = [] if directory is None else read_copies([directory])
-    image = image_of_plan(plan)
+    image = image or image_of_plan(plan)
     if directory is None:
         controller = _controller_of_empty(path, plan, node_id)
     else:
         owner = _owner(directory, plan, node_id)
         if not isinstance(owner, PlannedController):
-            return _moved_aside(path, owner, image, plan)
+            return _moved_aside(path, owner, plan)
         controller = owner
     for copy in copies:
         _require_older(copy, plan)
@@ -125,7 +126,7 @@ def apply_plan_to(path: Location, plan: ClusterPlan, node_id: int | None) -> App
         in_snapshot = voters if plan.kraft_version else ()
         snapshot = snapshot_of_image(image, end, in_snapshot, now_ms=plan.created_ms)
         target = _target(path, snapshot, _new_properties(plan, controller, directory))
-    return AppliedPlan(target, controller.node_id, snapshot, image, voters)
+    return AppliedPlan(target, controller.node_id, snapshot, voters)
 
 
 def _require_accepted(plan: ClusterPlan) -> None:
@@ -324,9 +325,7 @@ def _target(
     return TargetDirectory(path.local_path, (partition,), root)
 
 
-def _moved_aside(
-    path: Location, moved: MovedAside, image: MetadataImage, plan: ClusterPlan
-) -> AppliedPlan:
+def _moved_aside(path: Location, moved: MovedAside, plan: ClusterPlan) -> AppliedPlan:
     """Move a broker's copy aside, with which it would elect itself."""
     here = path / METADATA_DIRECTORY
     changes: dict[str, DirectoryChange] = {}
@@ -335,4 +334,4 @@ def _moved_aside(
         name = aside_name(here.local_path)
         changes[name] = RenamedDirectory(METADATA_DIRECTORY)
     target = TargetDirectory(path.local_path, (), {}, directories=changes)
-    return AppliedPlan(target, moved.node_id, None, image, _voters(plan), name)
+    return AppliedPlan(target, moved.node_id, None, _voters(plan), name)

@@ -15,7 +15,7 @@ from kdump.errors import UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.names import META_PROPERTIES
 from kdump.jobs.collect.collect import CollectRequest, collect
-from kdump.jobs.metadata_apply import AppliedPlan, apply_plan_to
+from kdump.jobs.metadata_apply import AppliedPlan, apply_plan_to, image_of_plan
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
@@ -87,8 +87,9 @@ def rebuilt_directories(
         KdumpError: it has newer records.
         OSError: a file cannot be read.
     """
+    image = image_of_plan(plan)
     return [
-        apply_plan_to(path, plan, request.node_id if path == request.into else None)
+        apply_plan_to(path, plan, request.node_id if path == request.into else None, image)
         for path in paths
     ]
 
