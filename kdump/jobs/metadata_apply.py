@@ -259,9 +259,7 @@ def _owner(
 
 def _require_older(copy: MetadataCopy, plan: ClusterPlan) -> None:
     """Refuse to replace records that are newer than the plan's snapshot."""
-    ends = [copy.end, *copy.outline.snapshots]
-    offset = max(end.offset for end in ends)
-    epoch = max(*(end.epoch for end in ends), copy.quorum_epoch or 0)
+    epoch, offset = copy.highest
     is_same = not copy.partition.segments and copy.end == (
         plan.snapshot_epoch,
         plan.snapshot_offset,

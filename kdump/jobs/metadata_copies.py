@@ -104,6 +104,16 @@ class MetadataCopy:
         """Where the copy ends."""
         return self.outline.end
 
+    @property
+    def highest(self) -> LogEnd:
+        """The highest epoch and offset of its end, its snapshots and ``quorum-state``.
+
+        A candidate's epoch is in no batch yet.
+        """
+        ends = (self.end, *self.outline.snapshots)
+        epochs = [each.epoch for each in ends]
+        return LogEnd(max(*epochs, self.quorum_epoch or 0), max(each.offset for each in ends))
+
 
 def read_copies(directories: Iterable[LogDirectory]) -> list[MetadataCopy]:
     """Read the batch headers of all copies, the most advanced copy first.
@@ -301,8 +311,7 @@ def _end_of_majority(copies: Sequence[MetadataCopy], voters: Sequence[Voter]) ->
     by_node: dict[int, MetadataCopy] = {}
     for copy in copies:
         for voter in voters:
-            is_its_disk = voter.directory_id in (None, copy.directory_id)
-            if copy.node_id == voter.node_id and is_its_disk:
+            if voter.is_at(copy.node_id, copy.directory_id):
                 by_node.setdefault(voter.node_id, copy)
     needed = len(voters) // 2 + 1
     if not voters or len(by_node) < needed:

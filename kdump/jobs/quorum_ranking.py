@@ -79,8 +79,4 @@ def rank_copies(copies: Sequence[MetadataCopy]) -> QuorumRanking:
 
 
 def _copy_of(voter: Voter, copies: Sequence[MetadataCopy]) -> MetadataCopy | None:
-    for copy in copies:
-        is_its_disk = voter.directory_id in (None, copy.directory_id)
-        if copy.node_id == voter.node_id and is_its_disk:
-            return copy
-    return None
+    return next((each for each in copies if voter.is_at(each.node_id, each.directory_id)), None)

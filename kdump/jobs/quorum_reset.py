@@ -24,7 +24,7 @@ from kdump.repair.rebuild.controller_snapshot import (
     snapshot_of_image,
     without_lost_controllers,
 )
-from kdump.state.metadata_image import EntityKind, LogEnd, MetadataImage
+from kdump.state.metadata_image import EntityKind, MetadataImage
 from kdump.state.metadata_nodes import SUPPORTED_KRAFT_VERSIONS, Listener, Voter
 from kdump.state.metadata_replay import END, CopyReplay
 from kdump.storage.entries import EntryKind
@@ -114,7 +114,8 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
     in_snapshot = voters if image.kraft_version else ()
     is_done = not dropped and _is_reset(request, image, in_snapshot)
     with phase("writing the snapshot"):
-        end = image.end if is_done else _end(request)
+        copies = (copy, *request.others)
+        end = image.end if is_done else end_above(each.highest for each in copies)
         snapshot = snapshot_of_image(kept, end, in_snapshot, now_ms=request.now_ms)
         path = copy.partition.path
         names = [each.name for each in path.entries() if each.kind is not EntryKind.DIRECTORY]
@@ -164,19 +165,9 @@ def _is_reset(request: ResetRequest, image: MetadataImage, voters: Sequence[Vote
     if tuple(image.of(EntityKind.VOTER).values()) != tuple(voters):
         return False
     return all(
-        other.end.offset < copy.end.offset
-        and max(other.end.epoch, other.quorum_epoch or 0) < copy.end.epoch
+        other.end.offset < copy.end.offset and other.highest.epoch < copy.end.epoch
         for other in request.others
     )
-
-
-def _end(request: ResetRequest) -> LogEnd:
-    copies = (request.copy, *request.others)
-    ends = [each.end for each in copies]
-    # A candidate's epoch is in no batch yet.
-    ends += [LogEnd(each.quorum_epoch, 0) for each in copies if each.quorum_epoch is not None]
-    ends += [end for each in copies for end in each.outline.snapshots]
-    return end_above(ends)
 
 
 def _voters(request: ResetRequest, image: MetadataImage) -> tuple[Voter, ...]:

@@ -261,6 +261,10 @@ class Voter:
             (feature["minSupportedVersion"], feature["maxSupportedVersion"]),
         )
 
+    def is_at(self, node_id: int | None, directory_id: str | None) -> bool:
+        """Whether a directory of a node is the voter's metadata directory."""
+        return node_id == self.node_id and self.directory_id in (None, directory_id)
+
     def record(self) -> Fields:
         """The fields of the voter in a VotersRecord. Follows ``VoterSet.toVotersRecord``."""
         lowest, highest = self.kraft_versions or (0, 0)

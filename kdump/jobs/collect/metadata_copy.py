@@ -62,7 +62,7 @@ def _relative(problem: str, directory: LogDirectory) -> str:
 def _highest(copy: MetadataCopy, image: MetadataImage) -> LogEnd:
     """Above everything in the directory: what a damaged copy hides may be on another disk."""
     partition = copy.partition
-    ends = [image.end, copy.end, *copy.outline.snapshots]
+    ends = [image.end, copy.highest]
     for name in (each.name for each in partition.leftovers):
         snapshot = parse_metadata_snapshot_name(name)
         if snapshot is not None:
@@ -70,7 +70,7 @@ def _highest(copy: MetadataCopy, image: MetadataImage) -> LogEnd:
     end = valid_end(partition)
     offsets = [each.offset for each in ends] + [0 if end is None else end.offset]
     epochs = [each.epoch for each in ends]
-    epochs += [copy.quorum_epoch or 0, copy.outline.highest_epoch, _checkpointed_epoch(partition)]
+    epochs += [copy.outline.highest_epoch, _checkpointed_epoch(partition)]
     return LogEnd(max(epochs), max(offsets))
 
 
