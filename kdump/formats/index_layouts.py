@@ -5,7 +5,6 @@ They are apart from the modules that read whole indexes as columns, which import
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 OFFSET_ENTRY_FIELDS: Final = (
@@ -16,8 +15,3 @@ TIME_ENTRY_FIELDS: Final = (
     ("timestamp", "q"),
     ("relative_offset", "i"),
 )
-
-
-def entry_layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
-    """Return the layout of an entry with these fields."""
-    return struct.Struct(">" + "".join(code for _, code in fields))

@@ -24,7 +24,6 @@ Follows the 0.7 design and, where that is silent, the classes ``Message``, ``Fil
 from __future__ import annotations
 
 import enum
-import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -33,6 +32,7 @@ from typing import Final
 from kdump.formats.buffer import Buffer
 from kdump.formats.compression import Codec, decompress_chunks
 from kdump.formats.errors import FormatError
+from kdump.formats.fixed_layout import layout
 from kdump.formats.message_set import LARGEST_INNER_BYTES, NO_TIMESTAMP, TimestampType
 
 HEADER_FIELDS_V0: Final = (
@@ -50,13 +50,8 @@ HEADER_FIELDS_V1: Final = (
 )
 """What an entry of magic 1 begins with."""
 
-
-def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
-    return struct.Struct(">" + "".join(code for _, code in fields))
-
-
-_SIZE: Final = _layout(HEADER_FIELDS_V0[:1])
-_HEADERS: Final = (_layout(HEADER_FIELDS_V0), _layout(HEADER_FIELDS_V1))
+_SIZE: Final = layout(HEADER_FIELDS_V0[:1])
+_HEADERS: Final = (layout(HEADER_FIELDS_V0), layout(HEADER_FIELDS_V1))
 
 LOG_OVERHEAD_BYTES: Final = _SIZE.size
 """The size itself, which it does not count (``MessageSet.LogOverhead``)."""

@@ -35,6 +35,7 @@ from typing import Final, NamedTuple
 from kdump.formats.buffer import Buffer
 from kdump.formats.compression import Codec, decompress_chunks
 from kdump.formats.errors import FormatError, OverLimitError
+from kdump.formats.fixed_layout import field_start, layout
 
 HEADER_FIELDS: Final = (
     ("offset", "q"),
@@ -48,28 +49,18 @@ HEADER_FIELDS: Final = (
 HEADER_FIELDS_V1: Final = (*HEADER_FIELDS, ("timestamp", "q"))
 """What an entry of magic 1 begins with."""
 
-
-def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
-    return struct.Struct(">" + "".join(code for _, code in fields))
-
-
-def _field_start(name: str) -> int:
-    before = [field_name for field_name, _ in HEADER_FIELDS].index(name)
-    return _layout(HEADER_FIELDS[:before]).size
-
-
-_HEADER: Final = _layout(HEADER_FIELDS)
-_HEADER_V1: Final = _layout(HEADER_FIELDS_V1)
-_OFFSET_AND_SIZE: Final = _layout(HEADER_FIELDS[:2])
-_BODY: Final = _layout(HEADER_FIELDS[2:])
-_TIMESTAMP: Final = _layout(HEADER_FIELDS_V1[-1:])
+_HEADER: Final = layout(HEADER_FIELDS)
+_HEADER_V1: Final = layout(HEADER_FIELDS_V1)
+_OFFSET_AND_SIZE: Final = layout(HEADER_FIELDS[:2])
+_BODY: Final = layout(HEADER_FIELDS[2:])
+_TIMESTAMP: Final = layout(HEADER_FIELDS_V1[-1:])
 _INT32: Final = struct.Struct(">i")
 
-LOG_OVERHEAD_BYTES: Final = _field_start("crc")
+LOG_OVERHEAD_BYTES: Final = field_start(HEADER_FIELDS, "crc")
 """Offset and size: what ``size`` does not count (``Records.LOG_OVERHEAD``)."""
-CHECKED_START: Final = _field_start("magic")
+CHECKED_START: Final = field_start(HEADER_FIELDS, "magic")
 """First byte of an entry that its checksum covers."""
-_MAGIC_START: Final = _field_start("magic")
+_MAGIC_START: Final = field_start(HEADER_FIELDS, "magic")
 KEY_SIZE_START_V0: Final = _HEADER.size
 """Position of the key size in an entry of magic 0."""
 KEY_SIZE_START_V1: Final = _HEADER_V1.size

@@ -10,13 +10,13 @@ dump tool prints them.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from kdump.formats.checksum import crc32c
 from kdump.formats.errors import FormatError
+from kdump.formats.fixed_layout import field_start, layout
 from kdump.formats.record_batch import wrap_int32
 
 HEADER_FIELDS: Final = (
@@ -36,23 +36,12 @@ ENTRY_FIELDS: Final = (
 )
 """Header and entry, in the order of the bytes: name and struct format of each field."""
 
-
-def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
-    return struct.Struct(">" + "".join(code for _, code in fields))
-
-
-HEADER_BYTES: Final = _layout(HEADER_FIELDS).size
-_ENTRY: Final = _layout(ENTRY_FIELDS)
+HEADER_BYTES: Final = layout(HEADER_FIELDS).size
+_ENTRY: Final = layout(ENTRY_FIELDS)
 ENTRY_BYTES: Final = _ENTRY.size
 
-
-def _start_of(field: str) -> int:
-    before = [name for name, _ in HEADER_FIELDS].index(field)
-    return _layout(HEADER_FIELDS[:before]).size
-
-
-CRC_START: Final = _start_of("crc")
-COUNT_START: Final = _start_of("entries_count")
+CRC_START: Final = field_start(HEADER_FIELDS, "crc")
+COUNT_START: Final = field_start(HEADER_FIELDS, "entries_count")
 CHECKED_START: Final = COUNT_START
 """First byte that the checksum covers."""
 

@@ -32,6 +32,7 @@ from typing import Any, Final
 from kdump.formats.checksum import crc32c
 from kdump.formats.cursor import Cursor, write_varlong
 from kdump.formats.errors import FillError, FormatError
+from kdump.formats.fixed_layout import field_start, layout
 
 HEADER_FIELDS: Final = (
     ("base_offset", "q"),
@@ -50,26 +51,15 @@ HEADER_FIELDS: Final = (
 )
 """The header, in the order of the bytes: name and struct format of each field."""
 
-
-def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
-    return struct.Struct(">" + "".join(code for _, code in fields))
-
-
-_HEADER_STRUCT: Final = _layout(HEADER_FIELDS)
+_HEADER_STRUCT: Final = layout(HEADER_FIELDS)
 HEADER_BYTES: Final = _HEADER_STRUCT.size
 
-
-def _field_start(name: str) -> int:
-    before = [field_name for field_name, _ in HEADER_FIELDS].index(name)
-    return _layout(HEADER_FIELDS[:before]).size
-
-
-LENGTH_START: Final = _field_start("length")
-LOG_OVERHEAD_BYTES: Final = _field_start("partition_leader_epoch")
+LENGTH_START: Final = field_start(HEADER_FIELDS, "length")
+LOG_OVERHEAD_BYTES: Final = field_start(HEADER_FIELDS, "partition_leader_epoch")
 """Offset and length: what ``length`` does not count (``Records.LOG_OVERHEAD``)."""
-MAGIC_START: Final = _field_start("magic")
-CRC_START: Final = _field_start("crc")
-CHECKED_START: Final = _field_start("attributes")
+MAGIC_START: Final = field_start(HEADER_FIELDS, "magic")
+CRC_START: Final = field_start(HEADER_FIELDS, "crc")
+CHECKED_START: Final = field_start(HEADER_FIELDS, "attributes")
 """First byte that the checksum covers."""
 PREFIX_BYTES: Final = CRC_START
 """The header of every magic (``Records.HEADER_SIZE_UP_TO_MAGIC``)."""

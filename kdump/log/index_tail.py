@@ -9,15 +9,16 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS, entry_layout
+from kdump.formats.fixed_layout import layout
+from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
 _PAGE_BYTES: Final = 4096
 
 
-_OFFSET_ENTRY: Final = entry_layout(OFFSET_ENTRY_FIELDS)
-_TIME_ENTRY: Final = entry_layout(TIME_ENTRY_FIELDS)
+_OFFSET_ENTRY: Final = layout(OFFSET_ENTRY_FIELDS)
+_TIME_ENTRY: Final = layout(TIME_ENTRY_FIELDS)
 
 
 class OffsetIndexEntry(NamedTuple):
