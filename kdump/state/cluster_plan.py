@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.uuids import parse_uuid
 from kdump.state.disk_collection import CollectedRecord
+from kdump.state.metadata_entities import PartitionRegistration
 from kdump.state.metadata_image import TOPIC_RESOURCE
 
 
@@ -105,6 +106,9 @@ class ResourceConfig:
     source: Source
 
 
+_REGISTRATION: Final = tuple(each.name for each in fields(PartitionRegistration))
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedTopicPartition:
     """A partition of a topic, as a PartitionRecord has it.
@@ -132,6 +136,11 @@ class PlannedTopicPartition:
     leader_epoch: int
     partition_epoch: int
     sources: Sources
+
+    @property
+    def registration(self) -> PartitionRegistration:
+        """The partition as the metadata has it, without its number and its sources."""
+        return PartitionRegistration(**{name: getattr(self, name) for name in _REGISTRATION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +302,8 @@ class ClusterPlan:
         for topic in self.topics:
             yield _record("TOPIC_RECORD", {"name": topic.name, "topicId": topic.topic_id})
             for partition in topic.partitions:
-                yield _partition_record(topic.topic_id, partition)
+                data = partition.registration.record(topic.topic_id, partition.partition)
+                yield _record("PARTITION_RECORD", data, _PARTITION_VERSION)
         for topic in self.topics:
             for config in topic.configs:
                 yield _config_record(TOPIC_RESOURCE, topic.name, config.name, config.value)
@@ -306,8 +316,6 @@ class ClusterPlan:
         )
 
 
-RECOVERY_STATES: Final = {"RECOVERED": 0, "RECOVERING": 1}
-"""Numbers of ``LeaderRecoveryState``."""
 _PARTITION_VERSION: Final = 2
 """The version of PartitionRecord that has all fields."""
 
@@ -324,26 +332,4 @@ def _config_record(resource_type: int, resource: str, name: str, value: str) -> 
     return _record(
         "CONFIG_RECORD",
         {"resourceType": resource_type, "resourceName": resource, "name": name, "value": value},
-    )
-
-
-def _partition_record(topic_id: str, partition: PlannedTopicPartition) -> CollectedRecord:
-    return _record(
-        "PARTITION_RECORD",
-        {
-            "partitionId": partition.partition,
-            "topicId": topic_id,
-            "replicas": list(partition.replicas),
-            "isr": list(partition.isr),
-            "removingReplicas": list(partition.removing_replicas),
-            "addingReplicas": list(partition.adding_replicas),
-            "leader": partition.leader,
-            "leaderRecoveryState": RECOVERY_STATES[partition.leader_recovery_state],
-            "leaderEpoch": partition.leader_epoch,
-            "partitionEpoch": partition.partition_epoch,
-            "directories": list(partition.directories),
-            "eligibleLeaderReplicas": list(partition.elr),
-            "lastKnownElr": list(partition.last_known_elr),
-        },
-        _PARTITION_VERSION,
     )

@@ -18,7 +18,6 @@ from kdump.formats.json_document import (
     read_document,
 )
 from kdump.state.cluster_plan import (
-    RECOVERY_STATES,
     ClusterPlan,
     FirstLeader,
     MovedAside,
@@ -36,6 +35,7 @@ from kdump.state.cluster_plan import (
     Sources,
 )
 from kdump.state.disk_collection import optional_int32
+from kdump.state.metadata_entities import RECOVERY_CODES
 
 PLAN_FORMAT: Final = "kdump metadata plan"
 PLAN_VERSION: Final = 1
@@ -272,7 +272,7 @@ def _partition(document: JsonObject) -> PlannedTopicPartition:
         adding_replicas=_nodes(document, "adding_replicas"),
         leader=document.number("leader", least=-1, most=MOST_INT32),
         leader_recovery_state=document.word(
-            "leader_recovery_state", {word: word for word in RECOVERY_STATES}
+            "leader_recovery_state", {word: word for word in RECOVERY_CODES}
         ),
         leader_epoch=document.number("leader_epoch", most=MOST_INT32),
         partition_epoch=document.number("partition_epoch", most=MOST_INT32),

@@ -16,7 +16,8 @@ NO_LEADER: Final = -1
 _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
 _RECOVERY_STATES: Final = {0: "RECOVERED", 1: "RECOVERING"}
-_RECOVERY_CODES: Final = {word: code for code, word in _RECOVERY_STATES.items()}
+RECOVERY_CODES: Final = {word: code for code, word in _RECOVERY_STATES.items()}
+"""Numbers of ``LeaderRecoveryState``."""
 
 Fields = Mapping[str, Any]
 """The fields of a decoded record."""
@@ -137,7 +138,7 @@ class PartitionRegistration:
             "removingReplicas": list(self.removing_replicas),
             "addingReplicas": list(self.adding_replicas),
             "leader": self.leader,
-            "leaderRecoveryState": _RECOVERY_CODES[self.leader_recovery_state],
+            "leaderRecoveryState": RECOVERY_CODES[self.leader_recovery_state],
             "leaderEpoch": self.leader_epoch,
             "partitionEpoch": self.partition_epoch,
             "directories": list(self.directories),
