@@ -12,11 +12,13 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import PARTITION_METADATA, TopicPartition
 from kdump.formats.uuids import format_uuid
 from kdump.log.bounds import checkpointed, find_log_start
+from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
 from kdump.log.replicas import EMPTY, Replica, ReplicaEnd
 from kdump.log.valid_end import ValidEnd, valid_end
 from kdump.log.valid_windows import Damage
 from kdump.state.cluster import ClusterImage
+from kdump.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class ConsumedLogs:
         self._image = image
         self._logs: dict[TopicPartition, ConsumedLog | None] = {}
         self._names: dict[str, str] | None = None
+        self._topic_ids: dict[Location, str | None] = {}
         self.problems: list[FileProblem] = []
 
     def log(self, key: TopicPartition) -> ConsumedLog | None:
@@ -143,7 +146,12 @@ class ConsumedLogs:
         return _consumed_log(replica, end, topic_id, have_other_ends=len(offsets) > 1)
 
     def _topic_id(self, replica: Replica) -> str | None:
-        partition = replica.partition
+        path = replica.partition.path
+        if path not in self._topic_ids:
+            self._topic_ids[path] = self._read_topic_id(replica.partition)
+        return self._topic_ids[path]
+
+    def _read_topic_id(self, partition: Partition) -> str | None:
         try:
             metadata = partition.read_metadata()
         except (FormatError, OSError) as problem:

@@ -175,7 +175,7 @@ class _Reporting:
         assert isinstance(log.records, ShareRecords)
         return read_share_partitions(log.records, self._request.is_selected)
 
-    def _group_report(self, found: _FoundGroup, shares: Iterable[_FoundShare]) -> GroupReport:
+    def _group_report(self, found: _FoundGroup, shares: Sequence[_FoundShare]) -> GroupReport:
         group, superseded = found.group, found.log.uncertain_up_to
         keys = [*group.offsets, *(key for key in found.elsewhere if key not in group.offsets)]
         return GroupReport(
@@ -187,7 +187,7 @@ class _Reporting:
             only_on=tuple(found.only_on),
         )
 
-    def _share_only(self, group_id: str, shares: Iterable[_FoundShare]) -> GroupReport:
+    def _share_only(self, group_id: str, shares: Sequence[_FoundShare]) -> GroupReport:
         """A share group that no partition of ``__consumer_offsets`` here has."""
         group = Group(group_id, GroupType.SHARE, state=None, protocol_type="share")
         return GroupReport(group, None, (), tuple(self._share_reports(shares, group)), True)
@@ -214,9 +214,10 @@ class _Reporting:
         )
 
     def _share_reports(
-        self, shares: Iterable[_FoundShare], group: Group
+        self, shares: Sequence[_FoundShare], group: Group
     ) -> Iterator[ShareOffsetReport]:
-        names = self._consumed.topic_names()
+        # Without metadata, they are read from the partitions of all topics.
+        names = self._consumed.topic_names() if shares else {}
         for share in sorted(
             shares,
             key=lambda each: (

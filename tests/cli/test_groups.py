@@ -17,6 +17,7 @@ from builders.group_records import offset_key, offset_value, text_field
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.log_directories import TOPIC_ID, write_log_directory, write_partition
+from kdump.formats.names import PARTITION_METADATA
 
 CLUSTER: Final = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
 Answers = list[dict[str, Any]]
@@ -405,6 +406,15 @@ def test_a_replica_of_an_earlier_topic_is_not_the_log_that_a_group_reads(
     write_partition(directory / "txn-hang-0", {0: b"".join(batches(1))})
     (row,) = of_type("offset", answered(directory))
     assert (row["log_end_offset"], row["lag"], row["topic_state"]) == (None, None, "live")
+
+
+def test_only_the_topics_that_groups_read_are_asked_for_their_id(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path, (offset_key(b"g"), offset_value(1)))
+    for name in ("orders-0", "users-0"):
+        write_partition(directory / name, {0: b"".join(batches(1))})
+    (directory / "users-0" / PARTITION_METADATA).write_bytes(b"damaged")
+    (row,) = of_type("offset", answered("--now", "0", directory))
+    assert (row["topic"], row["topic_state"]) == ("orders", "live")
 
 
 def test_the_tombstone_of_an_update_keeps_a_share_coordinator_from_loading(tmp_path: Path) -> None:
