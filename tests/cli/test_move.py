@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from builders.json_answers import objects
 from builders.lock_holder import held_elsewhere
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.log_directories import write_log_directory
+from builders.stray_directories import stray
 from builders.two_disks import (
     CHECKPOINTS,
     lines_of,
@@ -339,3 +341,19 @@ def test_only_the_clusters_metadata_stays_on_a_drained_disk(node: Path) -> None:
     said = move(node, "--drain", "d1", "--to", "d2").stdout.decode()
     assert "metadata.log.dir" in said
     assert set(live_in(node / "d1")) == {"__cluster_metadata-0"}
+
+
+def test_what_is_left_on_a_drained_disk_is_counted_by_what_happens_to_it(node: Path) -> None:
+    for name in (
+        "orders-1.kdump-3-new-0-delete",
+        "orders-2.kdump-3-old-1-stray",
+        stray("a.kdump-7-0"),
+        stray("b.kdump-7-0"),
+    ):
+        (node / "d1" / name).mkdir()
+    said = move(node, "--drain", "d1", "--to", "d2").stdout.decode()
+    assert re.findall("([0-9-]+) director(?:y|ies) left that (.*)", said) == [
+        ("1", "a broker deletes"),
+        ("1", "are kept for kdump undo"),
+        ("2", "a broker leaves alone"),
+    ]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from kdump.apply.directory_changes import run_directory
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import Event
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import Operations
 from kdump.errors import ExitStatus
-from kdump.formats.names import PartitionState
+from kdump.formats.names import PartitionState, parse_partition_directory_name
 from kdump.words import counted, undo_command
 
 if TYPE_CHECKING:
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
     from kdump.jobs.move.move import MoveResult
     from kdump.jobs.move.selected_moves import PlannedMove
     from kdump.log.directory import LogDirectory
-
-
-_UNDO_MARK: Final = ".kdump-"
+    from kdump.log.partition import Partition
 
 
 class MoveReport:
@@ -166,13 +166,12 @@ def _left_in(directory: LogDirectory) -> Iterator[str]:
             )
         elif each.state is PartitionState.FUTURE:
             yield f"{each.path} is left: a copy that the broker began, of a log elsewhere"
-    names = [each.path.name for each in directory.partitions]
-    undos = sum(_UNDO_MARK in name for name in names)
+    states = Counter(each.state for each in directory.partitions)
+    undos = sum(_is_undo_data(each) for each in directory.partitions)
     counts = {
-        "a broker deletes": sum(name.endswith(PartitionState.DELETE.value) for name in names),
+        "a broker deletes": states[PartitionState.DELETE],
         "are kept for kdump undo": undos,
-        "a broker leaves alone": sum(name.endswith(PartitionState.STRAY.value) for name in names)
-        - undos,
+        "a broker leaves alone": states[PartitionState.STRAY] - undos,
     }
     for what, count in counts.items():
         if count:
@@ -180,3 +179,10 @@ def _left_in(directory: LogDirectory) -> Iterator[str]:
             yield f"{directory.path}: {found} left that {what}"
     for name in (*directory.refused, *directory.unreadable):
         yield f"{directory.path / name} is left: no partition, or unreadable"
+
+
+def _is_undo_data(partition: Partition) -> bool:
+    if partition.state is not PartitionState.STRAY:
+        return False
+    run = run_directory(parse_partition_directory_name(partition.path.name))
+    return run is not None and run.is_complete
