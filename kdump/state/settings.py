@@ -295,11 +295,13 @@ class ClusterMetadata:
         path: of its log directory or partition.
         cluster_id: from ``meta.properties`` beside it; None if there is none.
         image: the metadata.
+        directory: the log directory, with its copies of the metadata only.
     """
 
     path: Location
     cluster_id: str | None
     image: ClusterImage
+    directory: LogDirectory
 
 
 def read_cluster_metadata(path: Location) -> ClusterMetadata:
@@ -327,7 +329,8 @@ def read_cluster_metadata(path: Location) -> ClusterMetadata:
             f"{partition.path}: the metadata is damaged or incomplete; name another copy of it"
         )
     properties = directory.meta_properties
-    return ClusterMetadata(path, None if properties is None else properties.cluster_id, image)
+    cluster_id = None if properties is None else properties.cluster_id
+    return ClusterMetadata(path, cluster_id, image, directory)
 
 
 def read_settings(

@@ -221,6 +221,17 @@ def test_the_name_of_a_deleted_topic_is_found_in_the_history(tmp_path: Path) -> 
     assert row["next_start"] == "stray"
 
 
+@pytest.mark.parametrize("inside", ["", "__cluster_metadata-0"])
+def test_the_name_of_a_deleted_topic_is_found_in_metadata_elsewhere(
+    tmp_path: Path, inside: str
+) -> None:
+    root = stray_log_directory(tmp_path / "logs", {cut_name(): 1})
+    controller = stray_log_directory(tmp_path / "controller", {})
+    write_metadata_log(controller, [topic_record(LONG, 1), remove_topic_record(1)])
+    row = only_row("--metadata", controller / inside, root)
+    assert row["restored_as"] == f"{LONG}-0"
+
+
 def test_a_name_that_was_cut_short_and_is_not_known_has_to_be_given(tmp_path: Path) -> None:
     root = stray_log_directory(tmp_path / "logs", {cut_name(): 1})
     row = only_row(root)

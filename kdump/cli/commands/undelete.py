@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
     from kdump.state.cluster import ClusterImage
     from kdump.state.cluster_plan import ClusterPlan
+    from kdump.state.settings import ClusterMetadata
 
 
 class NameParameter(click.ParamType[tuple[str, str]]):
@@ -80,6 +81,7 @@ def command(
     from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.undelete import UndeleteRequest, is_candidate, undelete
     from kdump.log.directory import read_log_directory
+    from kdump.state.settings import read_cluster_metadata
 
     require_at_most_one({"--metadata": metadata is not None, "--plan": plan_file is not None})
     diagnostics = Diagnostics()
@@ -92,10 +94,11 @@ def command(
         ]
         for directory in found:
             diagnostics.report_directory(directory)
+        given = None if metadata is None else read_cluster_metadata(metadata)
         request = UndeleteRequest(
             directories=found,
-            clusters=_clusters(found, metadata, plan),
-            topic_names=_topic_names(found, metadata, plan),
+            clusters=_clusters(found, given, plan),
+            topic_names=_topic_names(found, given, plan),
             selection=selection,
             given_names=dict(given_names),
         )
@@ -128,10 +131,10 @@ def _read_plan(path: Location) -> ClusterPlan:
 
 
 def _clusters(
-    directories: Sequence[LogDirectory], metadata: Location | None, plan: ClusterPlan | None
+    directories: Sequence[LogDirectory], given: ClusterMetadata | None, plan: ClusterPlan | None
 ) -> Mapping[Location, ClusterImage | None]:
     """The metadata that each broker will have, by path of the log directory."""
-    from kdump.state.settings import read_cluster_metadata, read_settings
+    from kdump.state.settings import read_settings
     from kdump.state.topic_names import topics_of_plan
 
     if plan is not None:
@@ -144,22 +147,20 @@ def _clusters(
                     f" {cluster_id}"
                 )
         return dict.fromkeys((each.path for each in directories), topics_of_plan(plan))
-    given = None if metadata is None else read_cluster_metadata(metadata)
     settings = read_settings(directories, metadata=given)
     return {path: each.cluster for path, each in settings.items()}
 
 
 def _topic_names(
-    directories: Iterable[LogDirectory], metadata: Location | None, plan: ClusterPlan | None
+    directories: Iterable[LogDirectory], given: ClusterMetadata | None, plan: ClusterPlan | None
 ) -> dict[str, str]:
     """The names of topics by id, also of those that are deleted by now."""
-    from kdump.log.directory import DirectoryKind, read_log_directory
     from kdump.state.topic_names import read_topic_names
 
     names = {} if plan is None else {each.topic_id: each.name for each in plan.topics}
     sources = [*directories]
-    if metadata is not None:
-        sources.append(read_log_directory(metadata, DirectoryKind.LOG_DIRECTORY))
+    if given is not None:
+        sources.append(given.directory)
     for directory in sources:
         for partition in directory.partitions:
             key = partition.topic_partition
