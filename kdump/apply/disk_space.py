@@ -85,6 +85,8 @@ class DiskSpace:
     def _too_little(self) -> KdumpError:
         needed_bytes, free_bytes = self.needed_bytes(), free_bytes_at(self.plan.path)
         what = f"{self.plan.path}: needs {needed_bytes} bytes of free space, has {free_bytes}"
+        if self.keep_undo and self.plan.needs_undo:
+            return KdumpError(f"{what}; {self.changed}; free some space, and run the command again")
         if self.keep_undo:
             return KdumpError(
                 f"{what}; there is no space for undo data; {self.changed}; run the command"

@@ -56,6 +56,8 @@ class TargetDirectory:
             names afterwards (or before, if they are removed). None of these is in ``partitions``.
         freed: names of directories that an earlier plan of the same command removes: a preview
             makes this plan while they are still there.
+        needs_undo: whether undo data is all that is left of a log that is replaced, so that nobody
+            is advised to go without.
     """
 
     path: Path
@@ -65,6 +67,7 @@ class TargetDirectory:
     early_removals: tuple[tuple[Path, ...], ...] = ()
     directories: Mapping[str, DirectoryChange] = field(default_factory=dict)
     freed: frozenset[str] = frozenset()
+    needs_undo: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Plan:
         early_removals: files that can be deleted before anything else if the disk is full: leftover
             files, then those of :attr:`TargetDirectory.early_removals`.
         changes: directories that are created, renamed or removed.
+        needs_undo: as in :class:`TargetDirectory`.
     """
 
     path: Path
@@ -90,6 +94,7 @@ class Plan:
     root: DirectoryPlan
     early_removals: tuple[tuple[Path, ...], ...] = ()
     changes: DirectoryChanges = field(default_factory=DirectoryChanges)
+    needs_undo: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -208,6 +213,7 @@ def make_plan(target: TargetDirectory) -> Plan:
         DirectoryPlan(target.path, states, operations),
         (*find_early_removals(planned), *target.early_removals),
         changes,
+        target.needs_undo,
     )
 
 

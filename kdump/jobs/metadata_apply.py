@@ -320,7 +320,7 @@ def _target(
     names = [each.name for each in here.entries() if each.kind is not EntryKind.DIRECTORY]
     files = files_with_snapshot(names, snapshot)
     partition = TargetPartition(here.local_path, files)
-    return TargetDirectory(path.local_path, (partition,), root)
+    return TargetDirectory(path.local_path, (partition,), root, needs_undo=True)
 
 
 def _moved_aside(path: Location, moved: MovedAside, plan: ClusterPlan) -> AppliedPlan:

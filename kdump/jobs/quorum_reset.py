@@ -122,7 +122,7 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
     files = {} if is_done else files_with_snapshot(names, snapshot)
     partition = TargetPartition(path.local_path, files)
     return QuorumReset(
-        target=TargetDirectory(copy.log_dir.local_path, (partition,), {}),
+        target=TargetDirectory(copy.log_dir.local_path, (partition,), {}, needs_undo=True),
         snapshot=snapshot,
         image=kept,
         kraft_version=image.kraft_version,

@@ -17,6 +17,7 @@ from builders.json_schemas import problems_of_objects
 from builders.lock_holder import held_elsewhere
 from builders.metadata_log import feature_record, topic_record, write_metadata_log
 from builders.trees import contents_of
+from kdump.apply import disk_space
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
 
 METADATA: Final = f"{CLUSTER_METADATA_TOPIC}-0"
@@ -127,6 +128,21 @@ def test_a_reset_is_undone_byte_for_byte(controllers: Path) -> None:
     reset(home, "1002@h:1")
     assert contents_of(home) != before
     assert run("undo", home).exit_status == 0
+    assert contents_of(home) == before
+
+
+def test_on_a_full_disk_nobody_is_advised_to_delete_the_only_log(
+    controllers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = controllers / "c1002"
+    (home / METADATA / f"{0:020d}.log.deleted").write_bytes(b"left over")
+    before = contents_of(home)
+    monkeypatch.setattr(disk_space, "free_bytes_at", lambda _: 100)
+    outcome = reset(home, "1002@h:1")
+    assert outcome.exit_status == 8
+    said = " ".join(outcome.stderr.decode().split())
+    assert "has 100; nothing has been changed; free some space" in said
+    assert "--no-undo" not in said
     assert contents_of(home) == before
 
 
