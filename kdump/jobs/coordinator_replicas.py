@@ -134,8 +134,7 @@ def _ranked(replicas: Sequence[Replica]) -> list[_Candidate]:
         try:
             found.append(_Candidate(replica, replica_end(replica.partition)))
         except OSError as failure:
-            path = failure.filename or str(replica.partition.path)
-            why = Unreadable(path, failure.strerror or str(failure))
+            why = Unreadable.of(failure, replica.partition.path)
             found.append(_Candidate(replica, failure=why))
     lowest = ReplicaEnd(-2, 0)
     return sorted(found, key=lambda each: each.end or lowest, reverse=True)

@@ -75,7 +75,7 @@ class GroupsJob:
         try:
             return _read_part(split)
         except OSError as failure:
-            return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
+            return Unreadable.of(failure, split.path)
 
 
 def _read_part(split: CoordinatorSplit) -> CoordinatorPart:

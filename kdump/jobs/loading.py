@@ -193,7 +193,7 @@ class RecoverJob:
                 return repair_0_7(partition, split.policy)
             return repair_partition(partition, split.context, split.policy)
         except OSError as failure:
-            return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
+            return Unreadable.of(failure, split.path)
 
 
 def verdict_words(

@@ -79,7 +79,7 @@ class PartJob:
             partition = read_lone_partition(split.path, split.name)
             repaired = self._repaired(partition, split)
         except OSError as failure:
-            return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
+            return Unreadable.of(failure, split.path)
         if split.scope is None or not repaired.files:
             return repaired
         wrong = _damaged_files(split, split.scope)

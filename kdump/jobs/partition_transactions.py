@@ -87,7 +87,7 @@ class TxnsJob:
         except UnfinishedSwapError as failure:
             return NotLoadable(str(failure))
         except OSError as failure:
-            return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
+            return Unreadable.of(failure, split.path)
 
 
 def _read(partition: Partition, split: TxnsSplit) -> TxnsResult:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
+
+from kdump.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +19,8 @@ class Unreadable:
 
     path: str
     what: str
+
+    @classmethod
+    def of(cls, failure: OSError, path: Location) -> Self:
+        """Describe a failure; ``path`` is that of the partition, if it names no file."""
+        return cls(failure.filename or str(path), failure.strerror or str(failure))

@@ -131,7 +131,7 @@ class CleanerViewJob:
         try:
             return _view(split)
         except OSError as failure:
-            return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
+            return Unreadable.of(failure, split.path)
 
 
 def _view(split: CleanerSplit) -> CleanerOutcome:

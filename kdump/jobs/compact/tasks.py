@@ -48,7 +48,7 @@ class SurveyJob:
         try:
             return survey_part(split.part)
         except OSError as failure:
-            return _unreadable(split, failure)
+            return Unreadable.of(failure, split.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ScanJob:
         try:
             found = scan_part(split.part, self.largest_record_bytes)
         except OSError as failure:
-            return _unreadable(split, failure), {}
+            return Unreadable.of(failure, split.path), {}
         if isinstance(found, Refusal):
             return found, {}
         mapped = found.mapped.in_buckets(buckets)
@@ -133,11 +133,7 @@ class RewriteJob:
         try:
             return rewrite_part(split.part, self.largest_record_bytes)
         except OSError as failure:
-            return _unreadable(split, failure)
-
-
-def _unreadable(split: Split, failure: OSError) -> Unreadable:
-    return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
+            return Unreadable.of(failure, split.path)
 
 
 def survey_splits(partition: Partition, parts: Iterable[PartToScan]) -> Iterator[ScanSplit]:

@@ -166,7 +166,7 @@ class Wave:
         try:
             begun = begin_round(partition, context, topic, cleaner_offset)
         except OSError as failure:
-            return _unreadable(partition.path, failure)
+            return Unreadable.of(failure, partition.path)
         return begun if isinstance(begun, Refusal) else _Work(partition, key, begun)
 
     def _survey(self, works: Sequence[_Work]) -> None:
@@ -195,7 +195,7 @@ class Wave:
                 parts = work.begun.parts_to_scan(work.surveyed)
                 own = list(scan_splits(work.partition, parts, target_bytes))
             except OSError as failure:
-                work.fail(_unreadable(work.partition.path, failure))
+                work.fail(Unreadable.of(failure, work.partition.path))
             else:
                 owners.update((split, work) for split in own)
         buckets = _key_buckets(work.begun for work in works)
@@ -292,7 +292,3 @@ def _chunks(
         if isinstance(found, Unreadable):
             raise _PartitionFailedError(found)
         yield found
-
-
-def _unreadable(path: Location, failure: OSError) -> Unreadable:
-    return Unreadable(failure.filename or str(path), failure.strerror or str(failure))

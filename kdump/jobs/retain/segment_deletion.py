@@ -174,7 +174,7 @@ class DeleteSegmentsJob:
         try:
             return split.rule.applied_to(loaded)
         except OSError as failure:
-            return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
+            return Unreadable.of(failure, split.path)
 
 
 def load_undamaged(split: DeleteSegmentsSplit) -> LoadedLog | Verdict | Unreadable:
@@ -182,7 +182,7 @@ def load_undamaged(split: DeleteSegmentsSplit) -> LoadedLog | Verdict | Unreadab
     try:
         loaded = load_log(split.path, split.context, split.high_watermark)
     except OSError as failure:
-        return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
+        return Unreadable.of(failure, split.path)
     if isinstance(loaded, Refusal):
         return verdict(loaded)
     # Leftover files that matter were refused before (``why_untouchable``).
