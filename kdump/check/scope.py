@@ -10,7 +10,6 @@ from kdump.check.batches import SegmentScope
 from kdump.check.findings import Severity
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
-from kdump.formats.uuids import format_uuid
 from kdump.log.broker import needs_partition_metadata
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -154,10 +153,9 @@ def cluster_view(
 
 def _topic_id(partition: Partition) -> str | None:
     try:
-        metadata = partition.read_metadata()
+        return partition.read_topic_id()
     except (OSError, FormatError):
         return None  # the check of the file reports it
-    return None if metadata is None else format_uuid(metadata.topic_id)
 
 
 def _gap_severity(partition: Partition, compaction: bool | None) -> Severity:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PARTITION_METADATA, TopicPartition
-from kdump.formats.uuids import format_uuid
 from kdump.log.bounds import checkpointed, find_log_start
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
@@ -153,11 +152,10 @@ class ConsumedLogs:
 
     def _read_topic_id(self, partition: Partition) -> str | None:
         try:
-            metadata = partition.read_metadata()
+            return partition.read_topic_id()
         except (FormatError, OSError) as problem:
             self.problems.append(FileProblem(partition.path / PARTITION_METADATA, problem))
             return None
-        return None if metadata is None else format_uuid(metadata.topic_id)
 
 
 def _standing(end: ValidEnd | None) -> ReplicaEnd:

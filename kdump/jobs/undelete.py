@@ -12,7 +12,6 @@ from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
-from kdump.formats.uuids import format_uuid
 from kdump.log.broker import by_broker
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -131,10 +130,9 @@ def _is_selected(candidate: Candidate, selection: PartitionSelection) -> bool:
 
 def _topic_id(partition: Partition) -> str | None:
     try:
-        metadata = partition.read_metadata()
+        return partition.read_topic_id()
     except (OSError, FormatError):
         return None
-    return None if metadata is None else format_uuid(metadata.topic_id)
 
 
 def _with_forecast(candidate: Candidate, request: UndeleteRequest) -> Candidate:

@@ -18,6 +18,7 @@ from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
 from kdump.formats.names import FileKind, FileStage, PartitionState, SnapshotStage, TopicPartition
 from kdump.formats.partition_metadata import PartitionMetadata, decode_partition_metadata
 from kdump.formats.quorum_state import QuorumState, decode_quorum_state
+from kdump.formats.uuids import format_uuid
 from kdump.log.segment import Segment
 from kdump.storage.entries import SPECIAL_KINDS, EntryKind, special_file_error
 from kdump.storage.location import Location
@@ -157,6 +158,14 @@ class Partition:
         """
         data = _read_if_there(self.path / names.PARTITION_METADATA)
         return None if data is None else decode_partition_metadata(data)
+
+    def read_topic_id(self) -> str | None:
+        """Read the id of its topic, as Kafka writes it; None without ``partition.metadata``.
+
+        Raises what :meth:`read_metadata` raises.
+        """
+        metadata = self.read_metadata()
+        return None if metadata is None else format_uuid(metadata.topic_id)
 
     def read_leader_epochs(self) -> list[EpochEntry] | None:
         """Read ``leader-epoch-checkpoint``; None if there is none.

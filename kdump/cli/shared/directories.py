@@ -20,7 +20,6 @@ from kdump.formats.names import (
     TopicPartition,
     is_accepted_name,
 )
-from kdump.formats.uuids import format_uuid
 from kdump.log import directory
 from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import DirectoryKind, LogDirectory
@@ -208,9 +207,7 @@ def readable(
 
 def topic_id(partition: Partition, diagnostics: Diagnostics) -> str | None:
     """Return the topic id of a partition as Kafka writes it; None if it has none."""
-    path = partition.path / PARTITION_METADATA
-    metadata = readable(path, partition.read_metadata, diagnostics)
-    return None if metadata is None else format_uuid(metadata.topic_id)
+    return readable(partition.path / PARTITION_METADATA, partition.read_topic_id, diagnostics)
 
 
 def as_loaded(partition: Partition, diagnostics: Diagnostics) -> Partition | None:

@@ -14,7 +14,6 @@ from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
-from kdump.formats.uuids import format_uuid
 from kdump.jobs.diff.comparison import ComparedLog, Comparison, OnRecords, Parting
 from kdump.jobs.diff.cut_batch import CutBatch, find_cut_batch
 from kdump.jobs.diff.replica_log import ReplicaLog, count_records
@@ -285,10 +284,9 @@ class _Replica:
 
     def _topic_id(self) -> str | None:
         try:
-            metadata = self.partition.read_metadata()
+            return self.partition.read_topic_id()
         except (FormatError, OSError):
             return None  # verify reports it
-        return None if metadata is None else format_uuid(metadata.topic_id)
 
     def _contradiction(self, log: ReplicaLog) -> int | None:
         if self.loaded is None:
