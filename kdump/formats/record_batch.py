@@ -179,6 +179,11 @@ def compute_crc(batch: bytes | bytearray | memoryview) -> int:
     return crc32c(memoryview(batch)[CHECKED_START:])
 
 
+def has_right_crc(batch: bytes | bytearray | memoryview) -> bool:
+    """Whether the checksum in the header of a whole batch is that of its content."""
+    return int.from_bytes(batch[CRC_START:CHECKED_START]) == compute_crc(batch)
+
+
 def decode_records(
     header: BatchHeader, body: bytes | memoryview, position: int = 0
 ) -> Iterator[Record]:

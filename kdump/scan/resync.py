@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from kdump.formats import message_set, record_batch
-from kdump.formats.checksum import crc32c
 from kdump.scan.batches import PADDING_BYTES, Bytes, Column, Flags
 from kdump.scan.header_columns import HEADER_DTYPE
 from kdump.scan.source import next_data, read_at
@@ -80,8 +79,7 @@ def is_valid_batch(source: ByteSource, position: int, end: int) -> bool:
         return message_set.is_valid(batch)
     if batch[record_batch.MAGIC_START] != 2 or size < record_batch.HEADER_BYTES:
         return False
-    crc = int.from_bytes(batch[record_batch.CRC_START : record_batch.CHECKED_START], "big")
-    return crc == crc32c(batch[record_batch.CHECKED_START :])
+    return record_batch.has_right_crc(batch)
 
 
 def _is_filled(source: ByteSource, prefix: bytes, position: int, size: int) -> bool:
