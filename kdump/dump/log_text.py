@@ -17,8 +17,8 @@ from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.java.java_text import java_utf8_bytes
 from kdump.formats.message_set import Message
-from kdump.scan.batches import BatchColumns, Column, Window
-from kdump.scan.header_columns import increment_sequences
+from kdump.scan.batches import BatchColumns, Window
+from kdump.scan.header_columns import last_sequences
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet
 
@@ -41,7 +41,7 @@ def batch_lines(batches: BatchColumns) -> list[str]:
         batches.producer_epoch,
         batches.partition_leader_epoch,
         batches.base_sequence,
-        _last_sequence(batches),
+        last_sequences(batches.base_sequence, batches.last_offset_delta),
         batches.records_count,
         batches.is_valid,
     ]
@@ -98,14 +98,6 @@ def timestamp_type(magic: int, attributes: int) -> str:
     if magic == 0:
         return _NO_TIMESTAMP_TYPE
     return TIMESTAMP_TYPES[bool(attributes & record_batch.LOG_APPEND_TIME_FLAG)]
-
-
-def _last_sequence(batches: BatchColumns) -> Column:
-    return np.where(
-        batches.base_sequence == record_batch.NO_SEQUENCE,
-        record_batch.NO_SEQUENCE,
-        increment_sequences(batches.base_sequence, batches.last_offset_delta),
-    )
 
 
 def batches_text(window: Window, damage: Damage) -> bytes:

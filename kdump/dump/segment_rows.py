@@ -23,7 +23,7 @@ from kdump.formats.internal_topics import control_record_value
 from kdump.formats.message_set import Message
 from kdump.formats.record_batch import RecordHeader
 from kdump.scan.batches import BatchColumns, Window
-from kdump.scan.header_columns import increment_sequences
+from kdump.scan.header_columns import last_sequences
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, Skipped
 
@@ -74,11 +74,7 @@ def text_field(name: str, data: bytes | None) -> Row:
 
 
 def _batch_fields(batches: BatchColumns) -> list[list[Any]]:
-    last_sequence = np.where(
-        batches.base_sequence == record_batch.NO_SEQUENCE,
-        record_batch.NO_SEQUENCE,
-        increment_sequences(batches.base_sequence, batches.last_offset_delta),
-    )
+    last_sequence = last_sequences(batches.base_sequence, batches.last_offset_delta)
     columns = [*batches.columns().values(), batches.last_offset, last_sequence]
     return [column.tolist() for column in columns]
 

@@ -22,9 +22,20 @@ _INT32_MAX: Final = 2**31 - 1
 def increment_sequences(
     sequence: npt.NDArray[np.int64], increment: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """:func:`~kdump.formats.record_batch.increment_sequence` over columns; -1 for no sequence."""
+    """:func:`~kdump.formats.record_batch.increment_sequence` over columns."""
     room = (_INT32_MAX - increment).astype(np.int32)
     wrapped = np.where(
         sequence > room, increment - (_INT32_MAX - sequence) - 1, sequence + increment
     ).astype(np.int32)
     return wrapped.astype(np.int64)
+
+
+def last_sequences(
+    base_sequence: npt.NDArray[np.int64], last_offset_delta: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """:attr:`~kdump.formats.record_batch.BatchHeader.last_sequence` over columns."""
+    return np.where(
+        base_sequence == record_batch.NO_SEQUENCE,
+        record_batch.NO_SEQUENCE,
+        increment_sequences(base_sequence, last_offset_delta),
+    )

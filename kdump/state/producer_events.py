@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kdump.formats import record_batch
-from kdump.formats.record_batch import NO_SEQUENCE, increment_sequence
+from kdump.formats.record_batch import increment_sequence
 from kdump.scan.batches import BatchColumns, Column
-from kdump.scan.header_columns import increment_sequences
+from kdump.scan.header_columns import increment_sequences, last_sequences
 from kdump.state.markers import Markers
 
 _MAX_ROWS_ONE_BY_ONE: Final = 12
@@ -156,9 +156,7 @@ def _run_bounds(
 
 
 def _last_sequence(batches: BatchColumns, rows: Column) -> Column:
-    first = batches.base_sequence[rows]
-    last = increment_sequences(first, batches.last_offset_delta[rows])
-    return np.where(first == NO_SEQUENCE, NO_SEQUENCE, last)
+    return last_sequences(batches.base_sequence[rows], batches.last_offset_delta[rows])
 
 
 def _events_of(
