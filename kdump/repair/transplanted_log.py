@@ -25,7 +25,7 @@ from uuid import UUID
 from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names, producer_snapshot
-from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
+from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.producer_snapshot import ProducerEntry
@@ -101,7 +101,6 @@ class TransplantedLog:
         source_end_offset: where the source ends.
         log_end_offset: where it ends.
         highest_epoch: the highest leader epoch of the source; None if there is none.
-        leader_epochs: of the new ``leader-epoch-checkpoint``.
         producers: how many producers the source has.
         open_transactions: the producers whose transactions were open, by first offset.
         verdict: on the source, as it was loaded.
@@ -113,7 +112,6 @@ class TransplantedLog:
     source_end_offset: int
     log_end_offset: int
     highest_epoch: int | None
-    leader_epochs: tuple[EpochEntry, ...]
     producers: int
     open_transactions: tuple[ProducerEntry, ...]
     verdict: Verdict
@@ -170,7 +168,6 @@ def transplanted(
         source_end_offset=loaded.log_end_offset,
         log_end_offset=ended.log_end_offset,
         highest_epoch=None if highest == NO_PARTITION_LEADER_EPOCH else highest,
-        leader_epochs=epochs,
         producers=len(loaded.producers),
         open_transactions=open_txns,
         verdict=judged,

@@ -90,7 +90,6 @@ def moves_between(
     source: LogDirectory,
     targets: Sequence[LogDirectory],
     selection: PartitionSelection,
-    others: Sequence[LogDirectory] = (),
 ) -> list[PlannedMove]:
     """Plan to move the selected partitions of one directory to others.
 
@@ -98,7 +97,6 @@ def moves_between(
         source: the directory.
         targets: where they go; the largest partitions first, to the disk with the most space.
         selection: of partitions.
-        others: further directories of the broker, whose ``-future`` copies are known.
 
     Raises:
         OSError: a directory cannot be read.
@@ -117,7 +115,7 @@ def moves_between(
     )
     order = {each.path: at for at, each in enumerate(own)}
     moves.sort(key=lambda each: order[each.partition.path])
-    return _planned(moves, [source, *targets, *others])
+    return _planned(moves, [source, *targets])
 
 
 def moves_to_balance(
