@@ -22,6 +22,7 @@ from kdump.repair.restored_directories import (
     GONE_STATES,
     Candidate,
     forecast,
+    is_remote,
     of_a_run,
     restored,
     with_full_name,
@@ -140,7 +141,11 @@ def _with_forecast(candidate: Candidate, request: UndeleteRequest) -> Candidate:
     properties = directory.meta_properties
     node_id = None if properties is None else properties.node_id
     cluster = request.clusters[directory.path]
-    return replace(candidate, forecast=forecast(candidate, cluster, node_id))
+    return replace(
+        candidate,
+        forecast=forecast(candidate, cluster, node_id),
+        is_remote=is_remote(candidate, cluster),
+    )
 
 
 def _ends_of(partition: Partition) -> LogEnds:

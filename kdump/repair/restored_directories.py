@@ -27,6 +27,7 @@ from kdump.formats.names import (
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.state.cluster import ClusterImage
+from kdump.state.config_keys import REMOTE_STORAGE_ENABLE
 from kdump.words import counted, undo_command
 
 GONE_STATES: Final = (PartitionState.STRAY, PartitionState.DELETE)
@@ -110,6 +111,8 @@ class Candidate:
         obstacle: why it is left unchanged; None if it is restored.
         why: a sentence about that.
         forecast: what the next start does with it.
+        is_remote: whether the metadata says that its topic has remote storage, which this directory
+            is only the last part of.
     """
 
     log_dir: LogDirectory
@@ -119,6 +122,7 @@ class Candidate:
     obstacle: Obstacle | None = None
     why: str = ""
     forecast: StartForecast = field(default=StartForecast(NextStart.UNKNOWN))
+    is_remote: bool = False
 
     @property
     def number(self) -> int:
@@ -282,6 +286,14 @@ def forecast(
         what = f"the metadata has its replicas on {replicas}, not on {node_id}"
         return _stray(StrayCause.OTHER_BROKERS, what)
     return StartForecast(NextStart.KEPT)
+
+
+def is_remote(candidate: Candidate, cluster: ClusterImage | None) -> bool:
+    """Whether the metadata says that the topic of a directory has remote storage."""
+    topic = None if cluster is None else cluster.topic_of(candidate.topic_id or "")
+    if topic is None:
+        return False
+    return topic.configs.get(REMOTE_STORAGE_ENABLE, "").strip().lower() == "true"
 
 
 def _stray(cause: StrayCause, why: str) -> StartForecast:

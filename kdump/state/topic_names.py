@@ -48,7 +48,7 @@ def topics_of_plan(plan: ClusterPlan) -> ClusterImage:
             topic.name: ClusterTopic(
                 topic.name,
                 topic.topic_id,
-                {},
+                {each.name: each.value for each in topic.configs},
                 {
                     each.partition: ClusterPartition(each.replicas, each.directories)
                     for each in topic.partitions

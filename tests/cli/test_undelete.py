@@ -15,6 +15,8 @@ from builders.json_answers import objects
 from builders.log_dir_trees import original_of
 from builders.log_directories import META_PROPERTIES, offset_checkpoint
 from builders.metadata_log import (
+    TOPIC_RESOURCE,
+    config_record,
     partition_record,
     remove_topic_record,
     topic_record,
@@ -357,6 +359,20 @@ def test_metadata_of_a_controller_counts_instead_of_the_own_copy(tmp_path: Path)
     stray_log_directory(controller, {})
     know(controller, {"orders": 1})
     assert only_row("--metadata", controller, root)["next_start"] == "kept"
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_of_a_topic_with_remote_storage_only_a_part_is_restored(tmp_path: Path, value: str) -> None:
+    root = stray_log_directory(tmp_path / "logs", {f"orders-0.{ID}-delete": 1})
+    values = [
+        topic_record("orders", 1),
+        partition_record(1, 0, (NODE,), (NODE,)),
+        config_record(TOPIC_RESOURCE, "orders", "remote.storage.enable", value),
+    ]
+    write_metadata_log(root, values)
+    assert only_row(root)["is_remote"] is (value == "true")
+    said = " ".join(undelete(root).stdout.decode().split())
+    assert ("only what is on this disk is restored" in said) is (value == "true")
 
 
 def plan_file(path: Path, topic_id: int, cluster_id: str = "a-cluster") -> Path:

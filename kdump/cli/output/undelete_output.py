@@ -113,6 +113,7 @@ def _row(candidate: Candidate, ends: LogEnds) -> dict[str, Any]:
         "next_start": candidate.forecast.outcome.value if is_restored else None,
         "next_start_cause": cause.value if cause is not None and is_restored else None,
         "next_start_why": candidate.forecast.why or None if is_restored else None,
+        "is_remote": candidate.is_remote,
     }
 
 
@@ -198,6 +199,12 @@ def _summary(
     yield f"{counted(len(done), 'partition')} {would}restored{unchanged}"
     if not done:
         return
+    remote = sum(each.is_remote for each in done)
+    if remote:
+        yield (
+            f"{remote} of them have remote.storage.enable: only what is on this disk is restored;"
+            " Kafka deletes segments in remote storage together with their topic"
+        )
     yield from _next_start(done)
     is_stray = any(each.forecast.outcome is NextStart.STRAY for each in done)
     where = metadata or ("CONTROLLER_DIR" if is_stray else None)
