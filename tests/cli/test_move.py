@@ -116,6 +116,18 @@ def test_a_stale_line_of_the_target_does_not_count(node: Path) -> None:
     assert "users-0" not in lines_of(node / "d2")[names.LOG_START_OFFSET_CHECKPOINT]
 
 
+def test_a_log_that_begins_in_remote_storage_keeps_its_start(node: Path) -> None:
+    for path in (node / "d1/users-0").glob(f"{0:020d}.*"):
+        path.unlink()
+    before = live_in(node / "d1")["users-0"]
+    write_lines(node / "d1", {"orders-0": 12, "users-0": 4, "users-1": 14})
+
+    move(node, "--partition", "users-0", "--from", "d1", "--to", "d2")
+
+    assert lines_of(node / "d2")[names.LOG_START_OFFSET_CHECKPOINT]["users-0"] == 3
+    assert live_in(node / "d2")["users-0"] == before
+
+
 def test_undo_restores_both_directories(node: Path) -> None:
     before = [original_of(node / name) for name in ("d1", "d2")]
 
