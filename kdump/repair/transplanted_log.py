@@ -212,19 +212,9 @@ def _without_open_transactions(
     return _loaded(directory, again, directory.path)
 
 
-def _bases(directory: VirtualDirectory) -> list[int]:
-    """The base offsets of the segments, rising."""
-    found = (names.parse_offset_file_name(name) for name in directory.names())
-    return [each.offset for each in found if each is not None and _is_live(each, FileKind.LOG)]
-
-
-def _is_live(name: names.OffsetFileName, kind: FileKind) -> bool:
-    return name.stage is FileStage.LIVE and name.kind is kind
-
-
 def _cut(directory: VirtualDirectory, end_offset: int) -> int:
     """End a log before the batch at an offset; returns where the last segment begins."""
-    bases = _bases(directory)
+    bases = directory.base_offsets()
     kept = [base for base in bases if base <= end_offset]
     last = kept[-1] if kept else bases[0]
     for name in directory.names():
@@ -281,7 +271,7 @@ def _forget_producers(directory: VirtualDirectory, end_offset: int) -> None:
     """Make a broker begin without producers, also when it recovers the log after a crash."""
     for name in directory.snapshot_names():
         directory.remove(name)
-    if end_offset not in _bases(directory):
+    if end_offset not in directory.base_offsets():
         _put_segment(directory, end_offset, b"")
     name = file_name(end_offset, FileKind.PRODUCER_SNAPSHOT)
     directory.put(name, Written(producer_snapshot.encode(())))
@@ -297,7 +287,7 @@ def _require_valid(directory: VirtualDirectory, path: Location) -> int:
         NotTransplantableError: one is damaged.
     """
     highest = NO_PARTITION_LEADER_EPOCH
-    for base in _bases(directory):
+    for base in directory.base_offsets():
         name = file_name(base, FileKind.LOG)
         with directory.open(name) as source:
             for window in read_windows(source):

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.formats.names import FileKind
+from kdump.formats.names import FileKind, parse_offset_file_name
 from kdump.scan.source import data_ranges, end_of_data, read_at
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.entries import EntryKind
@@ -211,6 +211,12 @@ class VirtualDirectory:
     def names(self) -> list[str]:
         """All names, in the order in which Kafka sorts files."""
         return sorted(self._contents)
+
+    def base_offsets(self) -> list[int]:
+        """The base offsets of the segments in use, rising."""
+        logs = (name for name in self.names() if name.endswith(FileKind.LOG.value))
+        parsed = map(parse_offset_file_name, logs)
+        return [each.offset for each in parsed if each is not None]
 
     def all_names(self) -> list[str]:
         """The same, and the names on disk that have been removed."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kdump.broker.loader.loader import Recovered
 from kdump.broker.loader.segment_times import last_timestamp_ms, modified_ms
-from kdump.formats import names, offset_index, time_index
-from kdump.formats.names import FileKind, FileStage
+from kdump.formats import offset_index, time_index
+from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.state.settings import TopicSettings
 from kdump.storage.location import Location
@@ -135,7 +135,7 @@ def loaded_log(
     """
     segments = []
     with_aborted_txns = []
-    for base_offset in sorted(_base_offsets(directory)):
+    for base_offset in directory.base_offsets():
         files = SegmentFiles(
             base_offset=base_offset,
             size_bytes=directory.size_bytes(file_name(base_offset, FileKind.LOG)),
@@ -163,14 +163,6 @@ def loaded_log(
         now_ms=now_ms,
         with_aborted_txns=tuple(with_aborted_txns),
     )
-
-
-def _base_offsets(directory: VirtualDirectory) -> Iterator[int]:
-    for name in directory.names():
-        if name.endswith(FileKind.LOG.value):
-            parsed = names.parse_offset_file_name(name)
-            if parsed is not None and parsed.stage is FileStage.LIVE:
-                yield parsed.offset
 
 
 def _base_offset(segment: SegmentFiles) -> int:

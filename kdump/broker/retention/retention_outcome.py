@@ -163,15 +163,9 @@ def retainable_log(
         OSError: a file of the partition cannot be read.
     """
     start, end = loaded.log_start_offset, loaded.log_end_offset
-    segments = [
-        _segment(directory, parsed.offset, context)
-        for name in directory.names()
-        if name.endswith(FileKind.LOG.value)
-        and (parsed := names.parse_offset_file_name(name)) is not None
-        and parsed.stage is names.FileStage.LIVE
-    ]
+    segments = (_segment(directory, base, context) for base in directory.base_offsets())
     return RetainableLog(
-        segments=tuple(sorted(segments, key=lambda segment: segment.base_offset)),
+        segments=tuple(segments),
         log_start_offset=start,
         log_end_offset=end,
         high_watermark=max(start, min(high_watermark or 0, end)),
