@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
 from uuid import UUID
 
 from kdump.apply.directory_changes import (
@@ -14,7 +13,7 @@ from kdump.apply.directory_changes import (
     StreamedFrom,
 )
 from kdump.apply.plan import TargetDirectory
-from kdump.broker.loader.checkpoints import load_context, with_lines
+from kdump.broker.loader.checkpoints import load_context, require_readable, with_lines
 from kdump.broker.loader.loader import LoadContext
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
@@ -363,12 +362,6 @@ def _root(
     Raises:
         KdumpError: one is damaged, and its other lines would be lost.
     """
-    damaged = [each.path for each in request.target.problems if each.path.name in _CHECKPOINTS]
-    if damaged:
-        raise KdumpError(
-            f"{damaged[0]}: damaged: setting a line would lose all others; rebuild it first: kdump"
-            f" checkpoint rebuild {request.target.path}"
-        )
     end = log.log_end_offset
     lines = {
         names.RECOVERY_POINT_CHECKPOINT: end,
@@ -376,18 +369,11 @@ def _root(
         names.REPLICATION_OFFSET_CHECKPOINT: end,
         names.CLEANER_OFFSET_CHECKPOINT: _cleaner_offset(request, end),
     }
+    require_readable(request.target, lines)
     root: dict[str, TargetFile] = {}
     for name, offset in lines.items():
         root |= with_lines(request.target, name, {key: offset})
     return root
-
-
-_CHECKPOINTS: Final = frozenset(
-    {
-        *(names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT),
-        *(names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT),
-    }
-)
 
 
 def _cleaner_offset(request: TransplantRequest, end: int) -> int | None:

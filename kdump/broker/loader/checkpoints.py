@@ -6,11 +6,12 @@ logs; the other two checkpoints do not belong to the loader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.clean_shutdown import encode_clean_shutdown
@@ -141,6 +142,20 @@ def _kept(
 
 def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
     return NewBytes(encode_offset_checkpoint(OffsetEntry(*item) for item in offsets.items()))
+
+
+def require_readable(directory: LogDirectory, files: Container[str]) -> None:
+    """Refuse to change some lines of checkpoints whose other lines are not known.
+
+    Raises:
+        KdumpError: one of ``files`` is damaged.
+    """
+    for problem in directory.problems:
+        if problem.path.name in files:
+            raise KdumpError(
+                f"{problem.path}: damaged: setting a line would lose all others; rebuild it first:"
+                f" kdump checkpoint rebuild {directory.path}"
+            )
 
 
 def with_lines(

@@ -24,7 +24,7 @@ from kdump.cli.output.write_report import (
     preview_status,
     report_failures,
 )
-from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition, parse_partition_directory_name
@@ -182,22 +182,13 @@ def set_lines(
     )
 
 
-def _require_readable(directory: LogDirectory, name: str) -> None:
-    """Refuse to change some lines of a checkpoint whose other lines are not known."""
-    if any(problem.path.name == name for problem in directory.problems):
-        raise KdumpError(
-            f"{directory.path / name}: damaged: setting a line would lose all others; rebuild it "
-            f"first: kdump checkpoint rebuild {directory.path}"
-        )
-
-
 def _with(
     directory: LogDirectory, checkpoint: str, lines: Iterable[Line]
 ) -> Mapping[str, TargetFile]:
-    from kdump.broker.loader.checkpoints import with_lines
+    from kdump.broker.loader.checkpoints import require_readable, with_lines
 
     name = CHECKPOINTS[checkpoint]
-    _require_readable(directory, name)
+    require_readable(directory, {name})
     there = {partition.topic_partition for partition in directory.partitions}
     for line in lines:
         if line.offset is not None and line.key not in there:
@@ -240,12 +231,12 @@ def rebuild(
     paths: Sequence[Location], selection: PartitionSelection, repair: RepairArguments
 ) -> ExitStatus:
     """Rebuild recovery points and log start offsets from the logs themselves."""
-    from kdump.broker.loader.checkpoints import rebuilt_root
+    from kdump.broker.loader.checkpoints import rebuilt_root, require_readable
 
     def rebuilt(found: LogDirectory) -> Mapping[str, TargetFile]:
         if not selection.is_everything:
-            for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT):
-                _require_readable(found, name)
+            files = (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT)
+            require_readable(found, files)
         return rebuilt_root(found, selection)
 
     return _write(paths, repair, "checkpoint rebuild", rebuilt, selection)
