@@ -185,10 +185,9 @@ def reset_lines(
     yield snapshot_line(path, reset.snapshot, is_written=is_written)
     topics = counted(len(image.of(EntityKind.TOPIC)), "topic")
     partitions = counted(len(image.of(EntityKind.PARTITION)), "partition")
-    committed = committed_line(reset.committed_end, image.end.offset)
     yield (
         f"it is the metadata before offset {image.end.offset} of epoch {image.end.epoch}: {topics},"
-        f" {partitions}; {committed.removesuffix(' (Committed: ?)')}"
+        f" {partitions}; {committed_line(reset.committed_end, image.end.offset)}"
     )
     if image.pending is not None:
         yield (

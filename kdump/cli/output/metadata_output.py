@@ -262,23 +262,24 @@ def show_lines(shown: ShownMetadata, metadata: Mapping[str, Any]) -> Iterator[st
             f"the metadata transaction that began at offset {shown.image.pending} is open: its"
             f" records do not count"
         )
-    yield committed_line(shown.committed_end, end.offset)
+    yield committed_line(shown.committed_end, end.offset, _MARK)
     yield from map(other_line, shown.others)
 
 
-def committed_line(committed_end: int | None, end_offset: int) -> str:
-    """Say what is committed."""
+_MARK: Final = " (Committed: ?)"
+"""What marks in listings that something may not be committed."""
+
+
+def committed_line(committed_end: int | None, end_offset: int, mark: str = "") -> str:
+    """Say what is committed; ``mark`` follows if not all of it is."""
     if not end_offset:
         return "there are no records"
     if committed_end is not None and committed_end >= end_offset:
         return "all of it is committed"
     later = counted(end_offset - (committed_end or 0), "record")
     if committed_end is None:
-        return f"not known to be committed: all {later} (Committed: ?)"
-    return (
-        f"committed: everything before offset {committed_end}; the last {later} may not be"
-        f" (Committed: ?)"
-    )
+        return f"not known to be committed: all {later}{mark}"
+    return f"committed: everything before offset {committed_end}; the last {later} may not be{mark}"
 
 
 def other_line(other: OtherCopy) -> str:
@@ -312,7 +313,7 @@ def history_lines(summary: Mapping[str, Any]) -> Iterator[str]:
         first, last = gap["begin_offset"], gap["end_offset"] - 1
         yield f"what happened in offsets {first} to {last} is unknown: the log is damaged there"
     if summary["uncommitted_events"]:
-        yield committed_line(summary["committed_end_offset"], end)
+        yield committed_line(summary["committed_end_offset"], end, _MARK)
 
 
 def difference_lines(summary: Mapping[str, Any]) -> Iterator[str]:

@@ -122,7 +122,7 @@ def ranking_lines(ranking: QuorumRanking) -> Iterator[str]:
         yield f"cluster {best.cluster_id}"
     yield (
         f"{best.log_dir} has the most: before offset {best.end.offset}, epoch {best.end.epoch};"
-        f" {committed_line(ranking.committed_end, best.end.offset).removesuffix(' (Committed: ?)')}"
+        f" {committed_line(ranking.committed_end, best.end.offset)}"
     )
     if ranking.uncommitted_records:
         yield (
