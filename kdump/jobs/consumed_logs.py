@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PARTITION_METADATA, TopicPartition
-from kdump.log.bounds import checkpointed, find_log_start
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
 from kdump.log.replicas import EMPTY, Replica, ReplicaEnd
@@ -166,11 +165,10 @@ def _standing(end: ValidEnd | None) -> ReplicaEnd:
 def _consumed_log(
     replica: Replica, end: ValidEnd | None, topic_id: str | None, *, have_other_ends: bool
 ) -> ConsumedLog:
-    partition, checkpoints = replica.partition, replica.log_directory.checkpoints
     return ConsumedLog(
         replica,
-        find_log_start(partition, checkpointed(checkpoints.log_start_offsets, partition)),
-        checkpointed(checkpoints.high_watermarks, partition),
+        replica.log_start_offset,
+        replica.high_watermark,
         end,
         topic_id,
         have_other_ends,

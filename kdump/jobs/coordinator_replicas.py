@@ -16,7 +16,6 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC, GroupLog, Records, read_logs
 from kdump.jobs.unreadable import Unreadable
-from kdump.log.bounds import checkpointed, find_log_start
 from kdump.log.directory import LogDirectory
 from kdump.log.replicas import Replica, ReplicaEnd, replica_end, replicas_by_partition
 from kdump.log.valid_windows import NO_OFFSET
@@ -168,13 +167,11 @@ def _parted_at(other: _Candidate, chosen: _Read) -> int:
 
 
 def _loaded(replica: Replica, end: ReplicaEnd) -> LoadedReplica:
-    partition, checkpoints = replica.partition, replica.log_directory.checkpoints
-    start = find_log_start(partition, checkpointed(checkpoints.log_start_offsets, partition))
     return LoadedReplica(
-        log_start_offset=start or 0,
+        log_start_offset=replica.log_start_offset or 0,
         log_end_offset=end.offset,
-        high_watermark=checkpointed(checkpoints.high_watermarks, partition),
-        leader_epochs=partition.read_leader_epochs() or (),
+        high_watermark=replica.high_watermark,
+        leader_epochs=replica.partition.read_leader_epochs() or (),
     )
 
 

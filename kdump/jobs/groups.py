@@ -18,7 +18,6 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats.names import TopicPartition
 from kdump.jobs.unreadable import Unreadable
-from kdump.log.bounds import checkpointed, find_log_start
 from kdump.log.replicas import EMPTY, Replica, ReplicaEnd
 from kdump.log.valid_windows import NO_OFFSET, Damage, LogPart, valid_windows
 from kdump.processes.worker_pool import usable_cpus
@@ -185,8 +184,7 @@ def _splits(log: GroupLog, target_bytes: int) -> Iterator[CoordinatorSplit]:
     partition = log.replica.partition
     if partition.is_0_7:
         return
-    checkpoints = log.replica.log_directory.checkpoints
-    start = find_log_start(partition, checkpointed(checkpoints.log_start_offsets, partition)) or 0
+    start = log.replica.log_start_offset or 0
     for segment, following in partition.with_following():
         if following is not None and following.base_offset <= start:
             continue

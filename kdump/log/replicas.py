@@ -9,6 +9,7 @@ from typing import Final
 
 from kdump.formats import record_batch
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
+from kdump.log.bounds import checkpointed, find_log_start
 from kdump.log.directory import LogDirectory
 from kdump.log.header_seek import HeaderSeekableLog
 from kdump.log.headers import batch_spans
@@ -27,6 +28,17 @@ class Replica:
         """Of its broker; None if the log directory does not say."""
         properties = self.log_directory.meta_properties
         return None if properties is None else properties.node_id
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """Where its log begins; None if unknown."""
+        offsets = self.log_directory.checkpoints.log_start_offsets
+        return find_log_start(self.partition, checkpointed(offsets, self.partition))
+
+    @property
+    def high_watermark(self) -> int | None:
+        """As checkpointed; None without a line."""
+        return checkpointed(self.log_directory.checkpoints.high_watermarks, self.partition)
 
 
 def replicas_by_partition(
