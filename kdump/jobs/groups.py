@@ -106,9 +106,7 @@ def _read_part(split: CoordinatorSplit) -> CoordinatorPart:
 
 def _last_batch(window: Window) -> ReplicaEnd:
     batches = window.batches
-    has_epoch = batches.magic[-1] >= 2
-    epoch = batches.partition_leader_epoch[-1] if has_epoch else EMPTY.leader_epoch
-    return ReplicaEnd(int(epoch), int(batches.last_offset[-1]) + 1)
+    return ReplicaEnd(int(batches.partition_leader_epoch[-1]), int(batches.last_offset[-1]) + 1)
 
 
 def _loaded(window: Window, log_start_offset: int) -> Window:
