@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -231,7 +231,7 @@ def list_compacted(
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
         OSError: a directory cannot be listed.
     """
-    cleaned = _cleaned_topics(roots)
+    cleaned = {key.topic for key in cleaner_lines(roots)}
 
     def listed(root: LogDirectory) -> LogDirectory:
         own = settings[root.path]
@@ -244,15 +244,12 @@ def list_compacted(
     return [listed(root) for root in roots]
 
 
-def _cleaned_topics(directories: Iterable[LogDirectory]) -> set[str]:
-    return {key.topic for key in cleaner_lines(directories)}
-
-
 def _candidates(
     request: QueueRequest, broker: Broker | None, directories: Sequence[LogDirectory]
 ) -> CleaningQueue:
     """The compacted partitions of a broker, before they are looked at."""
-    lines, cleaned = cleaner_lines(directories), _cleaned_topics(directories)
+    lines = cleaner_lines(directories)
+    cleaned = {key.topic for key in lines}
     partitions, unknown = [], dict[str, None]()
     for directory in directories:
         settings = request.settings[directory.path]
