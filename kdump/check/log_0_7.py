@@ -8,11 +8,13 @@ from kdump.check import invariants
 from kdump.check.batches import SegmentScope
 from kdump.check.collector import Collector
 from kdump.check.invariants import Invariant
-from kdump.check.part import ByteAccount, Level, SegmentPart
+from kdump.check.log_map import ByteRun, LogMapBuilder, RunKind
+from kdump.check.part import ByteAccount, Level, PartStatistics, SegmentPart
 from kdump.formats import kafka07
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.kafka07 import Message, Stop, StopReason
+from kdump.scan.batch_statistics import BatchStatistics, Volume
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
@@ -26,7 +28,9 @@ _INVARIANT_OF: Final = {
 }
 
 
-def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
+def check_segment(
+    scope: SegmentScope, level: Level, *, with_statistics: bool = False
+) -> SegmentPart:
     """Check a whole segment; after an impossible size, messages are not searched for.
 
     Raises:
@@ -34,6 +38,7 @@ def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
     """
     into = Collector()
     sound_bytes = damaged_bytes = padding_bytes = position = batches = records = 0
+    statistics = _Statistics(scope.base_offset) if with_statistics else None
     with scope.log.open_file() as source:
         while True:
             entry = _entry_at(source, position)
@@ -50,6 +55,8 @@ def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
                     invariant.finding(scope.place(position, scope.base_offset + position), what)
                 )
                 damaged_bytes += entry.size_bytes
+            if statistics is not None:
+                statistics.add(entry, position, is_valid=broken is None)
             position += entry.size_bytes
         size_bytes = source.size_bytes
     if entry.problem is not None:
@@ -65,6 +72,9 @@ def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
             padding_bytes = size_bytes - position
         else:
             damaged_bytes += size_bytes - position
+        if statistics is not None:
+            is_padding = entry.reason is StopReason.ZERO_FILL
+            statistics.runs.add_bytes(position, size_bytes, is_padding=is_padding)
     end_offset = scope.base_offset + position
     return SegmentPart(
         path=scope.path,
@@ -79,7 +89,37 @@ def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
         # Offsets are positions in the stream: the next segment begins where this one ends.
         last_offset=end_offset - 1 if batches else None,
         max_offset=end_offset - 1 if batches else None,
+        statistics=None if statistics is None else statistics.result(),
     )
+
+
+class _Statistics:
+    """The statistics of a segment; its messages have no timestamps."""
+
+    def __init__(self, base_offset: int) -> None:
+        self.runs = LogMapBuilder()
+        self._base_offset = base_offset
+        self._volumes: dict[tuple[int, int], list[int]] = {}
+
+    def add(self, message: Message, position: int, *, is_valid: bool) -> None:
+        """Add the next message; a wrapper of others counts as one record."""
+        end = position + message.size_bytes
+        if not is_valid:
+            self.runs.add_bytes(position, end, is_padding=False)
+            return
+        first = self._base_offset + position
+        self.runs.add(ByteRun(RunKind.VALID, position, end, first, first))
+        key = message.size_bytes.bit_length() - 1, message.attributes & kafka07.CODEC_MASK
+        counts = self._volumes.setdefault(key, [0, 0])
+        counts[0] += 1
+        counts[1] += message.size_bytes
+
+    def result(self) -> PartStatistics:
+        batches = BatchStatistics()
+        for (size, codec), (count, size_bytes) in self._volumes.items():
+            volume = Volume(count, count, size_bytes)
+            batches += BatchStatistics(untimed=volume, sizes={size: volume}, codecs={codec: volume})
+        return PartStatistics(batches, self.runs.runs())
 
 
 def _entry_at(source: ByteSource, position: int) -> Message | Stop:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kdump.check.findings import Finding
+from kdump.check.log_map import ByteRun
 from kdump.formats.record_batch import NO_TIMESTAMP
+from kdump.scan.batch_statistics import BatchStatistics
 from kdump.state.producer_events import ProducerEvent
 
 
@@ -71,6 +73,19 @@ def total_records(*counts: int | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
+class PartStatistics:
+    """What a picture of a part of a segment's log needs.
+
+    Attributes:
+        batches: the statistics of its valid batches.
+        runs: which of its bytes are valid.
+    """
+
+    batches: BatchStatistics
+    runs: tuple[ByteRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentPart:
     """The result for a part of a segment's log and of its offset and time indexes.
 
@@ -102,6 +117,7 @@ class SegmentPart:
         has_transactions: whether any valid batch is part of a transaction, or ends one.
         ends_damaged: whether there is damage after the last valid batch.
         starts_damaged: whether there is damage before the first valid batch.
+        statistics: of the part; None if they were not asked for.
     """
 
     path: str
@@ -128,3 +144,4 @@ class SegmentPart:
     has_transactions: bool = False
     starts_damaged: bool = False
     ends_damaged: bool = False
+    statistics: PartStatistics | None = None

@@ -14,6 +14,7 @@ from kdump.check.gaps import Gap, judged_gaps
 from kdump.check.index_files import check_transaction_index
 from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.partition_files import check_files
+from kdump.check.partition_statistics import PartitionStatistics, PartitionStatisticsBuilder
 from kdump.check.producers import ProducerReplay
 from kdump.check.scope import PartitionScope
 from kdump.check.snapshots import check_snapshot, missing_snapshot, open_transactions
@@ -64,7 +65,8 @@ class PartitionCheck:
         # at 0 with each transaction.
         self._has_sequences = key is None or key.topic not in names.COORDINATOR_TOPICS
         self._epochs = EpochCheck(scope.log_start_offset)
-        self._replay = ProducerReplay()
+        self._replay = ProducerReplay(scope.high_watermark)
+        self._statistics: PartitionStatisticsBuilder | None = None
         self._segment: Segment | None = None
         self._goes_back = False
         self._index_entries: list[Finding] = []
@@ -104,6 +106,10 @@ class PartitionCheck:
         else:
             yield from self._ordered(self._join(part))
         yield from self._ordered(part.findings)
+        if part.statistics is not None:
+            if self._statistics is None:
+                self._statistics = PartitionStatisticsBuilder(self.scope.partition.foreign)
+            self._statistics.take(segment, part.statistics)
         self._part = part
         self.account += part.account + part.index_account
         self.batches += part.batches
@@ -311,6 +317,14 @@ class PartitionCheck:
         self.account += account
         self.has_transactions |= has_open_transactions
         yield from into.findings()
+
+    def statistics(self) -> PartitionStatistics | None:
+        """The statistics of all parts; None if they have none. Call it once, at the end."""
+        if self._statistics is None:
+            return None
+        return self._statistics.result(
+            self._replay.open_txns(), self._replay.unreplicated_offset, self.end_offset
+        )
 
     def check_offsets(self) -> Iterator[Finding]:
         """Compare the log directory's checkpoints with the end of the log."""

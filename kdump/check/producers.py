@@ -15,13 +15,21 @@ from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_SEQUENCE, increment_sequence
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.state.producer_events import BatchRun, EndMarker, ProducerEvent
-from kdump.state.producers import NO_TRANSACTION, Producer, Producers
+from kdump.state.producers import NO_TRANSACTION, OpenTxn, Producer, Producers
 
 
 @dataclass(slots=True)
 class ProducerReplay:
-    """The state of the producers of a partition up to an offset of its log."""
+    """The state of the producers of a partition up to an offset of its log.
 
+    Attributes:
+        high_watermark: of the log; None if it is unknown.
+        unreplicated_offset: first offset of the first transaction whose marker is at or past the
+            high watermark; None if there is none.
+    """
+
+    high_watermark: int | None = None
+    unreplicated_offset: int | None = None
     _producers: Producers = field(default_factory=Producers)
 
     def take(
@@ -59,6 +67,13 @@ class ProducerReplay:
             )
         if completed is not None:
             self._producers.complete(completed)
+            if self.high_watermark is not None and completed.last_offset >= self.high_watermark:
+                firsts = (self.unreplicated_offset, completed.first_offset)
+                self.unreplicated_offset = min(each for each in firsts if each is not None)
+
+    def open_txns(self) -> tuple[OpenTxn, ...]:
+        """The transactions that no marker has ended, by first offset."""
+        return tuple(self._producers.open_txns())
 
     def __bool__(self) -> bool:
         """Whether any producer is known."""

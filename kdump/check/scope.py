@@ -52,6 +52,7 @@ class PartitionScope:
         is_clean: whether its log directory has a clean shutdown marker that counts for it.
         log_start_offset: from the checkpoint; 0 without a line.
         recovery_point: from the checkpoint; None without a line.
+        high_watermark: from the checkpoint; None without a line.
         is_compacted: whether the cleaner has cleaned it, by its checkpoint.
         gap_severity: of missing offsets, unless batches show that the log was compacted.
         needs_metadata: whether a broker of this directory needs ``partition.metadata``.
@@ -63,6 +64,7 @@ class PartitionScope:
     is_clean: bool = False
     log_start_offset: int = 0
     recovery_point: int | None = None
+    high_watermark: int | None = None
     is_compacted: bool = False
     gap_severity: Severity = Severity.INFO
     needs_metadata: bool = False
@@ -110,6 +112,7 @@ def scope_in(
     starts = checkpoints.log_start_offsets if is_part else None
     flushed = checkpoints.recovery_points if is_part else None
     cleaned = checkpoints.cleaner_offsets if is_part else None
+    replicated = checkpoints.high_watermarks if is_part else None
     # A topic that is not compacted now may have been before.
     is_compacted = cleaned is not None and cleaned.get(key, 0) > 0
     return PartitionScope(
@@ -118,6 +121,7 @@ def scope_in(
         is_clean=directory.is_clean and is_part and not partition.is_cluster_metadata,
         log_start_offset=0 if starts is None else starts.get(key, 0),
         recovery_point=None if flushed is None else flushed.get(key),
+        high_watermark=None if replicated is None else replicated.get(key),
         is_compacted=is_compacted,
         gap_severity=_gap_severity(partition, True if is_compacted else compaction),
         needs_metadata=needs_partition_metadata(directory) and is_part,

@@ -14,6 +14,7 @@ from kdump.check.collector import Collector
 from kdump.check.index_entries import OffsetEntries, TimeEntryCheck
 from kdump.check.index_files import check_offset_index, check_time_index, used_bytes
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
+from kdump.check.part_statistics import PartStatisticsBuilder
 from kdump.check.records import BatchRecords, check_message_set, valid_control_batches
 from kdump.formats import offset_index, record_batch, time_index
 from kdump.formats.compression import Codec
@@ -52,6 +53,8 @@ def check_part(
     level: Level,
     now_ms: int,
     largest_record_bytes: int = LARGEST_RECORD_BYTES,
+    *,
+    with_statistics: bool = False,
 ) -> SegmentPart:
     """Check the batches of a segment that begin at or after byte ``start`` and before ``end``.
 
@@ -62,14 +65,17 @@ def check_part(
         level: how far to go.
         now_ms: what time it is.
         largest_record_bytes: larger records of compressed batches are not decoded.
+        with_statistics: whether the part has statistics.
 
     Raises:
         OSError: the log, or an index, cannot be read.
     """
     if scope.is_0_7:
-        return log_0_7.check_segment(scope, level)
+        return log_0_7.check_segment(scope, level, with_statistics=with_statistics)
     with scope.log.open_file() as source:
         check = _PartCheck(scope, source, start, end, level, now_ms, largest_record_bytes)
+        if with_statistics:
+            check.statistics = PartStatisticsBuilder()
         return check.run()
 
 
@@ -114,6 +120,7 @@ class _PartCheck:
         self.not_decoded = 0
         self.offset_entries: OffsetEntries | None = None
         self.time_entries: TimeEntryCheck | None = None
+        self.statistics: PartStatisticsBuilder | None = None
 
     def _take_indexes(self) -> ByteAccount:
         """Read the offset and time index; returns their account in the first part of a segment.
@@ -180,6 +187,7 @@ class _PartCheck:
             has_transactions=self.has_transactions,
             starts_damaged=self.starts_damaged,
             ends_damaged=self.is_after_damage,
+            statistics=None if self.statistics is None else self.statistics.result(),
         )
 
     def _finish_indexes(self) -> None:
@@ -229,6 +237,8 @@ class _PartCheck:
             self._take_valid(window, last_offset, is_usual=is_usual)
         if self.offset_entries is not None:
             self.offset_entries.check(good, end)
+        if self.statistics is not None:
+            self.statistics.add(batches, good)
         self.is_after_damage = not good.count or int(good.next_position[-1]) != end
         self.position = end
 
@@ -402,6 +412,8 @@ class _PartCheck:
         else:
             self.damaged_bytes += size
             self.is_after_damage = True
+        if self.statistics is not None:
+            self.statistics.runs.add_bytes(skipped.start, skipped.end, is_padding=is_padding)
         self.position = skipped.end
 
 

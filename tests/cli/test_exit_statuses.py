@@ -308,6 +308,7 @@ RETAIN: Final = (
 SET: Final = ("checkpoint", "set", ".", "cleaner-offset", "orders-0=5")
 LOOKUP: Final = ("lookup", "--offset", "0")
 OUT: Final = ("--out", "../collection.json")
+REPORT: Final = ("report", "--out", "../report.html", ".")
 PLAN: Final = ("metadata", "plan", "--controller", "1@h:9093", "--out", "../p.json", "../c.json")
 REBUILD: Final = (
     *("metadata", "rebuild", "--controller", "9@h:9093", "--into", "../empty"),
@@ -417,6 +418,7 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         1: ((*COMMANDS["recover"], *DENSE, "."), damage_the_last_batch),
         4: ((*COMMANDS["recover"], *DENSE, "."), lose_the_topic_id),
     },
+    "report": {0: (REPORT, NOTHING), 4: (REPORT, damage_the_first_batch)},
     "resolve": {
         0: ((*COMMANDS["resolve"], *DENSE, "."), NOTHING),
         1: ((*COMMANDS["resolve"], *DENSE, "."), leave_a_swap),
@@ -531,6 +533,7 @@ ARGUMENTS: Final = {
     "move": ("move", "--balance"),
     "grep": ("grep", ""),
     "quorum": ("quorum", "show"),
+    "report": ("report", "--out", "report.html"),
     "retain": RETAIN,
     "snapshot": ("snapshot", "rebuild"),
     "transplant": ("transplant", "--into", "."),

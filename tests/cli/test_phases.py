@@ -82,6 +82,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     (*TRANSPLANT, "--dry-run"),
     TRANSPLANT,
     ("undo", "--list", "."),
+    ("report", "--out", "../report.html", "."),
     ("undo", "--dry-run", "."),
     ("undo", "."),
     ("undo", "--discard", "."),

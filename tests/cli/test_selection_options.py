@@ -39,6 +39,9 @@ OF_RECORDS: Final = {"metadata show", "metadata history", "metadata diff"}
 OF_SEVERAL_DIRECTORIES: Final = {"move"}
 """Commands that need another log directory: see their own tests."""
 
+OF_A_PAGE: Final = {"report"}
+"""Commands that write no rows but a page: see their own tests."""
+
 WITHOUT_ROWS: Final = {"checkpoint rebuild", "groups", "undelete"}
 """Commands that say nothing about these partitions."""
 
@@ -84,7 +87,7 @@ def selection_help(command: click.Command) -> dict[str, Any]:
 RUNS: Final = {
     name: OPTIONS.get(name, ("--dry-run",) if has_option(command, "--dry-run") else ())
     for name, command in commands()
-    if selection_help(command) and name not in OF_RECORDS | OF_SEVERAL_DIRECTORIES
+    if selection_help(command) and name not in OF_RECORDS | OF_SEVERAL_DIRECTORIES | OF_A_PAGE
 }
 
 

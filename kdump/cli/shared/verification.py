@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,24 @@ if TYPE_CHECKING:
     from kdump.check.part import Level
     from kdump.cli.output.verify_output import VerifyPrinter
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.verify.verify import VerifyEvent, VerifyTarget
+    from kdump.formats.names import TopicPartition
+    from kdump.jobs.verify.verify import VerifyEvent, VerifyRequest, VerifyTarget
     from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
     from kdump.state.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What there is to verify.
+
+    Attributes:
+        request: the verification.
+        directories: all log directories, also those without a selected partition.
+    """
+
+    request: VerifyRequest
+    directories: Sequence[LogDirectory]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,8 @@ class Verification:
         is_strict: whether a warning counts as damage.
         largest_record_bytes: the limit for decoding records of compressed batches; None for the
             default.
+        with_statistics: whether the reports of partitions have statistics.
+        also_listed: topics whose partitions are listed, whether or not they are selected.
     """
 
     paths: Sequence[Location]
@@ -50,6 +66,8 @@ class Verification:
     engine: EngineArguments
     is_strict: bool = False
     largest_record_bytes: int | None = None
+    with_statistics: bool = False
+    also_listed: frozenset[str] = frozenset()
 
     def run(
         self,
@@ -63,18 +81,32 @@ class Verification:
             printer: prints the results.
             diagnostics: reports paths that cannot be verified.
             take: also called with each finding.
+
+        Raises:
+            UsageProblem: nothing is selected.
         """
-        from kdump.jobs.verify.verify import VerifyRequest, verify
+        listed = self.listed(diagnostics)
+        if listed is None:
+            return ExitStatus.SOUND
+        return self.verified(listed.request, printer, take)
+
+    def listed(self, diagnostics: Diagnostics) -> Listed | None:
+        """List what to verify; None if there is nothing.
+
+        Raises:
+            UsageProblem: nothing is selected.
+        """
+        from kdump.jobs.verify.verify import VerifyRequest
 
         with phase("listing what to verify"):
-            targets, directories = _find(self.paths, self.selection, diagnostics)
+            targets, directories = self._find(diagnostics)
         is_everything = self.selection.is_everything
         if not targets and not is_everything:
             if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
-                return ExitStatus.SOUND  # what cannot be read may have matched
+                return None  # what cannot be read may have matched
             raise nothing_selected(self.selection, self.paths)
         if not targets and not directories:
-            return ExitStatus.SOUND
+            return None
         around = {each.directory.path: each.directory for each in targets if each.directory}
         request = VerifyRequest(
             targets=targets,
@@ -83,12 +115,68 @@ class Verification:
             level=self.level,
             now_ms=self.now_ms,
             settings=self._settings([*directories, *around.values()], diagnostics),
+            with_statistics=self.with_statistics,
         )
         if self.largest_record_bytes is not None:
             request = replace(request, largest_record_bytes=self.largest_record_bytes)
+        everywhere = around | {each.path: each for each in directories}
+        return Listed(request, list(everywhere.values()))
+
+    def verified(
+        self,
+        request: VerifyRequest,
+        printer: VerifyPrinter,
+        take: Callable[[Finding], None] | None = None,
+    ) -> ExitStatus:
+        """Verify what is listed, and print the results."""
+        from kdump.jobs.verify.verify import verify
+
         with phase("verifying"):
             said = verify(request, self.engine.options, self.engine.progress)
             return _print(said, printer, take, self.worst_allowed)
+
+    def _find(self, diagnostics: Diagnostics) -> tuple[list[VerifyTarget], list[LogDirectory]]:
+        """The partitions to verify, and the log directories.
+
+        These have the cluster's metadata in them, too, whether or not that is to be verified.
+        """
+        from kdump.cli.shared.directories import read_lone_partition
+        from kdump.jobs.verify.verify import VerifyTarget, segment_alone
+        from kdump.log.directory import directory_kind, read_log_directory
+        from kdump.storage.entries import EntryKind
+
+        targets: list[VerifyTarget] = []
+        directories: list[LogDirectory] = []
+        for path in self.paths:
+            try:
+                if path.kind() is not EntryKind.DIRECTORY:
+                    alone = segment_alone(path)
+                    if alone is None:
+                        diagnostics.report(path, OSError("not a segment's log or a directory"))
+                    elif alone.partition in self.selection:
+                        targets.append(alone)
+                    continue
+                kind = directory_kind(path)
+                if kind.is_log_directory:
+                    found = read_log_directory(path, kind, select=self._is_listed)
+                    directories.append(found)
+                    targets.extend(
+                        VerifyTarget(partition, found)
+                        for partition in found.partitions
+                        if partition in self.selection
+                    )
+                elif kind.is_partition:
+                    lone = read_lone_partition(path)
+                    if lone.partition in self.selection:
+                        targets.append(VerifyTarget(lone.partition, lone.log_directory))
+                else:
+                    diagnostics.refuse(path)
+            except OSError as failure:
+                diagnostics.report(path, failure)
+        return targets, directories
+
+    def _is_listed(self, name: str, key: TopicPartition) -> bool:
+        return key.topic in self.also_listed or self.selection.needs(name, key)
 
     @property
     def worst_allowed(self) -> Severity:
@@ -107,49 +195,6 @@ class Verification:
             diagnostics.report(local(failure.filename), failure)
             bare = [dataclasses.replace(each, partitions=()) for each in directories]
             return self.config.settings_of(bare)
-
-
-def _find(
-    paths: Iterable[Location], selection: PartitionSelection, diagnostics: Diagnostics
-) -> tuple[list[VerifyTarget], list[LogDirectory]]:
-    """The partitions to verify, and the log directories.
-
-    These have the cluster's metadata in them, too, whether or not that is to be verified.
-    """
-    from kdump.cli.shared.directories import read_lone_partition
-    from kdump.jobs.verify.verify import VerifyTarget, segment_alone
-    from kdump.log.directory import directory_kind, read_log_directory
-    from kdump.storage.entries import EntryKind
-
-    targets: list[VerifyTarget] = []
-    directories: list[LogDirectory] = []
-    for path in paths:
-        try:
-            if path.kind() is not EntryKind.DIRECTORY:
-                alone = segment_alone(path)
-                if alone is None:
-                    diagnostics.report(path, OSError("not a segment's log or a directory"))
-                elif alone.partition in selection:
-                    targets.append(alone)
-                continue
-            kind = directory_kind(path)
-            if kind.is_log_directory:
-                found = read_log_directory(path, kind, select=selection.needs)
-                directories.append(found)
-                targets.extend(
-                    VerifyTarget(partition, found)
-                    for partition in found.partitions
-                    if partition in selection
-                )
-            elif kind.is_partition:
-                lone = read_lone_partition(path)
-                if lone.partition in selection:
-                    targets.append(VerifyTarget(lone.partition, lone.log_directory))
-            else:
-                diagnostics.refuse(path)
-        except OSError as failure:
-            diagnostics.report(path, failure)
-    return targets, directories
 
 
 def _print(

@@ -80,6 +80,7 @@ class VerifyRequest:
         now_ms: the current time.
         settings: of the topics, by the path of the log directory, for those of all targets.
         largest_record_bytes: larger records of compressed batches are not decoded.
+        with_statistics: whether the reports of partitions have statistics.
     """
 
     targets: Sequence[VerifyTarget]
@@ -88,6 +89,7 @@ class VerifyRequest:
     now_ms: int
     settings: Mapping[Location, Settings]
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    with_statistics: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,9 @@ class _Verification:
         self.request = request
         self.options = options
         self.progress = progress
-        self.job = VerifyJob(request.level, request.now_ms, request.largest_record_bytes)
+        self.job = VerifyJob(
+            request.level, request.now_ms, request.largest_record_bytes, request.with_statistics
+        )
         self.severities: Counter[Severity] = Counter()
         self.account = ByteAccount()
         self.batches = 0

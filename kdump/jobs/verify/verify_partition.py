@@ -16,6 +16,7 @@ from kdump.check.directory import unreadable
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import ByteAccount, Level, SegmentPart
 from kdump.check.partition import PartitionCheck
+from kdump.check.partition_statistics import PartitionStatistics
 from kdump.check.scope import PartitionScope
 from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
@@ -46,6 +47,7 @@ class PartitionReport:
         records: in them; None if a compressed message set or a batch was not decoded.
         not_decoded: the number of batches with records over the limit.
         end_offset: one above its last offset.
+        statistics: None if they were not asked for, or if nothing of it could be read.
     """
 
     partition: Partition
@@ -59,6 +61,7 @@ class PartitionReport:
     records: int | None
     not_decoded: int
     end_offset: int
+    statistics: PartitionStatistics | None = None
 
     def split_findings(self, findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
         """Split the findings since the last report: about log directories, and its own.
@@ -109,11 +112,13 @@ class VerifyJob:
         level: how much to check.
         now_ms: the current time.
         largest_record_bytes: larger records of compressed batches are not decoded.
+        with_statistics: whether reports have statistics.
     """
 
     level: Level
     now_ms: int
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    with_statistics: bool = False
 
     def run(self, split: VerifySplit, /) -> VerifyResult:
         """Do what the split asks for. What cannot be read is a finding, or gives no verdict."""
@@ -133,6 +138,7 @@ class VerifyJob:
                 self.level,
                 self.now_ms,
                 self.largest_record_bytes,
+                with_statistics=self.with_statistics,
             )
         except OSError as failure:
             return SegmentPart(
@@ -212,6 +218,7 @@ class PartitionRun:
             records=check.records,
             not_decoded=check.not_decoded,
             end_offset=check.end_offset,
+            statistics=check.statistics(),
         )
 
     def _ended(self, check: PartitionCheck) -> Iterator[Finding]:

@@ -1,0 +1,167 @@
+"""Write a page with pictures about log directories."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import now_option, paths_argument
+from kdump.cli.options.selection_options import selection_options, selection_words
+from kdump.cli.output.events import write_line
+from kdump.cli.output.out_file import OutFile, out_option
+from kdump.cli.shared.verification import Listed, Verification
+from kdump.errors import ExitStatus, KdumpError
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.cli.output.report.redaction import Redaction
+    from kdump.cli.output.report.report_page import ReportContent
+    from kdump.log.selection import PartitionSelection
+
+
+@click.command("report")
+@paths_argument("DIR")
+@out_option("Write the page")
+@click.option("--deep", is_flag=True, help="Also decode every record.")
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Leave out paths and transactional ids, which may name hosts.",
+)
+@selection_options
+@now_option("Report as of TIME")
+@config_options
+@engine_options
+def command(
+    paths: Sequence[Location],
+    out: OutFile,
+    deep: bool,
+    redact: bool,
+    selection: PartitionSelection,
+    now_ms: int,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Write one page about log directories: verdict, findings with what to do, and pictures.
+
+    DIR is a log directory; name all of them, of all brokers that are there. The page is one HTML
+    file that needs no network. All data is read once, as by kdump verify.
+    """
+    from kdump.check.part import Level
+    from kdump.cli.output.report.report_page import render_report
+    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+    from kdump.state.transaction_coordinator import TRANSACTION_STATE_TOPIC
+
+    verification = Verification(
+        paths=paths,
+        selection=selection,
+        level=Level.DEEP if deep else Level.DEFAULT,
+        now_ms=now_ms,
+        config=config,
+        engine=engine,
+        with_statistics=True,
+        also_listed=frozenset({OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC}),
+    )
+    diagnostics = Diagnostics()
+    with without_garbage_collection():
+        listed = verification.listed(diagnostics)
+        if listed is None:
+            return diagnostics.status
+        content, status = _content(verification, listed)
+        with phase("making the page"):
+            redaction = _redaction(content, config, is_redacted=redact)
+            page = render_report(content, redaction)
+        with phase(f"writing {out.name}"):
+            size_bytes = out.write([page])
+    _summarize(content, out.name, size_bytes)
+    return status | diagnostics.status
+
+
+def _content(verification: Verification, listed: Listed) -> tuple[ReportContent, ExitStatus]:
+    """Read everything."""
+    from kdump.cli.output.advice import AdvisingPrinter
+    from kdump.cli.output.report.report_page import ReportContent
+    from kdump.jobs.report.collected import CollectedResults
+
+    config, paths = verification.config, verification.paths
+    results = CollectedResults()
+    printer = AdvisingPrinter(results, paths, config.words)
+    status = verification.verified(listed.request, printer)
+    content = ReportContent(
+        paths=[str(each) for each in paths],
+        directories=listed.directories,
+        results=results,
+        advice=list(printer.advice()),
+        lag=None,
+        unstable=(),
+        space=None,
+        notes=(),
+        now_ms=verification.now_ms,
+        selection=shlex.join(selection_words(verification.selection)),
+    )
+    return _with_surroundings(content, verification, listed), status
+
+
+def _with_surroundings(
+    content: ReportContent, verification: Verification, listed: Listed
+) -> ReportContent:
+    """Add what small files and the brokers' own topics say; what cannot be read is noted.
+
+    This reads little, so it is never a job for Spark.
+    """
+    from kdump.engine.engine_choice import EngineChoice
+    from kdump.jobs.report.consumer_lag import consumer_lag
+    from kdump.jobs.report.freeable_space import freeable_space
+    from kdump.jobs.report.loaded_directories import directories_as_loaded
+    from kdump.jobs.report.open_transactions_found import unstable_partitions
+
+    settings, selection = listed.request.settings, verification.selection
+    engine = verification.engine
+    options = dataclasses.replace(engine.options, choice=EngineChoice.LOCAL, master=None)
+    loaded, notes = directories_as_loaded(listed.directories)
+    try:
+        with phase("reading the groups"):
+            lag = consumer_lag(loaded, list(settings.values()), selection, options, engine.progress)
+        content = dataclasses.replace(content, lag=lag)
+    except (KdumpError, OSError) as failure:
+        notes.append(f"consumer groups cannot be read: {failure}")
+    try:
+        unstable = unstable_partitions(
+            content.results.reports, loaded, content.now_ms, options, engine.progress
+        )
+        content = dataclasses.replace(content, unstable=unstable)
+    except (KdumpError, OSError) as failure:
+        notes.append(f"transactions cannot be read: {failure}")
+    space = freeable_space(
+        listed.directories, settings, selection, content.now_ms, options, engine.progress
+    )
+    return dataclasses.replace(content, space=space, notes=notes)
+
+
+def _redaction(content: ReportContent, config: ConfigArguments, *, is_redacted: bool) -> Redaction:
+    from kdump.cli.output.report.redaction import redaction
+
+    found = [str(each.path) for each in content.directories]
+    parents = [report.log_dir for report in content.results.reports]
+    return redaction(
+        is_redacted=is_redacted,
+        log_dirs=dict.fromkeys([*found, *content.paths, *parents]),
+        files=[word.partition("=")[2] for word in config.words if not word.startswith("--config")],
+    )
+
+
+def _summarize(content: ReportContent, name: str, size_bytes: int) -> None:
+    """Print the verdict, and where the page is."""
+    from kdump.cli.output.report.report_verdict import report_verdict
+    from kdump.cli.output.value_text import format_bytes
+
+    write_line(report_verdict(content.results, content.directories).sentence)
+    write_line(f"{name}: {format_bytes(size_bytes)}; open it in a browser")

@@ -1,0 +1,179 @@
+"""The tables of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from kdump.check.findings import Finding
+from kdump.cli.output.rendering import Column
+from kdump.cli.output.report.island import PageTable
+from kdump.cli.output.report.redaction import Redaction
+from kdump.cli.output.value_text import Kind
+from kdump.jobs.report.consumer_lag import GroupLag
+from kdump.jobs.report.freeable_space import FreeablePartition
+from kdump.jobs.report.open_transactions_found import JudgedTransaction, UnstablePartition
+from kdump.jobs.verify.verify_partition import PartitionReport
+
+_FINDING_COLUMNS: Final = (
+    Column("severity", "Severity"),
+    Column("code", "Code"),
+    Column("path", "File"),
+    Column("position", "Byte", Kind.NUMBER),
+    Column("offset", "Offset", Kind.NUMBER),
+    Column("what", "What"),
+    Column("expected", "Expected"),
+    Column("found", "Found"),
+    Column("loss", "Loss"),
+)
+_PARTITION_COLUMNS: Final = (
+    Column("worst", "Worst"),
+    Column("directory", "Partition"),
+    Column("log_dir", "Log dir"),
+    Column("size_bytes", "Size", Kind.BYTES),
+    Column("damaged_bytes", "Damaged", Kind.BYTES),
+    Column("findings", "Findings", Kind.NUMBER),
+    Column("segments", "Segments", Kind.NUMBER),
+    Column("batches", "Batches", Kind.NUMBER),
+    Column("records", "Records", Kind.NUMBER),
+    Column("log_end_offset", "End offset", Kind.NUMBER),
+    Column("verdict", "What a starting broker would do"),
+)
+_LAG_COLUMNS: Final = (
+    Column("group", "Group"),
+    Column("state", "State"),
+    Column("partition", "Partition"),
+    Column("offset", "Committed", Kind.NUMBER),
+    Column("end_offset", "End offset", Kind.NUMBER),
+    Column("lag", "Lag", Kind.NUMBER),
+)
+_TRANSACTION_COLUMNS: Final = (
+    Column("partition", "Partition"),
+    Column("state", "State"),
+    Column("transactional_id", "Transactional id"),
+    Column("producer_id", "Producer id", Kind.NUMBER),
+    Column("first_offset", "First offset", Kind.NUMBER),
+    Column("last_stable_offset", "Last stable", Kind.NUMBER),
+    Column("high_watermark", "High watermark", Kind.NUMBER),
+    Column("log_end_offset", "End offset", Kind.NUMBER),
+    Column("start_time_ms", "Began", Kind.TIMESTAMP_MS),
+    Column("last_time_ms", "Last batch", Kind.TIMESTAMP_MS),
+)
+_FREEABLE_COLUMNS: Final = (
+    Column("directory", "Partition"),
+    Column("log_dir", "Log dir"),
+    Column("log_bytes", "Log", Kind.BYTES),
+    Column("retention_bytes", "Retention frees", Kind.BYTES),
+    Column("cleanable_bytes", "Cleanable", Kind.BYTES),
+    Column("cleaner_state", "Log cleaner"),
+)
+
+
+def finding_table(findings: Sequence[Finding], most: int, redaction: Redaction) -> PageTable:
+    """The findings, the worst first; of more than ``most`` only those."""
+    worst_first = sorted(findings, key=lambda each: -each.severity)
+    rows = [_finding_row(each, redaction) for each in worst_first[:most]]
+    return PageTable(_FINDING_COLUMNS, rows, max(0, len(findings) - most))
+
+
+def _finding_row(finding: Finding, redaction: Redaction) -> dict[str, Any]:
+    texts = {"expected": finding.expected, "found": finding.found, "loss": finding.loss}
+    return {
+        "severity": finding.severity.label,
+        "code": finding.code,
+        "path": redaction.text(finding.place.path),
+        "position": finding.place.position,
+        "offset": finding.place.offset,
+        "what": redaction.text(finding.what),
+        **{name: None if text is None else redaction.text(text) for name, text in texts.items()},
+    }
+
+
+def partition_table(reports: Iterable[PartitionReport], redaction: Redaction) -> PageTable:
+    """All partitions, the worst first."""
+    worst_first = sorted(reports, key=lambda each: -1 if each.worst is None else -2 - each.worst)
+    return PageTable(_PARTITION_COLUMNS, [_partition_row(each, redaction) for each in worst_first])
+
+
+def _partition_row(report: PartitionReport, redaction: Redaction) -> dict[str, Any]:
+    return {
+        "worst": "none" if report.worst is None else report.worst.label,
+        "directory": redaction.text(report.partition.path.name),
+        "log_dir": redaction.text(report.log_dir),
+        "size_bytes": report.partition.total_bytes,
+        "damaged_bytes": report.account.damaged_bytes,
+        "findings": sum(report.findings.values()),
+        "segments": len(report.partition.segments),
+        "batches": report.batches,
+        "records": report.records,
+        "log_end_offset": report.end_offset,
+        "verdict": redaction.text(report.verdict),
+    }
+
+
+def lag_table(lags: Iterable[GroupLag], redaction: Redaction) -> PageTable:
+    """What groups have committed, the largest lag first and unknown lag last."""
+    largest_first = sorted(lags, key=lambda each: -1 if each.lag is None else each.lag)
+    rows = [
+        {
+            "group": redaction.text(each.group),
+            "state": each.state,
+            "partition": None if each.partition is None else redaction.text(str(each.partition)),
+            "offset": each.offset,
+            "end_offset": each.end_offset,
+            "lag": each.lag,
+        }
+        for each in reversed(largest_first)
+    ]
+    return PageTable(_LAG_COLUMNS, rows)
+
+
+def transaction_table(partitions: Iterable[UnstablePartition], redaction: Redaction) -> PageTable:
+    """The transactions without a marker."""
+    rows = [
+        {
+            "partition": redaction.text(str(each.key)),
+            "state": _state(txn),
+            "transactional_id": _transactional_id(txn, redaction),
+            "producer_id": txn.txn.producer_id,
+            "first_offset": txn.txn.first_offset,
+            "last_stable_offset": each.stability.last_stable_offset,
+            "high_watermark": each.high_watermark,
+            "log_end_offset": each.log_end_offset,
+            "start_time_ms": txn.txn.start_timestamp,
+            "last_time_ms": txn.txn.last_timestamp,
+        }
+        for each in partitions
+        for txn in each.transactions
+    ]
+    return PageTable(_TRANSACTION_COLUMNS, rows)
+
+
+def _state(txn: JudgedTransaction) -> str:
+    if not txn.is_certain:
+        return "open, or its marker is damaged"
+    if txn.judgement.is_hanging:
+        return "hanging"
+    return "open" if txn.judgement.is_hanging is False else "open, perhaps hanging"
+
+
+def _transactional_id(txn: JudgedTransaction, redaction: Redaction) -> str | None:
+    known = txn.judgement.transaction
+    return None if known is None else redaction.transactional_id(known.transactional_id)
+
+
+def freeable_table(partitions: Iterable[FreeablePartition], redaction: Redaction) -> PageTable:
+    """The partitions with something to free, the most first."""
+    most_first = sorted(partitions, key=lambda each: -each.retention_bytes - each.cleanable_bytes)
+    rows = [
+        {
+            "directory": redaction.text(each.directory),
+            "log_dir": redaction.text(each.log_dir),
+            "log_bytes": each.log_bytes,
+            "retention_bytes": each.retention_bytes,
+            "cleanable_bytes": each.cleanable_bytes,
+            "cleaner_state": None if each.cleaner_state is None else each.cleaner_state.value,
+        }
+        for each in most_first
+    ]
+    return PageTable(_FREEABLE_COLUMNS, rows)

@@ -1,0 +1,149 @@
+"""The transactions that a verification found open, judged as ``kdump txns`` does.
+
+Which transactions are open in a log is known from the verification, which read all of it. Only the
+logs of transaction coordinators are read for what they say about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
+from kdump.engine.progress import SILENT, Progress
+from kdump.formats.names import PartitionState, TopicPartition
+from kdump.jobs.partition_transactions import all_txns
+from kdump.jobs.report.collected import statistics_of
+from kdump.jobs.txns import TxnsRequest, txns
+from kdump.jobs.verify.verify_partition import PartitionReport
+from kdump.log.directory import LogDirectory
+from kdump.log.selection import PartitionSelection
+from kdump.state.hanging_transactions import DEFAULT_MAX_TIMEOUT_MS, Coordinators, Judgement
+from kdump.state.producers import OpenTxn
+from kdump.state.stability import Stability, stability
+from kdump.state.transaction_coordinator import TRANSACTION_STATE_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTransaction:
+    """A transaction without a marker.
+
+    Attributes:
+        txn: the transaction.
+        is_certain: whether it is open; if not, damage may hide its marker.
+        judgement: of its coordinator.
+    """
+
+    txn: OpenTxn
+    is_certain: bool
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class UnstablePartition:
+    """A partition whose last stable offset a transaction may pin.
+
+    Attributes:
+        key: the partition.
+        log_dir: of its most advanced replica, which was judged.
+        log_start_offset: of the log.
+        log_end_offset: after its last valid batch.
+        high_watermark: from the checkpoint; None without a line.
+        stability: its last stable offset.
+        transactions: by first offset.
+    """
+
+    key: TopicPartition
+    log_dir: str
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int | None
+    stability: Stability
+    transactions: tuple[JudgedTransaction, ...]
+
+
+def unstable_partitions(
+    reports: Iterable[PartitionReport],
+    directories: Sequence[LogDirectory],
+    now_ms: int,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[UnstablePartition]:
+    """Find the partitions with transactions that are open, or not replicated up to their marker.
+
+    Args:
+        reports: of a verification with statistics.
+        directories: their log directories, with ``__transaction_state`` as a broker loads it.
+        now_ms: the current time.
+        options: of the engine.
+        progress: receives its progress.
+
+    Raises:
+        KdumpError: the engine failed.
+    """
+    chosen = {key: each for key, each in _most_advanced(reports).items() if _is_unstable(each)}
+    if not chosen:
+        return []
+    selection = PartitionSelection(topics=(TRANSACTION_STATE_TOPIC,))
+    request = TxnsRequest(directories, selection, now_ms)
+    coordinators = txns(request, options, progress).coordinators
+    around = {str(each.path): each for each in directories}
+    return [
+        _judged(key, report, around.get(report.log_dir), coordinators, now_ms)
+        for key, report in sorted(chosen.items())
+    ]
+
+
+def _most_advanced(reports: Iterable[PartitionReport]) -> dict[TopicPartition, PartitionReport]:
+    found: dict[TopicPartition, PartitionReport] = {}
+    for each in reports:
+        key = each.partition.topic_partition
+        if key is None or each.partition.state is not PartitionState.LIVE:
+            continue
+        if key not in found or each.end_offset > found[key].end_offset:
+            found[key] = each
+    return found
+
+
+def _is_unstable(report: PartitionReport) -> bool:
+    log = statistics_of(report).transactions
+    return bool(log.uncertain_txns) or log.first_unstable_offset is not None
+
+
+def _judged(
+    key: TopicPartition,
+    report: PartitionReport,
+    directory: LogDirectory | None,
+    coordinators: Coordinators,
+    now_ms: int,
+) -> UnstablePartition:
+    log = statistics_of(report).transactions
+    start, mark = _bounds(report, key, directory)
+    return UnstablePartition(
+        key,
+        report.log_dir,
+        start,
+        report.end_offset,
+        mark,
+        stability(log, start, mark),
+        tuple(
+            JudgedTransaction(
+                txn,
+                is_certain,
+                coordinators.judge(key, txn, now_ms, DEFAULT_MAX_TIMEOUT_MS),
+            )
+            for txn, is_certain in all_txns(log)
+        ),
+    )
+
+
+def _bounds(
+    report: PartitionReport, key: TopicPartition, directory: LogDirectory | None
+) -> tuple[int, int | None]:
+    """The log start offset, and the high watermark between the ends of the log."""
+    first = report.partition.segments[0].base_offset if report.partition.segments else 0
+    if directory is None:
+        return first, None
+    start = max(first, directory.load_offsets(key)[0])
+    mark = (directory.checkpoints.high_watermarks or {}).get(key)
+    return start, None if mark is None else max(min(mark, report.end_offset), start)
