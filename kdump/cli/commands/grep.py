@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,14 +13,12 @@ from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import write_line
 from kdump.cli.output.grep_output import GrepForm, print_found
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.cli.output.value_text import escape_controls
-from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.errors import ExitStatus, UsageProblem
 from kdump.log.special_times import IsolationLevel
 from kdump.phases import phase
-from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from kdump.tables.kafka_log.found_partitions import FoundPartition
 
 
-_NOT_KAFKA: Final = "not a segment's log or a directory"
 _PARTS: Final = ("key", "value", "headers")
 
 
@@ -239,62 +236,12 @@ def _find(
     search: _Search, selection: PartitionSelection, diagnostics: Diagnostics
 ) -> list[FoundPartition]:
     """The partitions to search, in the order of the paths."""
-    targets: list[FoundPartition] = []
-    for path in search.paths:
-        try:
-            targets += _find_at(path, search, selection, diagnostics)
-        except OSError as failure:
-            diagnostics.report(path, failure)
-    return targets
+    from kdump.cli.shared.record_targets import TargetFinder
 
-
-def _find_at(
-    path: Location, search: _Search, selection: PartitionSelection, diagnostics: Diagnostics
-) -> Iterator[FoundPartition]:
-    from kdump.cli.shared.directories import as_loaded
-    from kdump.log.directory import directory_kind, read_log_directory
-    from kdump.tables.kafka_log.found_partitions import (
-        FoundPartition,
-        lone_partition,
-        lone_segment,
-    )
-
-    entry_kind = path.kind()
-    if entry_kind is None:
-        hint = f" ({search.others_given} makes every argument a path; give a pattern with -e)"
-        raise OSError("no such file or directory" + (hint if search.others_given else ""))
-    try:
-        if entry_kind is not EntryKind.DIRECTORY:
-            if entry_kind is not EntryKind.FILE:
-                raise OSError(_NOT_KAFKA)
-            found = lone_segment(path)
-            if found.partition in selection:
-                yield found
-            return
-        kind = directory_kind(path)
-        if kind.is_partition:
-            found = lone_partition(path)
-            if found.partition in selection:
-                yield found
-        elif kind.is_log_directory:
-            directory = read_log_directory(path, kind, select=selection.matches)
-            for problem in directory.problems:
-                if problem.path.name in directory.unreadable:
-                    diagnostics.report(problem.path, problem.error)
-            for name in directory.refused:
-                write_line(f"kdump: {path / name}: not a partition name: not searched", sys.stderr)
-            for partition in directory.partitions:
-                loaded = as_loaded(partition, diagnostics)
-                key = partition.topic_partition
-                if loaded is not None and key is not None:
-                    offsets = directory.load_offsets(key)
-                    yield FoundPartition(loaded, *offsets, loaded.segments, key)
-        else:
-            diagnostics.refuse(path)
-    except UsageProblem:
-        raise OSError(_NOT_KAFKA) from None
-    except KdumpError as failure:
-        diagnostics.report_failure(failure)
+    given = search.others_given
+    hint = f" ({given} makes every argument a path; give a pattern with -e)" if given else ""
+    finder = TargetFinder(selection, diagnostics, "searched", missing_hint=hint)
+    return [found for path in search.paths for found in finder.at(path)]
 
 
 def _request(

@@ -1,0 +1,89 @@
+"""Finding the partitions whose records a command reads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kdump.cli.output.events import write_line
+from kdump.cli.shared.directories import Diagnostics, as_loaded
+from kdump.errors import KdumpError, UsageProblem
+from kdump.formats.names import PartitionState
+from kdump.log.directory import DirectoryKind, directory_kind, read_log_directory
+from kdump.log.selection import PartitionSelection
+from kdump.storage.entries import EntryKind
+from kdump.storage.location import Location
+from kdump.tables.kafka_log.found_partitions import FoundPartition, lone_partition, lone_segment
+
+_NOT_KAFKA: Final = "not a segment's log or a directory"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFinder:
+    """Finds partitions at paths, and reports what cannot be read.
+
+    Attributes:
+        selection: which partitions.
+        diagnostics: takes the problems.
+        done: what the command does with records, as in "searched".
+        missing_hint: added if there is nothing at a path.
+        has_segments: whether a path may be a segment's log.
+        has_copies: whether the deleted, stray and moving partitions of a log directory count.
+    """
+
+    selection: PartitionSelection
+    diagnostics: Diagnostics
+    done: str
+    missing_hint: str = ""
+    has_segments: bool = True
+    has_copies: bool = True
+
+    def at(self, path: Location) -> Iterator[FoundPartition]:
+        """The selected partitions at a path, which is a directory or a segment's log."""
+        try:
+            yield from self._found(path)
+        except UsageProblem:
+            self.diagnostics.report(path, OSError(_NOT_KAFKA))
+        except KdumpError as failure:
+            self.diagnostics.report_failure(failure)
+        except OSError as failure:
+            self.diagnostics.report(path, failure)
+
+    def _found(self, path: Location) -> Iterator[FoundPartition]:
+        entry_kind = path.kind()
+        if entry_kind is None:
+            raise OSError("no such file or directory" + self.missing_hint)
+        if entry_kind is not EntryKind.DIRECTORY:
+            if entry_kind is not EntryKind.FILE or not self.has_segments:
+                raise OSError(_NOT_KAFKA if self.has_segments else "not a directory")
+            yield from self._selected(lone_segment(path))
+            return
+        kind = directory_kind(path)
+        if kind.is_partition:
+            yield from self._selected(lone_partition(path))
+        elif kind.is_log_directory:
+            yield from self._in_log_directory(path, kind)
+        else:
+            self.diagnostics.refuse(path)
+
+    def _selected(self, found: FoundPartition) -> Iterator[FoundPartition]:
+        if found.partition in self.selection:
+            yield found
+
+    def _in_log_directory(self, path: Location, kind: DirectoryKind) -> Iterator[FoundPartition]:
+        directory = read_log_directory(path, kind, select=self.selection.matches)
+        for problem in directory.problems:
+            if problem.path.name in directory.unreadable:
+                self.diagnostics.report(problem.path, problem.error)
+        for name in directory.refused:
+            write_line(f"kdump: {path / name}: not a partition name: not {self.done}", sys.stderr)
+        for partition in directory.partitions:
+            if not self.has_copies and partition.state is not PartitionState.LIVE:
+                continue
+            loaded = as_loaded(partition, self.diagnostics)
+            key = partition.topic_partition
+            if loaded is not None and key is not None:
+                offsets = directory.load_offsets(key)
+                yield FoundPartition(loaded, *offsets, loaded.segments, key)
