@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from kdump.formats.errors import FormatError
 from kdump.log.valid_windows import Damage, batch_damage
-from kdump.scan.batches import Column, Window
+from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.walk import MessageSet, expand_window
+from kdump.state.transaction_outcomes import TransactionState
 from kdump.tables.kafka_log.columns import (
     TRANSACTION_STATE,
     SourceColumn,
@@ -32,6 +33,27 @@ from kdump.tables.kafka_log.visible_windows import visible_windows
 from kdump.words import counted
 
 _LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """What a reading left out; the reading adds to it.
+
+    Attributes:
+        damages: what is damaged, or not decoded because it is over the limit.
+        aborted_records: how many records the batches of aborted transactions have.
+        open_records: the same of transactions that are open, or whose marker may be damaged.
+    """
+
+    damages: list[Damage] = field(default_factory=list)
+    aborted_records: int = 0
+    open_records: int = 0
+
+    def add_hidden(self, batches: BatchColumns, states: Column) -> None:
+        """Count the records of batches that are left out because of their transactions."""
+        is_aborted = states == TransactionState.ABORTED
+        self.aborted_records += int(batches.records_count[is_aborted].sum())
+        self.open_records += int(batches.records_count[~is_aborted].sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +90,30 @@ class SourceReading:
             options.largest_record_bytes,
         )
 
-    def read(self, split: SourceSplit) -> Iterator[pa.RecordBatch]:
+    def read(self, split: SourceSplit, left_out: LeftOut | None = None) -> Iterator[pa.RecordBatch]:
         """The records of a split, in order.
+
+        Args:
+            split: what to read.
+            left_out: takes damage, which is then skipped whatever the mode is, and what else is
+                left out.
 
         Raises:
             DamagedLogError: the mode is ``FAILFAST``, and there is damage.
             OSError: the log cannot be read; the error names it.
         """
-        return _SplitReader(self, split).tables()
+        return _SplitReader(self, split, left_out).tables()
 
 
 class _SplitReader:
     """One reading of one split."""
 
-    def __init__(self, reading: SourceReading, split: SourceSplit) -> None:
+    def __init__(
+        self, reading: SourceReading, split: SourceSplit, left_out: LeftOut | None
+    ) -> None:
         self.reading = reading
         self.split = split
+        self.left_out = left_out
         self.schema = arrow_schema(reading.columns)
         times = reading.filters.timestamps_ms
         self.selection = Selection(
@@ -103,6 +133,7 @@ class _SplitReader:
             is_committed=reading.is_committed,
             with_control=reading.with_control,
             with_states=any(column.name == TRANSACTION_STATE for column in reading.columns),
+            on_hidden=None if self.left_out is None else self.left_out.add_hidden,
         ):
             # Tables copy the bytes of a window, whose buffer is used again.
             if isinstance(step, Damage):
@@ -173,11 +204,16 @@ class _SplitReader:
 
     def _take_damage_ahead(self, damage: Damage) -> None:
         """Damage found while looking ahead for the end of a transaction."""
-        if self.reading.mode is Mode.FAILFAST:
+        if self.left_out is not None:
+            self.left_out.damages.append(damage)
+        elif self.reading.mode is Mode.FAILFAST:
             raise DamagedLogError(damage)
 
     def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch]:
         reading = self.reading
+        if self.left_out is not None:
+            self.left_out.damages.append(damage)
+            return
         if reading.mode is Mode.FAILFAST:
             raise DamagedLogError(damage)
         self.damages += 1

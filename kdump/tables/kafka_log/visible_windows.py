@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from kdump.engine.range_splits import RangeSplit
 from kdump.log.valid_windows import Damage, OnDamage, valid_windows
-from kdump.scan.batches import Column, Window, new_buffer
+from kdump.scan.batches import BatchColumns, Column, Window, new_buffer
 from kdump.scan.selection import Selection
 from kdump.state.markers import is_control
 from kdump.state.transaction_outcomes import (
@@ -21,6 +21,10 @@ from kdump.tables.kafka_log.read_ahead import read_ahead
 
 _WINDOW_BYTES: Final = 2 << 20
 """Larger than elsewhere: few columns are built from a window."""
+_VISIBLE_STATES: Final = (TransactionState.NONE, TransactionState.COMMITTED)
+
+OnHidden = Callable[[BatchColumns, Column], None]
+"""Takes the batches of a window that belong to transactions not committed, and their states."""
 
 
 class VisibleWindow(NamedTuple):
@@ -43,6 +47,7 @@ def visible_windows(
     is_committed: bool,
     with_control: bool,
     with_states: bool = False,
+    on_hidden: OnHidden | None = None,
 ) -> Iterator[VisibleWindow | Damage]:
     """Yield the batches of a split that can hold visible records, and the damage, in order.
 
@@ -53,6 +58,8 @@ def visible_windows(
         is_committed: leave out batches of aborted and open transactions.
         with_control: yield control batches, too.
         with_states: also say how the transactions end.
+        on_hidden: takes the batches that are left out because of ``is_committed``, if there are
+            any.
 
     Raises:
         OSError: the log cannot be read.
@@ -75,7 +82,10 @@ def visible_windows(
                 mask &= ~is_control(window.batches)
             states = None if outcomes is None else outcomes.states(window.batches)
             if is_committed and states is not None:
-                mask &= (states == TransactionState.NONE) | (states == TransactionState.COMMITTED)
+                is_visible = np.isin(states, _VISIBLE_STATES)
+                if on_hidden is not None and not is_visible.all():
+                    on_hidden(window.batches.rows(~is_visible), states[~is_visible])
+                mask &= is_visible
             if mask.all():
                 yield VisibleWindow(window, states)
             elif mask.any():
