@@ -293,6 +293,7 @@ USES_THE_DISK: Final = {
     "engine/spark_java.py": "starts processes",
     "engine/spark_session.py": "starts processes",
     "processes": "starts processes",
+    "jobs/export/export_directory.py": "writes the files of an export",
     "cli/command_group.py": "lists the modules of the commands",
     "cli/main.py": "writes what is known of a crash",
     "cli/options/config_options.py": "reads a file of an option, which may be a pipe",

@@ -321,6 +321,7 @@ TRANSPLANT: Final = (
     *("--topic-id", TOPIC_ID_TEXT, "--open-transactions", "truncate"),
 )
 DIFF: Final = ("diff", ".", "../copy")
+EXPORT: Final = ("export", "--out", "../out", ".")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
 RESET: Final = ("quorum", "reset", "--voter", "1@h:1")
 RECOVERY_POINTS: Final = names.RECOVERY_POINT_CHECKPOINT
@@ -354,6 +355,7 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         4: (DIFF, copy_after(damage_the_first_batch)),
     },
     "dump-segment": {0: (DUMP, NOTHING), 4: (DUMP, damage_the_first_batch)},
+    "export": {0: (EXPORT, NOTHING), 4: (EXPORT, damage_the_first_batch)},
     "grep": {
         0: (("grep", "", "."), NOTHING),
         1: (("grep", "in no record", "."), NOTHING),
@@ -531,6 +533,7 @@ ARGUMENTS: Final = {
     "lookup": LOOKUP,
     "metadata": ("metadata", "show"),
     "move": ("move", "--balance"),
+    "export": ("export", "--out", "out"),
     "grep": ("grep", ""),
     "quorum": ("quorum", "show"),
     "report": ("report", "--out", "report.html"),

@@ -156,6 +156,7 @@ def test_nothing_is_written_after_a_failed_write(monkeypatch: pytest.MonkeyPatch
 NEEDED = {
     "checkpoint set": ("recovery-point", "a-0=1"),
     "compact": ("--topic", "a"),
+    "export": ("--out", "new"),
     "grep": ("-e", "pattern"),
     "lookup": ("--timestamp", "max"),
     "metadata collect": ("--out", "new.json"),

@@ -69,6 +69,7 @@ READING: Final = (
     f"transplant PARTITION --into TARGET --topic-id {TOPIC_ID_TEXT} --leader-epoch 0 --dry-run",
     "metadata rebuild --dry-run --accept-loss --controller 9@h:9093 --into EMPTY DIR",
     "undo --list",
+    "export --out OUT",
     "grep .",
     "grep --count .",
     "grep --files-with-matches .",

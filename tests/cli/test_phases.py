@@ -52,6 +52,8 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("dump-segment", "--from-offset", "23", "--output", "jsonl", SEGMENT),
     ("dump-segment", "--key", "nobody", "--follow-bad", SEGMENT),
     ("dump-segment", SEGMENT.replace(".log", ".index")),
+    ("export", "--out", "../out", "."),
+    ("export", "--isolation-level", "read_committed", "--out", "../out", "users-0"),
     ("grep", "nobody", "."),
     ("grep", "", "--isolation-level", "read_committed", "--from-offset", "23", "users-0"),
     ("grep", "", "--from-time", "0", SEGMENT),

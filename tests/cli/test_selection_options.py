@@ -47,15 +47,18 @@ WITHOUT_ROWS: Final = {"checkpoint rebuild", "groups", "undelete"}
 
 KNOWN: Final = ("--config", "cleanup.policy=delete", "--config", "retention.ms=1", "--dry-run")
 COMPACTED: Final = ("--config", "cleanup.policy=compact", "--dry-run")
+OUT: Final = "OUT"
 OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "compact": COMPACTED,
     "delete-records": ("--before", "1", "--high-watermark", "end", *KNOWN),
     "lookup": ("--timestamp", "max"),
+    "export": ("--out", OUT),
     "grep": ("",),
     "retain": KNOWN,
     "verify": (),
 }
-"""What a command needs besides log directories; others get ``--dry-run`` if they have it."""
+"""What a command needs besides log directories, OUT being a new file or directory; others get
+``--dry-run`` if they have it."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -115,6 +118,12 @@ def directories(command: str, log_dir: Path) -> list[Path]:
     return [log_dir, shutil.copytree(log_dir, log_dir.parent / "copy")]
 
 
+def options(command: str, log_dir: Path) -> list[str]:
+    """Return what a command needs besides log directories."""
+    out = str(log_dir.parent / "out")
+    return [out if option == OUT else option for option in RUNS[command]]
+
+
 def run(command: str, *args: str | Path) -> Outcome:
     return run_kdump([*command.split(), *map(str, args)], Path.cwd())
 
@@ -124,7 +133,8 @@ def test_every_command_works_on_the_selected_partitions_only(command: str, log_d
     selection = ("--topic", "pay*", "--topic", "orders", "--partition", "pay*-0")
 
     outcome = run(
-        command, *RUNS[command], *selection, "--output", "jsonl", *directories(command, log_dir)
+        *(command, *options(command, log_dir), *selection, "--output", "jsonl"),
+        *directories(command, log_dir),
     )
 
     rows = objects(outcome.stdout)
@@ -143,7 +153,8 @@ def test_a_selection_that_matches_nothing_is_a_usage_error_with_the_same_message
     paths = directories(command, log_dir)
     named = " ".join(map(str, paths))
 
-    outcome = run(command, *RUNS[command], "--topic=Orders", "--partition=*-7", *paths)
+    asked = options(command, log_dir)
+    outcome = run(command, *asked, "--topic=Orders", "--partition=*-7", *paths)
 
     message = (
         f"no partition in {named} matches --topic Orders --partition '*-7': list them with"

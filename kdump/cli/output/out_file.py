@@ -59,7 +59,7 @@ class OutFile:
         try:
             out = cls(name, Path(name).resolve(), is_replaced)
             out._refuse_existing()
-            _refuse_log_directories(out)
+            refuse_log_directories(name)
             out._require_writable_directory()
         except (OSError, ValueError, RuntimeError) as failure:
             raise _problem(name, failure) from failure
@@ -116,31 +116,32 @@ class OutFile:
             raise UsageProblem(f"--out {self.name}: exists: name another file, or give --force")
 
 
-def _refuse_log_directories(out: OutFile) -> None:
-    """Refuse a file inside a log directory or a partition, at any depth.
+def refuse_log_directories(name: str) -> None:
+    """Refuse a path of ``--out`` inside a log directory or a partition, at any depth.
 
     Raises:
         UsageProblem: it is inside one.
-        OSError: the directory of the file cannot be listed.
+        OSError: the directory around it cannot be listed.
     """
     from kdump.log.directory import DirectoryKind, directory_kind
 
-    for directory in out.path.parents:
+    path = Path(name).resolve()
+    for directory in path.parents:
         place = local(str(directory))
         try:
             kind = directory_kind(place)
         except OSError:
-            if directory == out.path.parent and not _is_directory(place):
+            if directory == path.parent and not _is_directory(place):
                 raise
             continue
         # Kafka 0.7 marks a log directory by nothing but its partitions, so any directory above may
         # look like one.
-        is_above = directory != out.path.parent
+        is_above = directory != path.parent
         if is_above and kind is DirectoryKind.LOG_DIRECTORY_0_7:
             continue
         if kind.is_log_directory or kind.is_partition:
             raise UsageProblem(
-                f"--out {out.name}: is inside the {kind.value} {directory}: name a file elsewhere"
+                f"--out {name}: is inside the {kind.value} {directory}: name a place elsewhere"
             )
 
 

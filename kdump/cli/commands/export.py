@@ -1,0 +1,202 @@
+"""Export records as Parquet, CSV or JSON files."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import (
+    OFFSET,
+    TIME,
+    max_record_bytes_option,
+    paths_argument,
+)
+from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.output.events import write_line
+from kdump.cli.output.rendering import OutputFormat, output_option
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.jobs.export.file_names import Layout
+from kdump.jobs.export.record_formats import FileFormat
+from kdump.log.special_times import IsolationLevel
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.jobs.export.export import ExportRequest
+    from kdump.log.selection import PartitionSelection
+    from kdump.tables.kafka_log.columns import SourceColumn
+    from kdump.tables.kafka_log.found_partitions import FoundPartition
+
+
+@click.command("export")
+@paths_argument("PATH")
+@click.option(
+    "--out",
+    metavar="DIRECTORY",
+    type=click.Path(),
+    required=True,
+    help="Write the files to DIRECTORY, which is created; run again, an export continues there.",
+)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(FileFormat, case_sensitive=False),
+    default=FileFormat.PARQUET,
+    help="Write parquet (default), csv or jsonl.",
+)
+@click.option(
+    "--layout",
+    type=click.Choice(Layout, case_sensitive=False),
+    default=Layout.HIVE,
+    help="Write a directory for each topic and partition (hive, default), or all files into one "
+    "(flat).",
+)
+@click.option(
+    "--columns",
+    metavar="NAME[,NAME...]",
+    help="Write only these columns of the table records (default: all but headers).",
+)
+@click.option("--include-headers", is_flag=True, help="Write the column headers, too.")
+@click.option(
+    "--include-control-records",
+    is_flag=True,
+    help="Write transaction markers and other control records, too.",
+)
+@click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset.")
+@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset.")
+@click.option(
+    "--from-time", type=TIME, metavar="TIME", help="Export only records from this time on."
+)
+@click.option("--to-time", type=TIME, metavar="TIME", help="Export only records before this time.")
+@click.option(
+    "--isolation-level",
+    type=click.Choice(IsolationLevel, case_sensitive=False),
+    default=IsolationLevel.READ_UNCOMMITTED,
+    help="Export all records (read_uncommitted, default) or, as read_committed consumers do, not "
+    "those of aborted and open transactions.",
+)
+@selection_options
+@max_record_bytes_option
+@output_option
+@engine_options
+def command(
+    paths: Sequence[Location],
+    out: str,
+    selection: PartitionSelection,
+    output: OutputFormat,
+    engine: EngineArguments,
+    **options: Any,
+) -> ExitStatus:
+    """Export records as Parquet, CSV or JSON files.
+
+    PATH is a log directory, or the directory of one partition. The log directories of all brokers
+    of a cluster can be named: of several replicas, the most advanced is exported.
+
+    An export that was stopped continues when it is run again with the same options.
+    """
+    from kdump.cli.output.export_output import report_problems, write_result
+    from kdump.cli.output.out_file import refuse_log_directories
+    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.jobs.export.export import export
+    from kdump.jobs.export.export_directory import ExportDirectory
+
+    columns = _columns(options["columns"], with_headers=options["include_headers"])
+    with phase(f"looking at {out}"):
+        refuse_log_directories(out)
+    diagnostics = Diagnostics()
+    with without_garbage_collection():
+        targets, others = _targets(paths, selection, diagnostics)
+        is_listed = not diagnostics.status & ExitStatus.OPERATIONAL_ERROR
+        if not targets:
+            if not is_listed:
+                return diagnostics.status
+            if not selection.is_everything:
+                raise nothing_selected(selection, paths)
+        request = dataclasses.replace(
+            _request(targets, columns, selection, options),
+            not_exported=tuple(others),
+            is_everything_listed=is_listed,
+        )
+        with phase("exporting"), ExportDirectory(out) as directory:
+            result = export(request, directory, engine.options, engine.progress)
+    report_problems(result, diagnostics)
+    write_result(result, out, output)
+    return diagnostics.status
+
+
+def _columns(names: str | None, *, with_headers: bool) -> tuple[SourceColumn, ...]:
+    from kdump.tables.kafka_log.columns import SPARK_HEADERS, columns_named, default_columns
+
+    if names is None:
+        return default_columns(with_headers=with_headers)
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    if with_headers and SPARK_HEADERS not in chosen:
+        chosen.append(SPARK_HEADERS)
+    try:
+        return columns_named(chosen, None)
+    except UsageProblem as problem:
+        raise UsageProblem(f"--columns: {problem}") from None
+
+
+def _targets(
+    paths: Sequence[Location], selection: PartitionSelection, diagnostics: Any
+) -> tuple[list[FoundPartition], list[str]]:
+    """The partitions to export, each once, and the paths of their other replicas."""
+    from kdump.cli.shared.record_targets import TargetFinder
+    from kdump.log.replicas import replica_end
+
+    finder = TargetFinder(selection, diagnostics, "exported", has_segments=False, has_copies=False)
+    by_key: dict[tuple[str, int], list[FoundPartition]] = {}
+    with phase("listing what to export"):
+        for path in paths:
+            for found in finder.at(path):
+                key = found.topic_partition
+                if key is None:
+                    raise UsageProblem(
+                        f"{found.partition.path}: is not the name of a partition (TOPIC-PARTITION):"
+                        " rename the copy"
+                    )
+                same = by_key.setdefault(key, [])
+                if not any(found.partition.path.is_same(each.partition.path) for each in same):
+                    same.append(found)
+    targets, others = [], []
+    with phase("choosing among replicas", len(by_key)) as choosing:
+        for same in choosing.over(by_key.values()):
+            best = same[0]
+            if len(same) > 1:
+                best = max(same, key=lambda each: replica_end(each.partition))
+                others += [str(each.partition.path) for each in same if each is not best]
+            targets.append(best)
+    if others:
+        counted_others = f"{len(others)} other replica{'s' * (len(others) > 1)}"
+        write_line(f"kdump: not exported: {counted_others} (first: {others[0]})", sys.stderr)
+    return targets, others
+
+
+def _request(
+    targets: Sequence[FoundPartition],
+    columns: tuple[SourceColumn, ...],
+    selection: PartitionSelection,
+    options: dict[str, Any],
+) -> ExportRequest:
+    from kdump.engine.range_splits import RecordRange
+    from kdump.jobs.export.export import ExportRequest
+    from kdump.scan.records import LARGEST_RECORD_BYTES
+
+    return ExportRequest(
+        targets,
+        columns,
+        options["file_format"],
+        options["layout"],
+        RecordRange(options["from_offset"] or 0, options["to_offset"], options["from_time"]),
+        options["to_time"],
+        is_committed=options["isolation_level"] is IsolationLevel.READ_COMMITTED,
+        with_control=options["include_control_records"],
+        largest_record_bytes=options["max_record_bytes"] or LARGEST_RECORD_BYTES,
+        selected=(selection.topics, selection.partitions),
+    )

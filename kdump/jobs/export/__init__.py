@@ -1,0 +1,1 @@
+"""Export records as files that other programs read."""

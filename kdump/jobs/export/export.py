@@ -1,0 +1,368 @@
+"""Export partitions: plan files, write those that an earlier run did not, and the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from typing import Final
+
+import kdump
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.job import describe_failure
+from kdump.engine.progress import SILENT, Progress
+from kdump.engine.range_splits import RecordRange
+from kdump.errors import UsageProblem
+from kdump.jobs.export.export_directory import (
+    FORMAT,
+    VERSION,
+    Document,
+    ExportDirectory,
+    ExportError,
+)
+from kdump.jobs.export.export_job import ExportJob, ExportSplit, ReadProblem, WrittenPart
+from kdump.jobs.export.export_plan import PartitionExport, plan_partition, unreadable_partition
+from kdump.jobs.export.file_names import Layout
+from kdump.jobs.export.record_formats import FileFormat
+from kdump.phases import phase
+from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.tables.kafka_log.columns import SourceColumn, columns_named
+from kdump.tables.kafka_log.found_partitions import FoundPartition
+from kdump.tables.kafka_log.options import Mode
+from kdump.tables.kafka_log.pushed_filters import Interval, PushedFilters
+from kdump.tables.kafka_log.reader import SourceReading
+
+_OFFSET: Final = "offset"
+_IN_THE_PATH: Final = frozenset({"topic", "partition"})
+"""Columns that the names of directories have in the layout ``hive``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """What to export, and how.
+
+    Attributes:
+        targets: the partitions, each with the name of one, and no two of one.
+        columns: of the files, by the names of the data source.
+        file_format: of the files.
+        layout: of the files.
+        records: which offsets.
+        to_time_ms: only records before this time.
+        is_committed: leave out records of aborted and open transactions.
+        with_control: export control records, too.
+        largest_record_bytes: larger records of compressed batches are not decoded.
+        selected: the globs that chose the targets, for the manifest.
+        not_exported: other copies of the partitions, and what cannot be read.
+        is_everything_listed: whether all partitions that were asked for are known.
+    """
+
+    targets: Sequence[FoundPartition]
+    columns: Sequence[SourceColumn]
+    file_format: FileFormat = FileFormat.PARQUET
+    layout: Layout = Layout.HIVE
+    records: RecordRange = field(default_factory=RecordRange)
+    to_time_ms: int | None = None
+    is_committed: bool = False
+    with_control: bool = False
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
+    selected: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    not_exported: tuple[str, ...] = ()
+    is_everything_listed: bool = True
+
+    def options(self) -> Document:
+        """What a later run must have in common with this one, as JSON."""
+        topics, partitions = self.selected
+        return {
+            "format": self.file_format.value,
+            "layout": self.layout.value,
+            "columns": [column.name for column in self.file_columns()],
+            "topics": list(topics),
+            "partitions": list(partitions),
+            "from_offset": self.records.from_offset,
+            "to_offset": self.records.to_offset,
+            "from_time_ms": self.records.from_time_ms,
+            "to_time_ms": self.to_time_ms,
+            "isolation_level": "read_committed" if self.is_committed else "read_uncommitted",
+            "include_control_records": self.with_control,
+            "max_record_bytes": self.largest_record_bytes,
+        }
+
+    def file_columns(self) -> tuple[SourceColumn, ...]:
+        """The columns that files have."""
+        is_hive = self.layout is Layout.HIVE
+        return tuple(
+            column for column in self.columns if not (is_hive and column.name in _IN_THE_PATH)
+        )
+
+    def job(self, directory: str) -> ExportJob:
+        """The job that writes the files."""
+        columns = self.file_columns()
+        names = tuple(column.name for column in columns)
+        if _OFFSET not in names:
+            columns = (*columns, *columns_named([_OFFSET], None))
+        times = Interval(
+            self.records.from_time_ms, None if self.to_time_ms is None else self.to_time_ms - 1
+        )
+        reading = SourceReading(
+            columns,
+            PushedFilters(timestamps_ms=times),
+            Mode.DROPMALFORMED,
+            self.is_committed,
+            self.with_control,
+            self.largest_record_bytes,
+        )
+        return ExportJob(directory, reading, self.file_format, names)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPartition:
+    """A partition that was exported.
+
+    Attributes:
+        planned: the partition.
+        parts: its files, as the manifest has them.
+    """
+
+    planned: PartitionExport
+    parts: tuple[Document, ...]
+
+    def total(self, name: str) -> int:
+        """The sum of a field over all files."""
+        return sum(part[name] for part in self.parts)
+
+    @property
+    def files(self) -> int:
+        return sum(part["file"] is not None for part in self.parts)
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Why records are missing that a later run may be able to read."""
+        whys = [self.planned.unreadable, *(part["unreadable"] for part in self.parts)]
+        return [why for why in whys if why is not None]
+
+    @property
+    def problems(self) -> list[Document]:
+        """What was skipped, in order."""
+        own = [_problem_document(problem) for problem in self.planned.problems]
+        return own + [problem for part in self.parts for problem in part["problems"]]
+
+    def document(self) -> Document:
+        """The partition in the manifest."""
+        return {
+            "topic": self.planned.key.topic,
+            "partition": self.planned.key.partition,
+            "fingerprint": self.planned.fingerprint,
+            "source": self.planned.source,
+            "unreadable": self.planned.unreadable,
+            "problems": [_problem_document(problem) for problem in self.planned.problems],
+            "parts": list(self.parts),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """The outcome of an export.
+
+    Attributes:
+        partitions: in the order of topics and partitions.
+        is_complete: whether everything that was asked for is exported or known to be damaged.
+        written: how many files this run wrote; the others were there.
+    """
+
+    partitions: tuple[ExportedPartition, ...]
+    is_complete: bool
+    written: int
+
+
+def export(
+    request: ExportRequest,
+    directory: ExportDirectory,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> ExportResult:
+    """Export partitions into a directory, which is locked and whose context has begun.
+
+    Raises:
+        UsageProblem: the directory is of an export with other options, or a partition is of
+            Kafka 0.7.
+        KdumpError: the disk of the directory or the engine fails.
+    """
+    _refuse_other_options(directory, request.options())
+    planned = list(_planned(request))
+    files = {(each.fingerprint, part.file) for each in planned for part in each.parts}
+    with phase(f"looking at what is in {directory.name}"):
+        kept = {
+            key: part
+            for key, part in directory.entries.items()
+            if key in files and directory.is_there(part)
+        }
+        is_new = (
+            not directory.is_complete
+            or any(each.unreadable is not None for each in planned)
+            or kept.keys() != files
+            or len(directory.entries) != len(files)
+        )
+    if not is_new:
+        return _result(planned, kept, is_complete=True, written=0)
+    written = 0
+    try:
+        directory.begin(request.options(), kept)
+        for each, split, part in _run(request, directory, planned, kept, options, progress):
+            document = _part_document(split, part)
+            directory.add(each.fingerprint, document, part.temporary)
+            kept[each.fingerprint, split.file] = document
+            written += part.temporary is not None
+        result = _result(planned, kept, is_complete=request.is_everything_listed, written=written)
+        with phase("writing the manifest"):
+            directory.finish(_manifest(request, result), is_complete=result.is_complete)
+    except BaseException:
+        directory.drop_temporary()
+        raise
+    return result
+
+
+def _refuse_other_options(directory: ExportDirectory, options: Document) -> None:
+    """Refuse to continue an export that was begun with other options.
+
+    Raises:
+        UsageProblem: it was.
+    """
+    earlier = directory.options
+    if earlier is None or earlier == options:
+        return
+    different = [
+        f"{name} was {earlier.get(name)!r}, not {value!r}"
+        for name, value in options.items()
+        if earlier.get(name) != value
+    ]
+    raise UsageProblem(
+        f"{directory.name}: was exported with other options ({'; '.join(different)}):"
+        " name a new directory"
+    )
+
+
+def _planned(request: ExportRequest) -> Iterator[PartitionExport]:
+    for found in request.targets:
+        if found.partition.is_0_7:
+            raise UsageProblem(
+                f"{found.partition.path} is of Kafka 0.7, which kdump export does not read;"
+                " use kdump dump-segment"
+            )
+    targets = sorted(request.targets, key=lambda each: each.topic_partition or ("", 0))
+    with phase("dividing the work", len(targets)) as dividing:
+        for found in dividing.over(targets):
+            try:
+                yield plan_partition(
+                    found,
+                    request.records,
+                    request.layout,
+                    request.file_format.value,
+                    is_committed=request.is_committed,
+                )
+            except OSError as failure:
+                place = failure.filename or found.partition.path
+                yield unreadable_partition(found, f"{place}: {describe_failure(failure)}")
+
+
+def _run(
+    request: ExportRequest,
+    directory: ExportDirectory,
+    planned: Sequence[PartitionExport],
+    kept: Mapping[tuple[str, str], Document],
+    options: EngineOptions,
+    progress: Progress,
+) -> Iterator[tuple[PartitionExport, ExportSplit, WrittenPart]]:
+    """Write the files that are not kept; yields each as it is written."""
+    left = [
+        (each, part)
+        for each in planned
+        for part in each.parts
+        if (each.fingerprint, part.file) not in kept
+    ]
+    owners = {id(part): each for each, part in left}
+    splits = [part for _, part in left]
+    if not splits:
+        return
+    size_bytes = sum(split.size_bytes for split in splits)
+    job = request.job(str(directory.path))
+    with (
+        open_engine(options, total_bytes=size_bytes, progress=progress) as engine,
+        closing(engine.run(job, splits)) as results,
+    ):
+        for split, part in results:
+            if part.unwritable is not None:
+                raise ExportError(
+                    f"{directory.name}: {part.unwritable}; the files that are complete stay:"
+                    " run the same command again to continue"
+                )
+            yield owners[id(split)], split, part
+
+
+def _part_document(split: ExportSplit, part: WrittenPart) -> Document:
+    """A file in the manifest."""
+    first = split.pieces[0]
+    return {
+        "part": split.file,
+        "file": None if part.temporary is None else split.file,
+        "segment": first.path.name,
+        "position": first.start,
+        "records": part.records,
+        "size_bytes": part.size_bytes,
+        "first_offset": part.first_offset,
+        "last_offset": part.last_offset,
+        "aborted_records": part.aborted_records,
+        "open_records": part.open_records,
+        "problems": [_problem_document(problem) for problem in part.problems],
+        "more_problems": part.more_problems,
+        "unreadable": part.unreadable,
+    }
+
+
+def _problem_document(problem: ReadProblem) -> Document:
+    return asdict(problem)
+
+
+def _result(
+    planned: Sequence[PartitionExport],
+    parts: Mapping[tuple[str, str], Document],
+    *,
+    is_complete: bool,
+    written: int,
+) -> ExportResult:
+    partitions = tuple(
+        ExportedPartition(each, tuple(parts[each.fingerprint, part.file] for part in each.parts))
+        for each in planned
+    )
+    is_readable = not any(each.unreadable for each in partitions)
+    return ExportResult(partitions, is_complete and is_readable, written)
+
+
+def _manifest(request: ExportRequest, result: ExportResult) -> Document:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "kdump": kdump.__version__,
+        "state": "complete" if result.is_complete else "incomplete",
+        "options": request.options(),
+        "totals": totals(result),
+        "not_exported": list(request.not_exported),
+        "partitions": [each.document() for each in result.partitions],
+    }
+
+
+def totals(result: ExportResult) -> Document:
+    """The sums over all partitions."""
+    problems = [problem for each in result.partitions for problem in each.problems]
+    return {
+        "partitions": len(result.partitions),
+        "files": sum(each.files for each in result.partitions),
+        **{
+            name: sum(each.total(name) for each in result.partitions)
+            for name in ("records", "size_bytes", "aborted_records", "open_records")
+        },
+        "open_transactions": sum(
+            each.planned.source["open_transactions"] or 0 for each in result.partitions
+        ),
+        "problems": len(problems) + sum(each.total("more_problems") for each in result.partitions),
+        "unreadable": sum(len(each.unreadable) for each in result.partitions),
+    }

@@ -1,0 +1,346 @@
+"""The directory of an export on a disk: its files, its manifest, and what earlier runs left.
+
+While a run writes, its progress is in ``_progress.jsonl``: a header, and a line for each file that
+is complete. What a reader finds if the machine stops:
+
+1. A file has a temporary name until it is complete and synced; nobody reads it, and the next run
+   deletes it.
+2. A file has its own name, but no line in the progress: the next run writes it again.
+3. All files have lines, but there is no ``_manifest.json`` yet: the next run writes only that.
+4. ``_SUCCESS`` is written last, and deleted first when files have to be written again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self
+
+from kdump.errors import KdumpError, UsageProblem
+from kdump.jobs.export.file_names import PART_NAME
+
+MANIFEST: Final = "_manifest.json"
+SUCCESS: Final = "_SUCCESS"
+PROGRESS: Final = "_progress.jsonl"
+FORMAT: Final = "kdump-export"
+VERSION: Final = 1
+
+_TEMPORARY_PREFIX: Final = ".kdump-export-"
+_TEMPORARY_SUFFIX: Final = ".tmp"
+_OWN_NAMES: Final = frozenset({MANIFEST, SUCCESS, PROGRESS})
+
+Document = dict[str, Any]
+
+
+class ExportError(KdumpError):
+    """The directory of an export cannot be used or written."""
+
+
+class UnfinishedFile:
+    """A file with a temporary name, in the directory where it will be.
+
+    Attributes:
+        stream: to write to.
+    """
+
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self.stream = stream
+        self._path: Path | None = path
+
+    @classmethod
+    def beside(cls, directory: str, file: str) -> Self:
+        """Create the temporary file for ``file``, a relative path in ``directory``.
+
+        Raises:
+            OSError: it cannot be created.
+        """
+        parent = (Path(directory) / file).parent
+        parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(_TEMPORARY_SUFFIX, _TEMPORARY_PREFIX, parent)
+        # Other programs read an export: its files have the modes of any file.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.fchmod(descriptor, 0o666 & ~mask)
+        return cls(os.fdopen(descriptor, "wb", buffering=1 << 20), Path(name))
+
+    def finish(self) -> int:
+        """Sync the file; returns its size in bytes.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.stream.flush()
+        os.fsync(self.stream.fileno())
+        size_bytes = os.fstat(self.stream.fileno()).st_size
+        self.stream.close()
+        return size_bytes
+
+    def keep(self) -> str:
+        """Keep the file; returns its path."""
+        kept, self._path = self._path, None
+        assert kept is not None
+        return str(kept)
+
+    def drop(self) -> None:
+        """Delete the file unless it is kept."""
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.close()
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+
+class ExportDirectory:
+    """The directory while an export runs; a context that locks it.
+
+    Attributes:
+        name: as typed.
+        path: absolute.
+        options: of the earlier runs; None if there was none.
+        entries: their complete files, by fingerprint of the partition and path of the file.
+        is_complete: whether an earlier run wrote everything.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Take the path of the directory; it is created when the context begins."""
+        self.name = name
+        self.path = Path(name).absolute()
+        self.options: Document | None = None
+        self.entries: dict[tuple[str, str], Document] = {}
+        self.is_complete = False
+        self._lock = -1
+        self._progress: IO[bytes] | None = None
+        self._renamed: set[Path] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            self.path.mkdir(exist_ok=True)
+            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            self._take_lock()
+            self._read_earlier()
+        except (OSError, ValueError) as failure:
+            self._close()
+            raise self._error(failure) from failure
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._progress is not None:
+            with contextlib.suppress(OSError):
+                self._progress.close()
+            self._progress = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _take_lock(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ExportError(f"{self.name}: another kdump exports to this directory") from None
+
+    def _error(self, failure: Exception) -> ExportError:
+        what = failure.strerror if isinstance(failure, OSError) else None
+        return ExportError(f"{self.name}: {what or failure}")
+
+    # What earlier runs left
+
+    def _read_earlier(self) -> None:
+        names = {entry.name for entry in self.path.iterdir()}
+        if MANIFEST in names:
+            self._read_manifest()
+        if PROGRESS in names:
+            self._read_progress()
+        is_foreign = {name for name in names - _OWN_NAMES if not _is_temporary(name)}
+        if self.options is None and is_foreign:
+            raise UsageProblem(
+                f"{self.name}: is not empty, and kdump export did not write it:"
+                " name a new directory"
+            )
+
+    def _read_manifest(self) -> None:
+        found = self._checked(MANIFEST, (self.path / MANIFEST).read_bytes())
+        self.options = found["options"]
+        self.is_complete = found["state"] == "complete" and (self.path / SUCCESS).exists()
+        for partition in found["partitions"]:
+            for part in partition["parts"]:
+                self.entries[partition["fingerprint"], part["part"]] = part
+
+    def _read_progress(self) -> None:
+        lines = (self.path / PROGRESS).read_bytes().splitlines(keepends=True)
+        self.options = self._checked(PROGRESS, lines[0] if lines else b"")["options"]
+        self.is_complete = False
+        self.entries.clear()
+        for line in lines[1:]:
+            # The last lines may be incomplete.
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                found = json.loads(line)
+                self.entries[found["fingerprint"], found["part"]["part"]] = found["part"]
+
+    def _checked(self, name: str, text: bytes) -> Document:
+        """A document of this format and version.
+
+        Raises:
+            UsageProblem: it is another.
+        """
+        try:
+            found = json.loads(text)
+            is_ours = found["format"] == FORMAT
+        except (ValueError, KeyError, TypeError):
+            is_ours, found = False, {}
+        if not is_ours:
+            raise UsageProblem(
+                f"{self.name}/{name}: kdump export did not write it: name a new directory"
+            )
+        if found["version"] != VERSION:
+            raise UsageProblem(
+                f"{self.name}/{name}: version {found['version']}; this kdump writes version"
+                f" {VERSION}: name a new directory"
+            )
+        return dict(found)
+
+    def is_there(self, part: Document) -> bool:
+        """Whether the file of an entry is as it was written."""
+        if part["unreadable"] is not None:
+            return False
+        if part["file"] is None:
+            return True
+        with contextlib.suppress(OSError):
+            return bool((self.path / part["file"]).stat().st_size == part["size_bytes"])
+        return False
+
+    def obsolete(self, wanted: set[str]) -> list[Path]:
+        """Temporary files, and exported files that are not wanted."""
+        found = []
+        for root, _, names in os.walk(self.path):
+            for name in names:
+                path = Path(root) / name
+                relative = str(path.relative_to(self.path))
+                is_old = PART_NAME.fullmatch(name) and relative not in wanted
+                if is_old or _is_temporary(name):
+                    found.append(path)
+        return found
+
+    # Writing
+
+    def begin(self, options: Document, kept: Mapping[tuple[str, str], Document]) -> None:
+        """Begin to write: from now on the directory is incomplete.
+
+        Args:
+            options: of this run.
+            kept: the entries of files that stay.
+
+        Raises:
+            ExportError: the disk fails.
+        """
+        try:
+            self._remove(SUCCESS)
+            header = {"format": FORMAT, "version": VERSION, "options": options}
+            lines = [_line(header)]
+            lines += [_progress_line(fingerprint, part) for (fingerprint, _), part in kept.items()]
+            self._write(PROGRESS, lines)
+            self._progress = (self.path / PROGRESS).open("ab", buffering=0)
+            for path in self.obsolete({part["file"] for part in kept.values()}):
+                self._delete(path)
+        except OSError as failure:
+            raise self._error(failure) from failure
+
+    def add(self, fingerprint: str, part: Document, temporary: str | None) -> None:
+        """Give a file its name, and note that it is complete.
+
+        Raises:
+            ExportError: the disk fails.
+        """
+        assert self._progress is not None
+        try:
+            if temporary is not None:
+                path = self.path / part["file"]
+                Path(temporary).rename(path)
+                self._renamed |= {path.parent, path.parent.parent}
+            # Not synced: the next run looks whether the file is there.
+            self._progress.write(_progress_line(fingerprint, part))
+        except OSError as failure:
+            raise self._error(failure) from failure
+
+    def finish(self, manifest: Document, *, is_complete: bool) -> None:
+        """Write the manifest, after all files are durable.
+
+        Raises:
+            ExportError: the disk fails.
+        """
+        try:
+            for directory in sorted(self._renamed):
+                _sync_directory(directory)
+            self._write(MANIFEST, [json.dumps(manifest, indent=1).encode(), b"\n"])
+            if is_complete:
+                self._write(SUCCESS, [])
+            self._remove(PROGRESS)
+        except OSError as failure:
+            raise self._error(failure) from failure
+
+    def drop_temporary(self) -> None:
+        """Delete the files that were not finished."""
+        with contextlib.suppress(OSError):
+            for root, _, names in os.walk(self.path):
+                for name in filter(_is_temporary, names):
+                    self._delete(Path(root) / name)
+
+    def _delete(self, path: Path) -> None:
+        """Delete a file, and the directories around it that are empty then."""
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for parent in path.parents:
+                if parent == self.path:
+                    break
+                parent.rmdir()
+
+    def _remove(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+        _sync_directory(self.path)
+
+    def _write(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Write a file beside its name, sync and rename it."""
+        new = UnfinishedFile.beside(str(self.path), name)
+        try:
+            new.stream.writelines(pieces)
+            new.finish()
+            Path(new.keep()).rename(self.path / name)
+        finally:
+            new.drop()
+        _sync_directory(self.path)
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(_TEMPORARY_PREFIX) and name.endswith(_TEMPORARY_SUFFIX)
+
+
+def _line(document: Document) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+def _progress_line(fingerprint: str, part: Document) -> bytes:
+    return _line({"fingerprint": fingerprint, "part": part})
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,175 @@
+"""Plan an export: the files to write of each partition, and what they depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kdump.engine.range_splits import RecordRange, range_splits
+from kdump.formats.names import TopicPartition
+from kdump.jobs.export.export_job import ExportSplit, ReadProblem
+from kdump.jobs.export.file_names import Layout, part_name, part_path
+from kdump.log.valid_end import valid_end
+from kdump.log.valid_windows import Damage
+from kdump.size_groups import size_groups
+from kdump.state.open_transactions import read_transactions, usable_snapshots
+from kdump.tables.kafka_log.found_partitions import FoundPartition
+from kdump.tables.kafka_log.rows import RecordOrigin
+from kdump.tables.kafka_log.splits import SourceSplit
+
+PART_BYTES: Final = 128 << 20
+"""About how much of a log goes into one file. It decides the names of files: never change it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionExport:
+    """A partition to export.
+
+    Attributes:
+        key: the partition.
+        source: what it is read from, for the manifest.
+        fingerprint: changes if the source does.
+        parts: the files to write.
+        problems: damage found while looking for the last stable offset.
+        unreadable: why the files cannot be planned; there are none then.
+    """
+
+    key: TopicPartition
+    source: dict[str, Any]
+    fingerprint: str
+    parts: tuple[ExportSplit, ...]
+    problems: tuple[ReadProblem, ...] = ()
+    unreadable: str | None = None
+
+
+def plan_partition(
+    found: FoundPartition,
+    records: RecordRange,
+    layout: Layout,
+    extension: str,
+    *,
+    is_committed: bool,
+) -> PartitionExport:
+    """Plan the files of one partition, which has the name of a partition.
+
+    Args:
+        found: the partition.
+        records: which offsets, and from which time on.
+        layout: how files are arranged.
+        extension: of the files.
+        is_committed: end at the last stable offset.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    key, partition = found.topic_partition, found.partition
+    assert key is not None
+    damages: list[Damage] = []
+    stable: int | None = None
+    open_transactions: int | None = None
+    if is_committed and not partition.is_0_7:
+        snapshots = usable_snapshots(partition, found.log_start_offset, found.flushed_offset)
+        transactions = read_transactions(partition, snapshots, damages.append)
+        stable = transactions.first_unstable_offset
+        open_transactions = len(transactions.open_txns)
+    # Consumers do not get records below the log start offset.
+    start = max(records.from_offset, found.log_start_offset)
+    ends = [end for end in (records.to_offset, stable) if end is not None]
+    own = replace(records, from_offset=start, to_offset=min(ends, default=None))
+    source = {
+        **_source(found),
+        "last_stable_offset": stable,
+        "open_transactions": open_transactions,
+    }
+    return PartitionExport(
+        key,
+        source,
+        hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest(),
+        tuple(_parts(found, key, own, layout, extension)),
+        tuple(map(ReadProblem.of, damages)),
+    )
+
+
+def unreadable_partition(found: FoundPartition, why: str) -> PartitionExport:
+    """A partition whose files cannot be planned."""
+    assert found.topic_partition is not None
+    source = {
+        "path": str(found.partition.path.as_absolute()),
+        "log_start_offset": found.log_start_offset,
+        "log_end_offset": None,
+        "segments": [],
+        "last_stable_offset": None,
+        "open_transactions": None,
+    }
+    return PartitionExport(found.topic_partition, source, "", (), unreadable=why)
+
+
+def _source(found: FoundPartition) -> dict[str, Any]:
+    """What a partition is read from."""
+    partition = found.partition
+    end = None if partition.is_0_7 else valid_end(partition)
+    segments = []
+    for segment in partition.segments:
+        status = partition.segment_path(segment, segment.log_kind).status()
+        segments.append(
+            {
+                "file": segment.log_name,
+                "size_bytes": status.size_bytes,
+                "modified_ns": status.modified_ns,
+            }
+        )
+    return {
+        "path": str(partition.path.as_absolute()),
+        "log_start_offset": found.log_start_offset,
+        "log_end_offset": None if end is None else end.offset,
+        "segments": segments,
+    }
+
+
+def _parts(
+    found: FoundPartition,
+    key: TopicPartition,
+    records: RecordRange,
+    layout: Layout,
+    extension: str,
+) -> Iterator[ExportSplit]:
+    partition = found.partition
+    pieces = list(_pieces(found, key, records))
+    for group in size_groups(pieces, lambda piece: piece.size_bytes, PART_BYTES):
+        first = group[0]
+        name = part_name(first.segment.least_offset, first.start)
+        yield ExportSplit(
+            path=first.path,
+            start=first.start,
+            end=group[-1].end,
+            size_bytes=sum(piece.size_bytes for piece in group),
+            label=partition.path.name,
+            pieces=tuple(group),
+            file=part_path(layout, key, f"{name}.{extension}"),
+        )
+
+
+def _pieces(
+    found: FoundPartition, key: TopicPartition, records: RecordRange
+) -> Iterator[SourceSplit]:
+    for piece in range_splits(found.partition, found.segments, records, PART_BYTES):
+        path = str(piece.path.as_absolute())
+        yield SourceSplit(
+            path=piece.path,
+            start=piece.start,
+            end=piece.end,
+            size_bytes=piece.size_bytes,
+            label=piece.label,
+            from_offset=piece.from_offset,
+            to_offset=piece.to_offset,
+            segment=piece.segment,
+            origin=RecordOrigin(_text(key.topic), key.partition, _text(path)),
+        )
+
+
+def _text(name: str) -> str:
+    """A name without the bytes that are not UTF-8, which Arrow's text cannot have."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

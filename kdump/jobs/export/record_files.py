@@ -1,0 +1,126 @@
+"""Write records to a file: Parquet, CSV or JSON lines."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import IO, Final, Protocol
+
+import pyarrow as pa
+
+from kdump.jobs.export.record_formats import FileFormat
+
+ROW_GROUP_BYTES: Final = 32 << 20
+"""A row group ends when it has so many bytes in memory: readers of a file share its row groups."""
+ROW_GROUP_RECORDS: Final = 1 << 20
+
+_DISTINCT: Final = frozenset({"key", "value", "key_text", "value_text", "offset", "timestamp"})
+_DISTINCT_TOO: Final = frozenset({"sequence", "batchPosition", "headers"})
+"""Columns whose values hardly repeat: a dictionary of them takes time and saves nothing."""
+
+
+class RecordWriter(Protocol):
+    """Writes records to one file."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Write some records.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        ...
+
+    def finish(self) -> None:
+        """Complete the file; it stays open.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        ...
+
+    def abandon(self) -> None:
+        """End without completing the file."""
+        ...
+
+
+def open_writer(file_format: FileFormat, file: IO[bytes], schema: pa.Schema) -> RecordWriter:
+    """Begin to write records of this schema to a file."""
+    match file_format:
+        case FileFormat.PARQUET:
+            return _Parquet(file, schema)
+        case FileFormat.CSV:
+            return _Csv(file, schema)
+        case FileFormat.JSONL:
+            return _JsonLines(file)
+
+
+class _Parquet:
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        import pyarrow.parquet as pq
+
+        repeated = [name for name in schema.names if name not in _DISTINCT | _DISTINCT_TOO]
+        self._writer = pq.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=repeated or False
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._records = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._records += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._bytes >= ROW_GROUP_BYTES or self._records >= ROW_GROUP_RECORDS:
+            self._end_row_group()
+
+    def _end_row_group(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting)
+            self._waiting = []
+            self._records = self._bytes = 0
+            self._writer.write_table(table)
+
+    def finish(self) -> None:
+        self._end_row_group()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        # It writes the end of the file as it is deleted, if not before.
+        with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+            self._writer.close()
+
+
+class _Csv:
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        import pyarrow.csv
+
+        from kdump.jobs.export.text_columns import text_columns, text_schema
+
+        self._text_columns = text_columns
+        self._writer = pyarrow.csv.CSVWriter(file, text_schema(schema))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(self._text_columns(batch))
+
+    def finish(self) -> None:
+        self._writer.close()
+
+    def abandon(self) -> None:
+        with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+            self._writer.close()
+
+
+class _JsonLines:
+    def __init__(self, file: IO[bytes]) -> None:
+        from kdump.jobs.export.text_columns import json_lines, text_columns
+
+        self._lines = json_lines
+        self._text_columns = text_columns
+        self._file = file
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._file.write(self._lines(self._text_columns(batch)))
+
+    def finish(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass

@@ -1,0 +1,159 @@
+"""Records as columns of text and numbers, for formats without bytes: CSV and JSON lines.
+
+The columns have the names that JSON output has (``timestamp_ms``), and keys and values are text if
+they are UTF-8 and base64 otherwise, as in ``kdump dump-segment --output jsonl``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdump.formats.message_set import TimestampType
+
+_TEXT: Final = pa.large_string()
+_UTF8: Final = "utf8"
+_BASE64: Final = "base64"
+_US_PER_MS: Final = 1000
+_UPPER: Final = re.compile("([A-Z])")
+
+_UNSAFE: Final = "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
+"""What JSON output escapes, apart from quotes and backslashes: some programs break lines there."""
+_UNSAFE_PATTERN: Final = re.compile(_UNSAFE)
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+_TIMESTAMP_TYPES: Final = {
+    -1: TimestampType.NO_TIMESTAMP_TYPE.value,
+    0: TimestampType.CREATE_TIME.value,
+    1: TimestampType.LOG_APPEND_TIME.value,
+}
+
+Named = tuple[str, pa.Array]
+
+
+def text_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Convert records of the data source's columns, whose order stays."""
+    names, arrays = [], []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        for name, array in _CONVERSIONS.get(field.name, _plain)(field.name, column):
+            names.append(name)
+            arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def text_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of :func:`text_columns` for batches of this schema."""
+    return text_columns(pa.RecordBatch.from_pylist([], schema)).schema
+
+
+def _plain(name: str, column: pa.Array) -> Iterator[Named]:
+    yield _UPPER.sub(r"_\1", name).lower(), column
+
+
+def _encoded(name: str, column: pa.Array) -> Iterator[Named]:
+    """The bytes as text, and how they are encoded."""
+    try:
+        text = column.cast(_TEXT)
+        encoding = pc.if_else(column.is_null(), pa.scalar(None, _TEXT), pa.scalar(_UTF8, _TEXT))
+    except pa.ArrowInvalid:
+        pairs = [_encoded_value(value) for value in column.to_pylist()]
+        text = pa.array([pair[0] for pair in pairs], _TEXT)
+        encoding = pa.array([pair[1] for pair in pairs], _TEXT)
+    yield name, text
+    yield f"{name}_encoding", encoding
+
+
+def _encoded_value(value: bytes | None) -> tuple[str | None, str | None]:
+    if value is None:
+        return None, None
+    try:
+        return value.decode(), _UTF8
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode(), _BASE64
+
+
+def _timestamp(_name: str, column: pa.Array) -> Iterator[Named]:
+    yield "timestamp_ms", pc.divide(column.cast(pa.int64()), _US_PER_MS)
+
+
+def _timestamp_type(_name: str, column: pa.Array) -> Iterator[Named]:
+    words = pa.array([_TIMESTAMP_TYPES[number] for number in sorted(_TIMESTAMP_TYPES)], _TEXT)
+    yield "timestamp_type", words.take(pc.subtract(column, min(_TIMESTAMP_TYPES)))
+
+
+def _headers(name: str, column: pa.Array) -> Iterator[Named]:
+    """The headers as text in JSON; a list without any for none."""
+    yield name, pa.array([format_json(_header_rows(each)) for each in column.to_pylist()], _TEXT)
+
+
+def _header_rows(headers: Sequence[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    rows = []
+    for header in headers or ():
+        value, encoding = _encoded_value(header["value"])
+        rows.append(
+            {
+                "key": header["key"],
+                "key_encoding": _UTF8,
+                "value": value,
+                "value_encoding": encoding,
+            }
+        )
+    return rows
+
+
+_CONVERSIONS: Final[dict[str, Callable[[str, pa.Array], Iterator[Named]]]] = {
+    "key": _encoded,
+    "value": _encoded,
+    "timestamp": _timestamp,
+    "timestampType": _timestamp_type,
+    "headers": _headers,
+}
+
+
+def format_json(value: Any) -> str:
+    """Format compact JSON on one line, with the escapes of JSON output."""
+    return _UNSAFE_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", _ENCODE(value))
+
+
+def json_lines(columns: pa.RecordBatch) -> memoryview:
+    """Format the rows of :func:`text_columns` as JSON, one object on each line."""
+    pieces: list[Any] = []
+    opening = "{"
+    for name, column in zip(columns.schema.names, columns.columns, strict=True):
+        pieces += [pa.scalar(f'{opening}"{name}":', _TEXT), _json_values(name, column)]
+        opening = ","
+    pieces.append(pa.scalar("}\n", _TEXT))
+    lines = pc.binary_join_element_wise(*pieces, pa.scalar("", _TEXT))
+    # The texts of an array lie one after the other.
+    _, offsets, data = lines.buffers()
+    if data is None:
+        return memoryview(b"")
+    return memoryview(data)[: int(np.frombuffer(offsets, np.int64)[len(lines)])]
+
+
+def _json_values(name: str, column: pa.Array) -> pa.Array:
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        texts = column.cast(_TEXT)
+        values = texts if name == "headers" else _quoted(texts)
+    else:
+        values = column.cast(pa.string()).cast(_TEXT)
+    return values.fill_null(pa.scalar("null", _TEXT))
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    escaped = pc.replace_substring(texts, "\\", "\\\\")
+    escaped = pc.replace_substring(escaped, '"', '\\"')
+    quote = pa.scalar('"', _TEXT)
+    quoted = pc.binary_join_element_wise(quote, escaped, quote, pa.scalar("", _TEXT))
+    is_unsafe = pc.match_substring_regex(texts, _UNSAFE).fill_null(False)
+    if is_unsafe.true_count:
+        each = pa.array(map(format_json, texts.filter(is_unsafe).to_pylist()), _TEXT)
+        quoted = pc.replace_with_mask(quoted, is_unsafe, each)
+    return quoted
