@@ -24,7 +24,7 @@ FLOORS: Final = (
     ("log",),
     ("dump", "apply"),
     ("state",),
-    ("check", "broker", "engine"),
+    ("check", "broker", "engine", "payloads"),
     ("repair", "tables"),
     ("jobs",),
     ("pipeline",),

@@ -1,0 +1,136 @@
+"""Payloads in Avro's binary encoding as JSON, by fastavro.
+
+Both are hostile input. A few bytes may claim any number of values, and may be nested so deeply that
+fastavro's compiled reader overflows the stack of the process. So the schema is examined first: how
+many values can stand for a number of bytes, and whether it is recursive. Payloads of recursive
+schemas go through fastavro's reader in Python, which stops at a depth.
+
+Schemas are put together as ``_resolve_named_schema`` of the Python client does.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kdump.formats.confluent_wire import WirePayload
+from kdump.payloads.avro_size import SchemaSize, size_of_schema
+from kdump.payloads.avro_values import add_readers, with_own_types
+from kdump.payloads.json_text import as_json
+from kdump.payloads.payload_errors import PayloadError, SchemaProblem, describe_foreign
+from kdump.state.schema_registry import StoredSchema, UsedSchemas
+
+MOST_VALUES: Final = 1 << 25
+"""A payload that could stand for more values is not decoded."""
+
+_ROOT: Final = "$root"
+Reader = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AvroDecoder:
+    """Decodes the payloads of one schema.
+
+    Attributes:
+        schema: as fastavro has parsed it.
+        size: how large payloads can become.
+        read: reads a value.
+    """
+
+    schema: Any
+    size: SchemaSize
+    read: Reader
+
+    @classmethod
+    def of(cls, schema: StoredSchema, used: UsedSchemas) -> AvroDecoder:
+        """Prepare to decode payloads of a schema.
+
+        Args:
+            schema: the schema.
+            used: what it references, and what that references, with the names in references.
+
+        Raises:
+            SchemaProblem: it cannot be used.
+        """
+        import fastavro
+        from fastavro import _read_py
+
+        add_readers()
+        try:
+            parsed = _parsed(schema, used)
+            size = size_of_schema(parsed)
+        except RecursionError:
+            raise SchemaProblem("its schema is nested too deeply") from None
+        except Exception as failure:  # noqa: BLE001 - hostile input, and a library's own errors
+            raise SchemaProblem(f"its schema is malformed: {describe_foreign(failure)}") from None
+        if size.has_empty_items:
+            raise SchemaProblem("its schema has arrays whose items take no bytes")
+        reader = _read_py.schemaless_reader if size.is_recursive else fastavro.schemaless_reader
+        return cls(parsed, size, reader)
+
+    def text(self, payload: WirePayload) -> str:
+        """The value as JSON.
+
+        Raises:
+            PayloadError: the payload does not fit the schema.
+        """
+        body = payload.body
+        if self.size.most_values(len(body)) > MOST_VALUES:
+            raise PayloadError(
+                f"its {len(body)} bytes may stand for more than {MOST_VALUES} values"
+            )
+        try:
+            return as_json(self._value(body))
+        except PayloadError:
+            if self.schema == "bytes":
+                # The Java serializer writes bytes as they are.
+                return as_json(body)
+            raise
+
+    def _value(self, body: bytes) -> Any:
+        source = io.BytesIO(body)
+        try:
+            value = self.read(source, self.schema)
+        except RecursionError:
+            raise PayloadError("it is nested too deeply") from None
+        except EOFError:
+            raise PayloadError("it ends before its schema does") from None
+        except Exception as failure:  # noqa: BLE001 - hostile input
+            raise PayloadError(f"it does not fit its schema: {describe_foreign(failure)}") from None
+        left = len(body) - source.tell()
+        if left:
+            raise PayloadError(f"{left} bytes follow the value of its schema")
+        return value
+
+
+def _parsed(schema: StoredSchema, references: UsedSchemas) -> Any:
+    from fastavro.schema import load_schema
+
+    known: dict[str, Any] = {}
+    for name, used in references:
+        found = with_own_types(json.loads(used.text))
+        known[name] = found
+        if isinstance(found, dict) and isinstance(found.get("name"), str):
+            known[_full_name(found)] = found
+    known[_ROOT] = with_own_types(json.loads(schema.text))
+    return load_schema(_ROOT, repo=_repository(known))
+
+
+def _full_name(schema: Mapping[str, Any]) -> str:
+    name, namespace = str(schema["name"]), schema.get("namespace")
+    return f"{namespace}.{name}" if namespace and "." not in name else name
+
+
+def _repository(known: Mapping[str, Any]) -> Any:
+    from fastavro.repository.base import AbstractSchemaRepository, SchemaRepositoryError
+
+    class Known(AbstractSchemaRepository):
+        def load(self, name: str) -> Any:
+            if name not in known:
+                raise SchemaRepositoryError(f"it uses {name}, which is not defined")
+            return known[name]
+
+    return Known()
