@@ -6,16 +6,18 @@ import importlib
 import importlib.util
 import struct
 import sys
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kdump.errors import UsageProblem
 from kdump.formats import internal_topics
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import ParsedRecord
 from kdump.formats.java.java_text import java_utf8
+from kdump.formats.record_batch import RecordHeader
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 
@@ -26,7 +28,11 @@ class Contents(Protocol):
     """Text for the key and the value of one record; None where there is nothing to print."""
 
     def text(
-        self, key: bytes | None, value: bytes | None, offset: int
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int,
+        headers: Sequence[RecordHeader] = (),
     ) -> tuple[str | None, str | None]:
         """Raises :class:`FormatError` where the official tool ends."""
         ...
@@ -37,7 +43,11 @@ class Utf8Contents:
     """Keys and values as UTF-8, decoded as in Java: ``StringDecoder`` for both."""
 
     def text(
-        self, key: bytes | None, value: bytes | None, offset: int
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int,
+        headers: Sequence[RecordHeader] = (),
     ) -> tuple[str | None, str | None]:
         return (
             None if key is None else java_utf8(key),
@@ -53,7 +63,11 @@ class DecodedContents:
     value_decoder: Decoder
 
     def text(
-        self, key: bytes | None, value: bytes | None, offset: int
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int,
+        headers: Sequence[RecordHeader] = (),
     ) -> tuple[str | None, str | None]:
         return _decoded(self.key_decoder, key), _decoded(self.value_decoder, value)
 
@@ -70,9 +84,13 @@ class EscapedContents:
     escape: Callable[[str], str]
 
     def text(
-        self, key: bytes | None, value: bytes | None, offset: int
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int,
+        headers: Sequence[RecordHeader] = (),
     ) -> tuple[str | None, str | None]:
-        key_text, value_text = self.contents.text(key, value, offset)
+        key_text, value_text = self.contents.text(key, value, offset, headers)
         return (
             None if key_text is None else self.escape(key_text),
             None if value_text is None else self.escape(value_text),
@@ -86,10 +104,34 @@ class TopicContents:
     parse: Callable[[bytes | None, bytes | None, int], ParsedRecord]
 
     def text(
-        self, key: bytes | None, value: bytes | None, offset: int
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int,
+        headers: Sequence[RecordHeader] = (),
     ) -> tuple[str | None, str | None]:
         parsed = self.parse(key, value, offset)
         return parsed.key_text, parsed.payload_text
+
+
+class FieldContents(ABC):
+    """Contents that have fields of their own in rows."""
+
+    @abstractmethod
+    def fields(
+        self, key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader]
+    ) -> Mapping[str, Any]:
+        """The fields of a record, besides those that it always has."""
+
+    @abstractmethod
+    def text(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int,
+        headers: Sequence[RecordHeader] = (),
+    ) -> tuple[str | None, str | None]:
+        """As :meth:`Contents.text`."""
 
 
 def topic_contents(name: str) -> TopicContents:

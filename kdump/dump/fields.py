@@ -53,6 +53,10 @@ _SEGMENT: Final = (
     "decoded_key",
     "decoded_value",
     "decoding_error",
+    "key_schema_id",
+    "key_problem",
+    "value_schema_id",
+    "value_problem",
     "why",
 )
 

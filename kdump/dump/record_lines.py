@@ -150,7 +150,9 @@ def _contents(
     for row in np.flatnonzero(is_shown).tolist():
         offset = int(columns.offset[row])
         try:
-            key, value = contents.text(columns.key(row), columns.value(row), offset)
+            key, value = contents.text(
+                columns.key(row), columns.value(row), offset, columns.headers(row)
+            )
         except FormatError as problem:
             damage(int(columns.batches.position[columns.batch[row]]), problem)
             continue

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from kdump.dump.contents import Contents, TopicContents
+from kdump.dump.contents import Contents, FieldContents, TopicContents
 from kdump.dump.log_text import timestamp_type
 from kdump.dump.segment import SegmentReading
 from kdump.formats import record_batch
@@ -174,7 +174,13 @@ def _record_row(
                 control_record_value(columns.key(record), columns.value(record))
             )
         elif contents is not None:
-            row |= _decoded(contents, columns.key(record), columns.value(record), row["offset"])
+            row |= decoded_fields(
+                contents,
+                columns.key(record),
+                columns.value(record),
+                row["offset"],
+                columns.headers(record),
+            )
     except FormatError as problem:
         reading.damage(batch_row["position"], problem)
     return row
@@ -204,7 +210,20 @@ def _header_row(header: RecordHeader) -> Row:
     return {**text_field("key", header.key), **text_field("value", header.value)}
 
 
-def _decoded(contents: Contents, key: bytes | None, value: bytes | None, offset: int) -> Row:
+def decoded_fields(
+    contents: Contents,
+    key: bytes | None,
+    value: bytes | None,
+    offset: int,
+    headers: Sequence[RecordHeader] = (),
+) -> Row:
+    """The fields of a record's row that ``contents`` adds.
+
+    Raises:
+        FormatError: as :meth:`Contents.text`.
+    """
+    if isinstance(contents, FieldContents):
+        return dict(contents.fields(key, value, headers))
     if isinstance(contents, TopicContents):
         parsed = contents.parse(key, value, offset)
         return {
@@ -276,5 +295,5 @@ def message_row(message: Message, position: int, contents: Contents | None = Non
         "headers": [],
     }
     if contents is not None:
-        row |= _decoded(contents, key, value, message.offset)
+        row |= decoded_fields(contents, key, value, message.offset)
     return row

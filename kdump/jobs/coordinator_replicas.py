@@ -7,7 +7,7 @@ counts: an unclean election gives up records, among them offsets that groups com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
@@ -90,6 +90,8 @@ def read_coordinators(
     directories: Sequence[LogDirectory],
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
+    *,
+    topics: Collection[str] = (OFFSETS_TOPIC, SHARE_STATE_TOPIC),
 ) -> list[ChosenLog]:
     """Read the logs of coordinators, each in the replica that reaches furthest.
 
@@ -97,11 +99,11 @@ def read_coordinators(
         directories: the log directories, with partitions as a starting broker loads them.
         options: of the engine.
         progress: receives its progress.
+        topics: whose partitions to read.
 
     Raises:
         KdumpError: the engine failed.
     """
-    topics = (OFFSETS_TOPIC, SHARE_STATE_TOPIC)
     replicas = replicas_by_partition(directories)
     not_loaded: dict[TopicPartition, list[Location]] = {}
     for directory in directories:

@@ -117,7 +117,7 @@ def _loaded(window: Window, log_start_offset: int) -> Window:
 
 
 def _no_records(partition: TopicPartition) -> Records:
-    return LatestRecords() if partition.topic == OFFSETS_TOPIC else ShareRecords()
+    return ShareRecords() if partition.topic == SHARE_STATE_TOPIC else LatestRecords()
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,22 @@ class _Spans(NamedTuple):
         starts, sizes = zip(*parts, strict=True)
         return cls(data, np.stack(starts, axis=1), np.stack(sizes, axis=1))
 
+    @classmethod
+    def of_parts(cls, parts: Sequence[bytes | None], each: int) -> _Spans:
+        """Return copies of parts; ``each`` of them in turn belong to one thing."""
+        size = np.array([-1 if part is None else len(part) for part in parts], np.int64)
+        used = np.maximum(size, 0)
+        start = np.cumsum(used) - used
+        joined = b"".join([*(part for part in parts if part), bytes(PADDING_BYTES)])
+        data = np.frombuffer(joined, np.uint8)
+        return cls(data, start.reshape(-1, each), size.reshape(-1, each))
+
+    @classmethod
+    def of_columns(cls, *columns: pa.Array) -> _Spans:
+        """Return copies of parts given as columns of large_binary."""
+        rows = [column.to_pylist() for column in columns]
+        return cls.of_parts([part for row in zip(*rows, strict=True) for part in row], len(rows))
+
     def matching(self, patterns: Patterns) -> Flags:
         """Return which parts match, with shape (n, k)."""
         # One look at all bytes is faster than one at each part, and mostly enough.
@@ -251,13 +267,27 @@ class RecordPatterns:
                 flags[plain] &= whole.matching(patterns)[:, 0]
         return flags
 
-    def in_columns(self, columns: RecordColumns) -> Flags:
-        """Return which records match."""
-        contents = _Spans.of(
-            columns.data,
-            (columns.key_start, columns.key_size),
-            (columns.value_start, columns.value_size),
+    def in_columns(
+        self, columns: RecordColumns, contents: tuple[pa.Array, pa.Array] | None = None
+    ) -> Flags:
+        """Return which records match.
+
+        Args:
+            columns: the records.
+            contents: what to look at instead of their keys and values, as large_binary.
+        """
+        return self._in_contents(
+            columns,
+            _Spans.of(
+                columns.data,
+                (columns.key_start, columns.key_size),
+                (columns.value_start, columns.value_size),
+            )
+            if contents is None
+            else _Spans.of_columns(*contents),
         )
+
+    def _in_contents(self, columns: RecordColumns, contents: _Spans) -> Flags:
         if not self._needs_headers:
             return self._matching(_Searched(contents))
         found = locate_headers(columns)
@@ -270,13 +300,7 @@ class RecordPatterns:
     def in_pairs(self, pairs: Sequence[tuple[bytes | None, bytes | None]]) -> Flags:
         """Return which records match, given as pairs of key and value; they have no headers."""
         parts = [part for pair in pairs for part in pair]
-        size = np.array([-1 if part is None else len(part) for part in parts], np.int64)
-        used = np.maximum(size, 0)
-        start = np.cumsum(used) - used
-        joined = b"".join([*(part for part in parts if part), bytes(PADDING_BYTES)])
-        data = np.frombuffer(joined, np.uint8)
-        contents = _Spans(data, start.reshape(-1, 2), size.reshape(-1, 2))
-        return self._matching(_Searched(contents))
+        return self._matching(_Searched(_Spans.of_parts(parts, 2)))
 
     @property
     def _needs_headers(self) -> bool:

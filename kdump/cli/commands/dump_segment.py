@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli.options.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
+from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.output.rendering import (
     SAMPLE_ROWS,
     Column,
@@ -26,11 +27,14 @@ from kdump.phases import each_during
 from kdump.storage.entries import EntryKind
 
 if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
     from kdump.dump.contents import Contents
     from kdump.dump.dumped_file import DumpedFile
     from kdump.dump.files import DumpKind, DumpOptions
     from kdump.dump.report import DumpReport
     from kdump.dump.workers import Worker
+    from kdump.payloads.record_payloads import RecordPayloads
+    from kdump.storage.location import Location
 
 _STRING_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
 _TOPIC_DECODERS: Final = {
@@ -128,6 +132,7 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     flag_value=_STRING_DECODER,
     help="Decode values, with the same choice of decoders.",
 )
+@payload_options
 @output_option
 @click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset.")
 @click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset.")
@@ -148,12 +153,17 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     help="After a damaged batch, continue with the next valid one.",
 )
 def command(
-    arguments: tuple[str, ...], files: str | None, output: OutputFormat, **options: Any
+    arguments: tuple[str, ...],
+    files: str | None,
+    output: OutputFormat,
+    payloads: PayloadArguments,
+    **options: Any,
 ) -> ExitStatus:
     """Print files of a log directory, as kafka-dump-log does.
 
     Exit status: 4 if a file is damaged, 8 if one cannot be read.
     """
+    from kdump.cli.shared.directories import Diagnostics
     from kdump.dump.dumped_file import DumpedFile
     from kdump.dump.report import DumpReport
 
@@ -162,7 +172,9 @@ def command(
         raise UsageProblem("no files given: name them, or use --files FILE[,FILE...]")
     dumped = [DumpedFile.named(name) for name in names]
     is_text = output is OutputFormat.TEXT
-    dump_options = _dump_options(options, is_text=is_text)
+    diagnostics = Diagnostics()
+    contents = _contents(options, _payloads(payloads, options, dumped, diagnostics))
+    dump_options = _dump_options(options, contents, is_text=is_text)
     report = DumpReport(_say)
     if is_text:
         status = _print_text(dumped, dump_options, report)
@@ -171,10 +183,33 @@ def command(
     report.finish()
     if report.is_incomplete:
         status |= ExitStatus.OPERATIONAL_ERROR
+    status |= diagnostics.status
     return status | (ExitStatus.DAMAGE_LEFT if report.damaged else ExitStatus.SOUND)
 
 
-def _dump_options(options: dict[str, Any], *, is_text: bool) -> DumpOptions:
+def _payloads(
+    payloads: PayloadArguments,
+    options: dict[str, Any],
+    files: Sequence[DumpedFile],
+    diagnostics: Diagnostics,
+) -> RecordPayloads | None:
+    """Return what decodes keys and values by ``--key-format`` and ``--value-format``, if given."""
+    if not payloads.formats:
+        return None
+    given = "--key-format" if payloads.key else "--value-format"
+    for option in (*_TOPIC_DECODERS, "key_decoder_class", "value_decoder_class"):
+        if options[option]:
+            raise UsageProblem(f"{given} and --{option.replace('_', '-')} are mutually exclusive")
+    found: dict[str, Location] = {}
+    for file in files:
+        around = file.path.as_absolute().parent.parent
+        found.setdefault(str(around), around)
+    return payloads.read(list(found.values()), diagnostics)
+
+
+def _dump_options(
+    options: dict[str, Any], contents: Contents | None, *, is_text: bool
+) -> DumpOptions:
     from kdump.dump.files import DumpOptions
     from kdump.dump.index_options import IndexDumpOptions
     from kdump.dump.segment import SegmentOptions
@@ -183,7 +218,6 @@ def _dump_options(options: dict[str, Any], *, is_text: bool) -> DumpOptions:
     from kdump.scan.selection import Selection
 
     key = options["key"]
-    contents = _contents(options)
     if contents is not None and is_text and sys.stdout.isatty():
         from kdump.dump.contents import EscapedContents
 
@@ -218,8 +252,10 @@ def _dump_options(options: dict[str, Any], *, is_text: bool) -> DumpOptions:
     )
 
 
-def _contents(options: dict[str, Any]) -> Contents | None:
+def _contents(options: dict[str, Any], payloads: RecordPayloads | None) -> Contents | None:
     """Return how to show keys and values; None if they are not shown."""
+    if payloads is not None:
+        return payloads
     names = [name for option, name in _TOPIC_DECODERS.items() if options[option]]
     key_decoder, value_decoder = options["key_decoder_class"], options["value_decoder_class"]
     is_selected = names or key_decoder or value_decoder or options["print_data_log"]

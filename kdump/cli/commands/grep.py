@@ -12,6 +12,7 @@ import click
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
+from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.grep_output import GrepForm, print_found
 from kdump.cli.output.rendering import OutputFormat, output_option
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kdump.dump.contents import Contents
     from kdump.jobs.grep.grep import GrepRequest
     from kdump.log.selection import PartitionSelection
+    from kdump.payloads.record_payloads import RecordPayloads
     from kdump.scan.record_patterns import Patterns, RecordPatterns
     from kdump.tables.kafka_log.found_partitions import FoundPartition
 
@@ -120,6 +122,7 @@ class PartsParameter(click.ParamType[tuple[str, ...]]):
     help="Search all records (read_uncommitted, default) or, as read_committed consumers do, not "
     "those of aborted and open transactions.",
 )
+@payload_options
 @selection_options
 @max_record_bytes_option
 @output_option
@@ -128,6 +131,7 @@ def command(
     arguments: Sequence[str],
     selection: PartitionSelection,
     output: OutputFormat,
+    payloads: PayloadArguments,
     engine: EngineArguments,
     **options: Any,
 ) -> ExitStatus:
@@ -158,7 +162,8 @@ def command(
         form = GrepForm.COUNTS
     elif options["files_with_matches"]:
         form = GrepForm.FILES
-    request = _request(targets, search.patterns, output, form, options)
+    decoded = payloads.read(_log_directories(targets), diagnostics)
+    request = _request(targets, search.patterns, output, form, decoded, options)
     with phase("searching"):
         found = grep(request, engine.options, engine.progress)
         return print_found(found, output, form) | diagnostics.status
@@ -244,11 +249,21 @@ def _find(
     return [found for path in search.paths for found in finder.at(path)]
 
 
+def _log_directories(targets: Sequence[FoundPartition]) -> list[Location]:
+    """The directories around the partitions that are searched, each once."""
+    found: dict[str, Location] = {}
+    for target in targets:
+        around = target.partition.path.as_absolute().parent
+        found.setdefault(str(around), around)
+    return list(found.values())
+
+
 def _request(
     targets: Sequence[FoundPartition],
     patterns: RecordPatterns,
     output: OutputFormat,
     form: GrepForm,
+    payloads: RecordPayloads | None,
     options: dict[str, Any],
 ) -> GrepRequest:
     from kdump.dump.contents import EscapedContents, Utf8Contents
@@ -260,7 +275,7 @@ def _request(
     from kdump.scan.selection import Selection
 
     is_text = output is OutputFormat.TEXT
-    contents: Contents = Utf8Contents()
+    contents: Contents = Utf8Contents() if payloads is None else payloads
     if is_text and sys.stdout.isatty():
         contents = EscapedContents(contents, escape_controls)
     shown = Shown.COUNTS
@@ -276,6 +291,7 @@ def _request(
         text=TextOptions(
             contents, largest_record_bytes=options["max_record_bytes"] or LARGEST_RECORD_BYTES
         ),
+        payloads=payloads,
     )
     records = RecordRange(options["from_offset"] or 0, options["to_offset"], options["from_time"])
     return GrepRequest(targets, job, records, options["max_count"], once_a_file)

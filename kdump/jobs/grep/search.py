@@ -28,6 +28,7 @@ from kdump.formats.java.java_text import java_utf8_bytes
 from kdump.formats.message_set import Message
 from kdump.formats.names import FileKind, parse_offset_file_name
 from kdump.log.valid_windows import Damage, batch_damage
+from kdump.payloads.record_payloads import Pair, RecordPayloads
 from kdump.scan.batches import Flags, Window
 from kdump.scan.record_patterns import RecordPatterns
 from kdump.scan.records import RecordColumns
@@ -44,6 +45,7 @@ RESULT_BYTES: Final = 12 << 20
 _ROW_BYTES: Final = 1500
 """What a row takes besides its key and value."""
 _DAMAGE_BYTES: Final = 500
+_CONTENTS: Final = ("key", "value", "decoded_key", "decoded_value")
 _MESSAGES_TOGETHER: Final = 4096
 
 
@@ -81,7 +83,7 @@ class SearchResult:
     def size_bytes(self) -> int:
         """About how much memory it takes."""
         problems = len(self.damages) + len(self.not_decoded)
-        contents = sum(len(row.get(name) or "") for row in self.rows for name in ("key", "value"))
+        contents = sum(len(row.get(name) or "") for row in self.rows for name in _CONTENTS)
         return len(self.text) + contents + len(self.rows) * _ROW_BYTES + problems * _DAMAGE_BYTES
 
 
@@ -96,6 +98,8 @@ class GrepJob:
         is_committed: leave out records of aborted and open transactions.
         most: stop after so many records of a split; None for no limit.
         text: how lines are formatted, and which records are too large to decode.
+        payloads: what makes text of keys and values, which is then searched and shown; None for
+            their bytes as they are.
     """
 
     patterns: RecordPatterns
@@ -104,6 +108,7 @@ class GrepJob:
     is_committed: bool = False
     most: int | None = None
     text: TextOptions = field(default_factory=lambda: TextOptions(Utf8Contents()))
+    payloads: RecordPayloads | None = None
 
     def run(self, split: RangeSplit) -> SearchResult:
         """Search a split, up to the limit of a result."""
@@ -189,10 +194,11 @@ class _Search:
         )
 
     def _in_window(self, window: Window) -> Iterator[SearchResult]:
-        flags = self.job.patterns.may_be_in(window)
-        if not flags.any():
-            return
-        window = window if flags.all() else window.rows(flags)
+        if self.job.payloads is None:  # a match in decoded text need not be in the bytes
+            flags = self.job.patterns.may_be_in(window)
+            if not flags.any():
+                return
+            window = window if flags.all() else window.rows(flags)
         sets: list[MessageSet] = []
         for step in expand_window(
             window,
@@ -229,7 +235,9 @@ class _Search:
                 start=int(batches.position[last]),
                 from_offset=int(columns.offset[-1]) + 1,
             )
-            flags = self._kept(self.job.patterns.in_columns(columns))
+            payloads = self.job.payloads
+            contents = None if payloads is None else payloads.searched(columns)
+            flags = self._kept(self.job.patterns.in_columns(columns, contents))
             yield replace(self._shown(columns, flags), rest=rest)
         for row, problem in columns.problems.items():
             start, end = int(batches.position[row]), int(batches.next_position[row])
@@ -245,10 +253,13 @@ class _Search:
             return SearchResult(matches, self._record_lines(kept))
         kinds = map(timestamp_type, batches.magic.tolist(), batches.attributes.tolist())
         of_batch = list(zip(batches.position.tolist(), kinds, strict=True))
-        rows = [
-            record_row(kept, record, *of_batch[batch])
-            for record, batch in enumerate(kept.batch.tolist())
-        ]
+        rows = []
+        for record, batch in enumerate(kept.batch.tolist()):
+            row = record_row(kept, record, *of_batch[batch])
+            if self.job.payloads is not None:
+                key, value = kept.key(record), kept.value(record)
+                row |= self.job.payloads.fields(key, value, kept.headers(record))
+            rows.append(row)
         return SearchResult(matches, rows=tuple(rows))
 
     def _record_lines(self, columns: RecordColumns) -> bytes:
@@ -290,7 +301,7 @@ class _Search:
                 damage = batch_damage(each.window, 0, path, problem)
                 yield self._damaged([damage], damage.end)
         if valid:
-            flags = self._kept(self.job.patterns.in_pairs(pairs))
+            flags = self._in_pairs(pairs)
             last, message = valid[-1]
             rest = replace(
                 self.split,
@@ -299,6 +310,11 @@ class _Search:
             )
             found = [valid[number] for number in np.flatnonzero(flags).tolist()]
             yield replace(self._shown_messages(found), rest=rest)
+
+    def _in_pairs(self, pairs: Sequence[Pair]) -> Flags:
+        payloads = self.job.payloads
+        searched = pairs if payloads is None else payloads.searched_pairs(pairs)
+        return self._kept(self.job.patterns.in_pairs(searched))
 
     def _shown_messages(self, found: Sequence[tuple[MessageSet, Message]]) -> SearchResult:
         if self.job.shown is Shown.LINES:
@@ -314,7 +330,7 @@ class _Search:
             return SearchResult(len(found), self._lines(lines))
         if self.job.shown is Shown.ROWS:
             rows = [
-                message_row(message, int(each.window.batches.position[0]))
+                message_row(message, int(each.window.batches.position[0]), self.job.payloads)
                 for each, message in found
             ]
             return SearchResult(len(found), rows=tuple(rows))
@@ -352,7 +368,7 @@ class _Search:
         except FormatError as problem:
             damage = Damage(str(self.split.path), entry.position, end, problem.as_value())
             yield self._damaged([damage], end)
-        flags = self._kept(self.job.patterns.in_pairs([(None, each.value) for each in messages]))
+        flags = self._in_pairs([(None, each.value) for each in messages])
         found = [messages[number] for number in np.flatnonzero(flags).tolist()]
         yield replace(self._shown_0_7(found, entry.position), rest=replace(self.split, start=end))
 

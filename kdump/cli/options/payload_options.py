@@ -1,0 +1,122 @@
+"""The options that make text of keys and values: their formats, and where schemas are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from kdump.cli.options.parameters import LocationParameter
+from kdump.errors import UsageProblem
+from kdump.payloads.payload_format import PayloadFormat
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.payloads.record_payloads import RecordPayloads
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_WITHOUT_SCHEMAS: Final = (PayloadFormat.STRING, PayloadFormat.HEX)
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadArguments:
+    """These options as given on the command line.
+
+    Attributes:
+        key: the format of keys; None if it was not given.
+        value: the format of values.
+        schemas: where schemas are; empty to look for the registry's topic.
+    """
+
+    key: PayloadFormat | None
+    value: PayloadFormat | None
+    schemas: tuple[Location, ...]
+
+    @property
+    def formats(self) -> tuple[PayloadFormat, ...]:
+        """The formats that were given."""
+        return tuple(each for each in (self.key, self.value) if each is not None)
+
+    def read(
+        self, log_directories: Sequence[Location], diagnostics: Diagnostics
+    ) -> RecordPayloads | None:
+        """Read the schemas, and return what decodes records; None if no format was given.
+
+        Args:
+            log_directories: where to look for the registry's topic if ``--schemas`` was not given.
+            diagnostics: takes what cannot be read.
+        """
+        if not self.formats:
+            return None
+        from kdump.payloads.payload_decoder import PayloadDecoder
+        from kdump.payloads.record_payloads import RecordPayloads
+        from kdump.state.schema_registry import SchemaRegistry
+
+        registry = SchemaRegistry()
+        if set(self.formats) - set(_WITHOUT_SCHEMAS):
+            from kdump.cli.shared.schemas import registry_at
+
+            around = list(filter(_is_log_directory, log_directories))
+            registry = registry_at(self.schemas, around, diagnostics)
+        return RecordPayloads(
+            None if self.key is None else PayloadDecoder(self.key, registry, is_key=True),
+            None if self.value is None else PayloadDecoder(self.value, registry),
+        )
+
+
+def _is_log_directory(path: Location) -> bool:
+    from kdump.log.directory import directory_kind
+
+    try:
+        return directory_kind(path).is_log_directory
+    except OSError:
+        return False
+
+
+def payload_options(command: Command) -> Command:
+    """Add the options to a command, as its argument ``payloads``: a :class:`PayloadArguments`."""
+
+    @functools.wraps(command)
+    def with_one_argument(
+        *args: Any,
+        key_format: PayloadFormat | None,
+        value_format: PayloadFormat | None,
+        schemas: tuple[Location, ...],
+        **others: Any,
+    ) -> Any:
+        payloads = PayloadArguments(key_format, value_format, schemas)
+        if schemas and not payloads.formats:
+            raise UsageProblem("--schemas has no effect without --key-format or --value-format")
+        return command(*args, payloads=payloads, **others)
+
+    decorated: Any = with_one_argument
+    for option in (
+        click.option(
+            "--schemas",
+            type=LocationParameter(readable=False),
+            metavar="PATH",
+            multiple=True,
+            help="Read schemas from PATH, a log directory with the topic _schemas, a file of JSON"
+            " or a directory of files; may be repeated (default: _schemas beside the data).",
+        ),
+        click.option(
+            "--value-format",
+            type=click.Choice(PayloadFormat, case_sensitive=False),
+            metavar="FORMAT",
+            help="Decode values: with the schemas of a schema registry (auto, or only avro, json,"
+            " protobuf), as string or as hex.",
+        ),
+        click.option(
+            "--key-format",
+            type=click.Choice(PayloadFormat, case_sensitive=False),
+            metavar="FORMAT",
+            help="Decode keys, with the same choice of formats.",
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]

@@ -1,0 +1,63 @@
+"""Reading the schemas for keys and values, and reporting what is wrong with them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kdump.cli.output.events import write_line
+from kdump.jobs.schemas import read_schemas
+from kdump.payloads.protobuf_payloads import NOT_INSTALLED
+from kdump.state.schema_registry import PROTOBUF, SCHEMAS_TOPIC, SchemaRegistry
+from kdump.storage.location import Location
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
+
+_MOST_PROBLEMS: Final = 20
+_OF_PROTOBUF: Final = ("google.protobuf", "grpc_tools")
+
+
+def registry_at(
+    given: Sequence[Location], log_directories: Sequence[Location], diagnostics: Diagnostics
+) -> SchemaRegistry:
+    """Read the schemas.
+
+    Args:
+        given: where they are, by ``--schemas``.
+        log_directories: where to look for the registry's topic otherwise.
+        diagnostics: takes what cannot be read.
+    """
+    found = read_schemas(given or log_directories)
+    for failure in found.unreadable:
+        diagnostics.report_problem(failure.path, failure.what, is_damage=False)
+    for damage in found.damage:
+        diagnostics.report_damage(damage)
+    problems = found.registry.problems
+    for problem in problems[:_MOST_PROBLEMS]:
+        _note(f"{problem}; it is left out")
+    if len(problems) > _MOST_PROBLEMS:
+        more = counted(len(problems) - _MOST_PROBLEMS, "more record", "more records")
+        _note(f"{more} of schemas left out")
+    if not found.has_source and not found.unreadable:
+        where = ", ".join(map(str, given or log_directories)) or "the directories around the data"
+        hint = "" if given else "; name schemas with --schemas"
+        _note(f"no topic {SCHEMAS_TOPIC} in {where}{hint}")
+    is_needed = any(each.schema_type == PROTOBUF for each in found.registry.versions.values())
+    if is_needed and not all(map(_is_installed, _OF_PROTOBUF)):
+        _note(NOT_INSTALLED)
+    return found.registry
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:
+        return False
+
+
+def _note(line: str) -> None:
+    write_line(f"kdump: {line}", sys.stderr)

@@ -1,0 +1,118 @@
+"""The keys and values of records as text: for rows, for lines, and for a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdump.dump.contents import FieldContents
+from kdump.formats.java.java_text import java_utf8
+from kdump.formats.record_batch import RecordHeader
+from kdump.payloads.payload_decoder import PayloadDecoder
+from kdump.scan.arrow import gather_bytes
+from kdump.scan.records import RecordColumns
+
+_BINARY = pa.large_binary()
+Pair = tuple[bytes | None, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPayloads(FieldContents):
+    """How keys and values become text.
+
+    Attributes:
+        key: decodes keys; None to leave them as they are.
+        value: decodes values; None to leave them as they are.
+    """
+
+    key: PayloadDecoder | None = None
+    value: PayloadDecoder | None = None
+
+    def text(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int,
+        headers: Sequence[RecordHeader] = (),
+    ) -> tuple[str | None, str | None]:
+        """Texts for a line: what cannot be decoded has its bytes in hexadecimal, and the reason."""
+        return _line_text(self.key, key, headers), _line_text(self.value, value, headers)
+
+    def fields(
+        self, key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader]
+    ) -> Mapping[str, Any]:
+        """The text, the id of the schema, and why there is no text."""
+        return dict(
+            [
+                *_fields("key", self.key, key, headers),
+                *_fields("value", self.value, value, headers),
+            ]
+        )
+
+    def searched(self, columns: RecordColumns) -> tuple[pa.Array, pa.Array]:
+        """What a search looks at in keys and values: their text, or else their bytes.
+
+        Returns:
+            Two columns of large_binary.
+        """
+        keys = gather_bytes(
+            columns.data, columns.key_start, columns.key_size, columns.key_size >= 0
+        )
+        values = gather_bytes(
+            columns.data, columns.value_start, columns.value_size, columns.value_size >= 0
+        )
+        has_headers = bool(columns.headers_count.any())
+        headers = columns.headers if has_headers else None
+        return _searched(self.key, keys, headers), _searched(self.value, values, headers)
+
+    def searched_pairs(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """The same of keys and values without headers."""
+        return [(_bytes(self.key, key), _bytes(self.value, value)) for key, value in pairs]
+
+
+def _line_text(
+    decoder: PayloadDecoder | None, payload: bytes | None, headers: Iterable[RecordHeader]
+) -> str | None:
+    if payload is None:
+        return None
+    if decoder is None:
+        return java_utf8(payload)
+    found = decoder.decode(payload, headers)
+    return found.text if found.text is not None else f"{payload.hex()} ({found.problem})"
+
+
+def _fields(
+    name: str,
+    decoder: PayloadDecoder | None,
+    payload: bytes | None,
+    headers: Iterable[RecordHeader],
+) -> Iterator[tuple[str, Any]]:
+    if decoder is None:
+        return
+    found = None if payload is None else decoder.decode(payload, headers)
+    yield f"decoded_{name}", found and found.text
+    schema = found and found.schema
+    yield f"{name}_schema_id", schema and schema.schema_id
+    yield f"{name}_problem", found and found.problem
+
+
+def _searched(
+    decoder: PayloadDecoder | None,
+    payloads: pa.Array,
+    headers: Callable[[int], Iterable[RecordHeader]] | None,
+) -> pa.Array:
+    if decoder is None:
+        return payloads
+    texts = decoder.text_column(payloads, headers if decoder.needs_headers else None)
+    return pc.coalesce(texts.cast(_BINARY), payloads)
+
+
+def _bytes(decoder: PayloadDecoder | None, payload: bytes | None) -> bytes | None:
+    if decoder is None or payload is None:
+        return payload
+    text = decoder.decode(payload).text
+    return payload if text is None else text.encode()
