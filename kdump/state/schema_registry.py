@@ -185,7 +185,7 @@ class RegistryReplay:
             self.problems.append(f"{where}: {problem}")
 
     def _add(self, key: Mapping[str, Any], value: bytes | None) -> None:
-        kind = key.get("keytype")
+        kind = _text(key, "keytype")
         if kind in _IGNORED or (value is None and kind != "SCHEMA"):
             return
         if kind == "SCHEMA":
@@ -336,7 +336,7 @@ def _text(found: Mapping[str, Any], name: str) -> str:
     value = found.get(name)
     if type(value) is not str:
         raise RegistryError(f"{name} is missing, or is not text")
-    return value
+    return value.encode("utf-8", "replace").decode()  # JSON may have half a character
 
 
 def _number(found: Mapping[str, Any], name: str, least: int) -> int:
