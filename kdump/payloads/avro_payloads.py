@@ -36,11 +36,13 @@ class AvroDecoder:
 
     Attributes:
         schema: as fastavro has parsed it.
+        is_bytes: whether it is the type of bytes: Confluent's serializers write them as they are.
         size: how large payloads can become.
         read: reads a value.
     """
 
     schema: Any
+    is_bytes: bool
     size: SchemaSize
     read: Reader
 
@@ -69,7 +71,8 @@ class AvroDecoder:
         if size.has_empty_items:
             raise SchemaProblem("its schema has arrays whose items take no bytes")
         reader = _read_py.schemaless_reader if size.is_recursive else fastavro.schemaless_reader
-        return cls(parsed, size, reader)
+        kind = parsed.get("type") if isinstance(parsed, dict) else parsed
+        return cls(parsed, kind == "bytes", size, reader)
 
     def text(self, payload: WirePayload) -> str:
         """The value as JSON.
@@ -82,13 +85,9 @@ class AvroDecoder:
             raise PayloadError(
                 f"its {len(body)} bytes may stand for more than {MOST_VALUES} values"
             )
-        try:
-            return as_json(self._value(body))
-        except PayloadError:
-            if self.schema == "bytes":
-                # The Java serializer writes bytes as they are.
-                return as_json(body)
-            raise
+        if self.is_bytes:
+            return as_json(body)
+        return as_json(self._value(body))
 
     def _value(self, body: bytes) -> Any:
         source = io.BytesIO(body)

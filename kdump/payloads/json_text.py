@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from kdump.payloads.payload_errors import PayloadError
 
@@ -21,23 +21,24 @@ def as_json(value: Any) -> str:
     """
     try:
         try:
-            return _dumped(value)
+            text = _ENCODER.encode(value)
         except ValueError:
-            return _dumped(_finite(value))
+            text = _ENCODER.encode(_finite(value))
     except RecursionError:
         raise PayloadError("it is nested too deeply") from None
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(
-        value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_base64
-    )
+    # A name in a schema may have half a character.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _base64(value: object) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return str(value)
+
+
+_ENCODER: Final = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_base64
+)
 
 
 def _finite(value: Any) -> Any:

@@ -32,7 +32,7 @@ from kdump.payloads.json_text import checked_json
 from kdump.payloads.payload_errors import PayloadError, SchemaProblem
 from kdump.payloads.payload_format import PayloadFormat
 from kdump.payloads.protobuf_payloads import ProtobufDecoder
-from kdump.scan.batches import Flags
+from kdump.scan.batches import Bytes, Column, Flags
 from kdump.state.schema_registry import (
     AVRO,
     JSON,
@@ -184,7 +184,8 @@ class PayloadDecoder:
         if not rows:
             return utf8_column(values)
         of_row = headers or _no_headers
-        decoded = [self.decode(values[row].as_py(), of_row(row)).text for row in rows]
+        payload_at = _reader(values)
+        decoded = [self.decode(payload_at(row), of_row(row)).text for row in rows]
         if len(rows) == len(values):
             return pa.array(decoded, pa.large_string())
         is_decoded = np.zeros(len(values), np.bool_)
@@ -214,14 +215,26 @@ def _no_headers(_row: int) -> Iterable[RecordHeader]:
     return ()
 
 
-def _may_have_schema(values: pa.Array) -> Flags:
-    """Which values begin as the wire format does."""
+def _parts(values: pa.Array) -> tuple[Column, Bytes]:
+    """The edges of the values of a large_binary column, and all bytes."""
     _, edges, data = values.buffers()
     start = np.frombuffer(edges, np.int64)[values.offset : values.offset + len(values) + 1]
+    return start, np.frombuffer(data or b"", np.uint8)
+
+
+def _reader(values: pa.Array) -> Callable[[int], bytes]:
+    """Return what copies the bytes of a row: faster than a scalar of Arrow."""
+    edges, content = _parts(values)
+    start, data = edges.tolist(), memoryview(content)
+    return lambda row: bytes(data[start[row] : start[row + 1]])
+
+
+def _may_have_schema(values: pa.Array) -> Flags:
+    """Which values begin as the wire format does."""
+    start, content = _parts(values)
     size = np.diff(start)
-    if data is None or not data.size:
+    if not content.size:
         return np.zeros(len(values), np.bool_)
-    content = np.frombuffer(data, np.uint8)
     first = content[np.minimum(start[:-1], len(content) - 1)]
     is_wire = ((first == MAGIC_ID) & (size >= ID_SIZE)) | (
         (first == MAGIC_GUID) & (size >= GUID_SIZE)
@@ -236,9 +249,10 @@ def utf8_column(values: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         pass
     is_text = np.ones(len(values), np.bool_)
+    payload_at = _reader(values)
     for row in np.flatnonzero(_has_high_bytes(values)).tolist():
         try:
-            values[row].as_py().decode()
+            payload_at(row).decode()
         except UnicodeDecodeError:
             is_text[row] = False
     return pc.if_else(is_text, values, pa.scalar(None, values.type)).cast(pa.large_string())
@@ -246,9 +260,8 @@ def utf8_column(values: pa.Array) -> pa.Array:
 
 def _has_high_bytes(values: pa.Array) -> Flags:
     """Which values have a byte that ASCII does not have."""
-    _, edges, data = values.buffers()
-    start = np.frombuffer(edges, np.int64)[values.offset : values.offset + len(values) + 1]
-    high = np.flatnonzero(np.frombuffer(data, np.uint8) >= 0x80)
+    start, content = _parts(values)
+    high = np.flatnonzero(content >= 0x80)
     is_valid = values.is_valid().to_numpy(zero_copy_only=False)
     return np.asarray(is_valid & (np.diff(np.searchsorted(high, start)) > 0), np.bool_)
 

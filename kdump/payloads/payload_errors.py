@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+_MOST_CHARACTERS: Final = 200
+
 
 class PayloadError(Exception):
     """A payload, or the schema that it was written with, cannot be used; with a sentence."""
@@ -14,9 +18,7 @@ class SchemaProblem(PayloadError):
 def describe_foreign(failure: Exception) -> str:
     """Format an exception of a library on one line of a limited length."""
     text = " ".join(str(failure).split()) or type(failure).__name__
+    text = text.encode("utf-8", "backslashreplace").decode()
     if isinstance(failure, KeyError | IndexError | AttributeError | TypeError | AssertionError):
         text = f"{type(failure).__name__}: {text}"
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "..."
-
-
-_MOST_CHARACTERS = 200
