@@ -129,20 +129,23 @@ class _Spans(NamedTuple):
         return cls(data, np.stack(starts, axis=1), np.stack(sizes, axis=1))
 
     @classmethod
-    def of_parts(cls, parts: Sequence[bytes | None], each: int) -> _Spans:
-        """Return copies of parts; ``each`` of them in turn belong to one thing."""
-        size = np.array([-1 if part is None else len(part) for part in parts], np.int64)
-        used = np.maximum(size, 0)
-        start = np.cumsum(used) - used
-        joined = b"".join([*(part for part in parts if part), bytes(PADDING_BYTES)])
-        data = np.frombuffer(joined, np.uint8)
-        return cls(data, start.reshape(-1, each), size.reshape(-1, each))
-
-    @classmethod
     def of_columns(cls, *columns: pa.Array) -> _Spans:
         """Return copies of parts given as columns of large_binary."""
-        rows = [column.to_pylist() for column in columns]
-        return cls.of_parts([part for row in zip(*rows, strict=True) for part in row], len(rows))
+        sizes = [
+            pc.fill_null(pc.binary_length(each), -1).to_numpy(zero_copy_only=False)
+            for each in columns
+        ]
+        size = np.stack(sizes, axis=1)
+        joined = pc.binary_join_element_wise(
+            *columns,
+            pa.scalar(b"", pa.large_binary()),
+            null_handling="replace",
+            null_replacement=b"",
+        )
+        data = joined.buffers()[2] or b""
+        used = np.maximum(size, 0).reshape(-1)
+        start = (np.cumsum(used) - used).reshape(size.shape)
+        return cls(np.frombuffer(data, np.uint8)[: int(used.sum())], start, size)
 
     def matching(self, patterns: Patterns) -> Flags:
         """Return which parts match, with shape (n, k)."""
@@ -299,8 +302,11 @@ class RecordPatterns:
 
     def in_pairs(self, pairs: Sequence[tuple[bytes | None, bytes | None]]) -> Flags:
         """Return which records match, given as pairs of key and value; they have no headers."""
-        parts = [part for pair in pairs for part in pair]
-        return self._matching(_Searched(_Spans.of_parts(parts, 2)))
+        keys, values = zip(*pairs, strict=True) if pairs else ((), ())
+        binary = pa.large_binary()
+        return self._matching(
+            _Searched(_Spans.of_columns(pa.array(keys, binary), pa.array(values, binary)))
+        )
 
     @property
     def _needs_headers(self) -> bool:
