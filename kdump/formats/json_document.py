@@ -7,6 +7,8 @@ would otherwise be a decision that is silently not made.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -107,6 +109,10 @@ class JsonObject:
         """A field that may be null, read by one of the other methods."""
         return None if self.value(name) is None else read(name)
 
+    def optional_int32(self, name: str) -> int | None:
+        """A number of 32 bits that may be null."""
+        return None if self.value(name) is None else self.number(name, most=MOST_INT32)
+
     def object(self, name: str) -> JsonObject:
         """An object."""
         return JsonObject.of(self.value(name), self.path(name))
@@ -168,6 +174,20 @@ _UUID_LENGTH: Final = 22
 
 def _refuse(where: str, expected: str, found: Any) -> NoReturn:
     raise DocumentError(f"{where}: not {expected}: {found!r:.80}")
+
+
+# --- objects that are dataclasses
+
+
+def plain_fields(value: Any) -> dict[str, Any]:
+    """The attributes of a dataclass by name, as they are."""
+    return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+
+
+@functools.cache
+def field_names(of: type) -> tuple[str, ...]:
+    """The names of a dataclass's attributes, in their order."""
+    return tuple(each.name for each in dataclasses.fields(of))
 
 
 # --- whole documents

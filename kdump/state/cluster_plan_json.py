@@ -7,7 +7,6 @@ that does not exist.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any, Final
 
 from kdump.formats.json_document import (
@@ -15,6 +14,8 @@ from kdump.formats.json_document import (
     DocumentError,
     JsonObject,
     document_lines,
+    field_names,
+    plain_fields,
     read_document,
 )
 from kdump.state.cluster_plan import (
@@ -34,7 +35,6 @@ from kdump.state.cluster_plan import (
     SourceKind,
     Sources,
 )
-from kdump.state.disk_collection import optional_int32
 from kdump.state.metadata_entities import RECOVERY_CODES
 
 PLAN_FORMAT: Final = "kdump metadata plan"
@@ -53,14 +53,14 @@ _SPREAD: Final = (
 
 def encode_plan(plan: ClusterPlan) -> Iterator[bytes]:
     """Yield the text of the document."""
-    document: dict[str, Any] = {"format": PLAN_FORMAT, "version": PLAN_VERSION} | _plain(plan)
+    document: dict[str, Any] = {"format": PLAN_FORMAT, "version": PLAN_VERSION} | plain_fields(plan)
     for name in ("features", "configs", *_KEPT_RECORDS):
         document[name] = [_sourced(each) for each in document[name]]
     for name in ("controllers", "move_aside", "first_leaders"):
-        document[name] = [_plain(each) for each in document[name]]
+        document[name] = [plain_fields(each) for each in document[name]]
     document["sources"] = _sources_fields(plan.sources)
     document["topics"] = [_topic_fields(each) for each in plan.topics]
-    document["notices"] = [_plain(each) | {"kind": each.kind.value} for each in plan.notices]
+    document["notices"] = [plain_fields(each) | {"kind": each.kind.value} for each in plan.notices]
     # What people want to read comes first.
     notices = {name: document.pop(name) for name in _FIRST}
     head = {name: document.pop(name) for name in ("format", "version", "kdump", "created_ms")}
@@ -71,12 +71,8 @@ _KEPT_RECORDS: Final = ("brokers", "acls", "scram", "quotas", "delegation_tokens
 _FIRST: Final = ("is_loss_accepted", "notices", "move_aside", "first_leaders")
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    return {each.name: getattr(value, each.name) for each in fields(value)}
-
-
 def _sourced(value: Any) -> dict[str, Any]:
-    return _plain(value) | {"source": str(value.source)}
+    return plain_fields(value) | {"source": str(value.source)}
 
 
 def _sources_fields(sources: Sources) -> dict[str, str]:
@@ -87,7 +83,8 @@ def _topic_fields(topic: PlannedTopic) -> dict[str, Any]:
     return _sourced(topic) | {
         "configs": [_sourced(each) for each in topic.configs],
         "partitions": [
-            _plain(each) | {"sources": _sources_fields(each.sources)} for each in topic.partitions
+            plain_fields(each) | {"sources": _sources_fields(each.sources)}
+            for each in topic.partitions
         ],
     }
 
@@ -134,18 +131,7 @@ def decode_plan(data: bytes) -> ClusterPlan:
     )
 
 
-def _names(of: type) -> frozenset[str]:
-    return frozenset(each.name for each in fields(of))
-
-
-_PLAN_FIELDS: Final = {"format", "version"} | _names(ClusterPlan)
-_FIELDS: Final = {
-    of: _names(of)
-    for of in (
-        *(PlannedController, PlannedFeature, PlannedConfig, ResourceConfig, PlannedTopicPartition),
-        *(PlannedTopic, PlannedRecord, Notice, MovedAside, FirstLeader),
-    )
-}
+_PLAN_FIELDS: Final = ("format", "version", *field_names(ClusterPlan))
 _SOURCE_KINDS: Final = {each.value: each for each in SourceKind}
 _NOTICE_KINDS: Final = {each.value: each for each in NoticeKind}
 RECORD_TYPES_OF: Final = {
@@ -199,7 +185,7 @@ def _controllers(document: JsonObject) -> tuple[PlannedController, ...]:
 
 
 def _controller(document: JsonObject) -> PlannedController:
-    document.has_only(_FIELDS[PlannedController])
+    document.has_only(field_names(PlannedController))
     return PlannedController(
         document.number("node_id", most=MOST_INT32),
         document.text("host"),
@@ -209,19 +195,19 @@ def _controller(document: JsonObject) -> PlannedController:
 
 
 def _feature(document: JsonObject) -> PlannedFeature:
-    document.has_only(_FIELDS[PlannedFeature])
+    document.has_only(field_names(PlannedFeature))
     return PlannedFeature(
         document.text("name"), document.number("level", most=_MOST_INT16), _source(document)
     )
 
 
 def _config(document: JsonObject) -> PlannedConfig:
-    document.has_only(_FIELDS[PlannedConfig])
+    document.has_only(field_names(PlannedConfig))
     return PlannedConfig(document.text("name"), document.text("value"), _source(document))
 
 
 def _resource_config(document: JsonObject) -> ResourceConfig:
-    document.has_only(_FIELDS[ResourceConfig])
+    document.has_only(field_names(ResourceConfig))
     return ResourceConfig(
         document.number("resource_type", most=127),
         document.text("resource_name"),
@@ -244,7 +230,7 @@ def _topics(document: JsonObject) -> tuple[PlannedTopic, ...]:
 
 
 def _topic(document: JsonObject) -> PlannedTopic:
-    document.has_only(_FIELDS[PlannedTopic])
+    document.has_only(field_names(PlannedTopic))
     topic = PlannedTopic(
         document.text("name"),
         document.uuid("topic_id"),
@@ -260,7 +246,7 @@ def _topic(document: JsonObject) -> PlannedTopic:
 
 
 def _partition(document: JsonObject) -> PlannedTopicPartition:
-    document.has_only(_FIELDS[PlannedTopicPartition])
+    document.has_only(field_names(PlannedTopicPartition))
     partition = PlannedTopicPartition(
         partition=document.number("partition", most=MOST_INT32),
         replicas=_nodes(document, "replicas"),
@@ -308,7 +294,7 @@ def _records(document: JsonObject, name: str) -> tuple[PlannedRecord, ...]:
 
 
 def _kept_record(document: JsonObject, record_type: str) -> PlannedRecord:
-    document.has_only(_FIELDS[PlannedRecord])
+    document.has_only(field_names(PlannedRecord))
     return PlannedRecord(
         document.word("type", {record_type: record_type}),
         document.number("version", most=_MOST_INT16),
@@ -318,7 +304,7 @@ def _kept_record(document: JsonObject, record_type: str) -> PlannedRecord:
 
 
 def _moved_aside(document: JsonObject) -> MovedAside:
-    document.has_only(_FIELDS[MovedAside])
+    document.has_only(field_names(MovedAside))
     return MovedAside(
         document.number("node_id", most=MOST_INT32),
         document.text("log_dir"),
@@ -328,7 +314,7 @@ def _moved_aside(document: JsonObject) -> MovedAside:
 
 
 def _first_leader(document: JsonObject) -> FirstLeader:
-    document.has_only(_FIELDS[FirstLeader])
+    document.has_only(field_names(FirstLeader))
     return FirstLeader(
         document.text("topic"),
         document.number("partition", most=MOST_INT32),
@@ -337,12 +323,12 @@ def _first_leader(document: JsonObject) -> FirstLeader:
 
 
 def _notice(document: JsonObject) -> Notice:
-    document.has_only(_FIELDS[Notice])
+    document.has_only(field_names(Notice))
     return Notice(
         document.word("kind", _NOTICE_KINDS),
         document.text("code"),
         document.optional(document.text, "topic"),
-        optional_int32(document, "partition"),
+        document.optional_int32("partition"),
         document.text("what"),
         document.flag("needs_acceptance"),
         document.optional(document.text, "override"),

@@ -7,7 +7,7 @@ all hosts, without their disks. The names of its fields are those of the attribu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kdump.formats.checkpoints import EpochEntry
@@ -17,6 +17,8 @@ from kdump.formats.json_document import (
     JsonObject,
     checked_number,
     document_lines,
+    field_names,
+    plain_fields,
     read_document,
 )
 from kdump.formats.names import PartitionState
@@ -245,13 +247,9 @@ def encode_collection(collection: DiskCollection) -> Iterator[bytes]:
     )
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    return {each.name: getattr(value, each.name) for each in fields(value)}
-
-
 def _directory_fields(directory: CollectedDirectory) -> dict[str, Any]:
     metadata = directory.metadata
-    return _plain(directory) | {
+    return plain_fields(directory) | {
         "partitions": [_partition_fields(each) for each in directory.partitions],
         "claims": [_claim_fields(each) for each in directory.claims],
         "metadata": None if metadata is None else _metadata_fields(metadata),
@@ -259,21 +257,21 @@ def _directory_fields(directory: CollectedDirectory) -> dict[str, Any]:
 
 
 def _partition_fields(partition: CollectedPartition) -> dict[str, Any]:
-    return _plain(partition) | {
+    return plain_fields(partition) | {
         "state": partition.state.name.lower(),
         "leader_epochs": [[each.epoch, each.start_offset] for each in partition.leader_epochs],
     }
 
 
 def _claim_fields(claim: TopicClaim) -> dict[str, Any]:
-    return _plain(claim) | {"partitions": [_plain(each) for each in claim.partitions]}
+    return plain_fields(claim) | {"partitions": [plain_fields(each) for each in claim.partitions]}
 
 
 def _metadata_fields(metadata: CollectedMetadata) -> dict[str, Any]:
-    return _plain(metadata) | {
-        "voters": [_plain(each) for each in metadata.voters],
-        "removed_topics": [_plain(each) for each in metadata.removed_topics],
-        "records": [_plain(each) for each in metadata.records],
+    return plain_fields(metadata) | {
+        "voters": [plain_fields(each) for each in metadata.voters],
+        "removed_topics": [plain_fields(each) for each in metadata.removed_topics],
+        "records": [plain_fields(each) for each in metadata.records],
     }
 
 
@@ -295,24 +293,16 @@ def decode_collection(data: bytes) -> DiskCollection:
     )
 
 
-_DOCUMENT_FIELDS: Final = {"format", "version"} | {each.name for each in fields(DiskCollection)}
-_DIRECTORY_FIELDS: Final = {each.name for each in fields(CollectedDirectory)}
-_PARTITION_FIELDS: Final = {each.name for each in fields(CollectedPartition)}
-_CLAIM_FIELDS: Final = {each.name for each in fields(TopicClaim)}
-_CLAIMED_FIELDS: Final = {each.name for each in fields(ClaimedPartition)}
-_METADATA_FIELDS: Final = {each.name for each in fields(CollectedMetadata)}
-_VOTER_FIELDS: Final = {each.name for each in fields(CollectedVoter)}
-_REMOVED_FIELDS: Final = {each.name for each in fields(RemovedTopic)}
-_RECORD_FIELDS: Final = {each.name for each in fields(CollectedRecord)}
+_DOCUMENT_FIELDS: Final = ("format", "version", *field_names(DiskCollection))
 
 
 def _directory(document: JsonObject) -> CollectedDirectory:
-    document.has_only(_DIRECTORY_FIELDS)
+    document.has_only(field_names(CollectedDirectory))
     metadata = document.optional(document.object, "metadata")
     return CollectedDirectory(
         path=document.text("path"),
         cluster_id=document.optional(document.text, "cluster_id"),
-        node_id=optional_int32(document, "node_id"),
+        node_id=document.optional_int32("node_id"),
         directory_id=document.optional(document.uuid, "directory_id"),
         is_clean_shutdown=document.flag("is_clean_shutdown"),
         broker_epoch=document.optional(document.number, "broker_epoch"),
@@ -326,17 +316,8 @@ def _directory(document: JsonObject) -> CollectedDirectory:
     )
 
 
-def optional_int32(document: JsonObject, name: str) -> int | None:
-    """A field that is a number of 32 bits or null.
-
-    Raises:
-        DocumentError: it is not.
-    """
-    return None if document.value(name) is None else document.number(name, most=MOST_INT32)
-
-
 def _partition(document: JsonObject) -> CollectedPartition:
-    document.has_only(_PARTITION_FIELDS)
+    document.has_only(field_names(CollectedPartition))
     return CollectedPartition(
         directory=document.text("directory"),
         topic=document.text("topic"),
@@ -344,8 +325,8 @@ def _partition(document: JsonObject) -> CollectedPartition:
         state=document.word("state", STATE_WORDS),
         topic_id=document.optional(document.uuid, "topic_id"),
         leader_epochs=_epochs(document, "leader_epochs"),
-        highest_batch_epoch=optional_int32(document, "highest_batch_epoch"),
-        last_epoch=optional_int32(document, "last_epoch"),
+        highest_batch_epoch=document.optional_int32("highest_batch_epoch"),
+        last_epoch=document.optional_int32("last_epoch"),
         last_epoch_start_offset=document.optional(document.number, "last_epoch_start_offset"),
         log_start_offset=document.optional(document.number, "log_start_offset"),
         log_end_offset=document.optional(document.number, "log_end_offset"),
@@ -374,7 +355,7 @@ def _epochs(document: JsonObject, name: str) -> tuple[EpochEntry, ...]:
 
 
 def _claim(document: JsonObject) -> TopicClaim:
-    document.has_only(_CLAIM_FIELDS)
+    document.has_only(field_names(TopicClaim))
     return TopicClaim(
         source=document.text("source"),
         topic=document.text("topic"),
@@ -384,16 +365,16 @@ def _claim(document: JsonObject) -> TopicClaim:
 
 
 def _claimed_partition(document: JsonObject) -> ClaimedPartition:
-    document.has_only(_CLAIMED_FIELDS)
+    document.has_only(field_names(ClaimedPartition))
     return ClaimedPartition(
         document.number("partition", most=MOST_INT32),
-        optional_int32(document, "highest_leader_epoch"),
+        document.optional_int32("highest_leader_epoch"),
         document.optional(document.number, "highest_offset"),
     )
 
 
 def _metadata(document: JsonObject) -> CollectedMetadata:
-    document.has_only(_METADATA_FIELDS)
+    document.has_only(field_names(CollectedMetadata))
     return CollectedMetadata(
         epoch=document.number("epoch", most=MOST_INT32),
         end_offset=document.number("end_offset"),
@@ -410,7 +391,7 @@ def _metadata(document: JsonObject) -> CollectedMetadata:
 
 
 def _voter(document: JsonObject) -> CollectedVoter:
-    document.has_only(_VOTER_FIELDS)
+    document.has_only(field_names(CollectedVoter))
     return CollectedVoter(
         document.number("node_id", most=MOST_INT32),
         document.optional(document.uuid, "directory_id"),
@@ -419,7 +400,7 @@ def _voter(document: JsonObject) -> CollectedVoter:
 
 
 def _removed_topic(document: JsonObject) -> RemovedTopic:
-    document.has_only(_REMOVED_FIELDS)
+    document.has_only(field_names(RemovedTopic))
     return RemovedTopic(
         topic=document.text("topic"),
         topic_id=document.uuid("topic_id"),
@@ -436,7 +417,7 @@ def decode_record(document: JsonObject) -> CollectedRecord:
     Raises:
         DocumentError: it is not one; whether Kafka knows its type and fields is not checked.
     """
-    document.has_only(_RECORD_FIELDS)
+    document.has_only(field_names(CollectedRecord))
     return CollectedRecord(
         document.text("type"),
         document.number("version", most=(1 << 15) - 1),
