@@ -33,6 +33,7 @@ from kdump.jobs.metadata_copies import MetadataCopy, read_copies
 from kdump.jobs.quorum_reset import require_distinct
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
+from kdump.repair.cluster.notice_codes import unaccepted
 from kdump.repair.cluster.overrides import RESERVED_TOPIC_IDS
 from kdump.repair.rebuild.controller_snapshot import (
     ControllerSnapshot,
@@ -130,7 +131,7 @@ def apply_plan_to(
 
 
 def _require_accepted(plan: ClusterPlan) -> None:
-    losses = [each.what for each in plan.notices if each.needs_acceptance]
+    losses = [each.what for each in unaccepted(plan.notices)]
     if losses and not plan.is_loss_accepted:
         more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
         raise UnacceptedLossError(

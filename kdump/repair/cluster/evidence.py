@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.errors import UsageProblem
-from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
+from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.repair.cluster.overrides import RESERVED_TOPIC_IDS
 from kdump.state.cluster_plan import Source, SourceKind
 from kdump.state.collected_image import image_of_records
@@ -31,11 +31,6 @@ class DiskReplica:
     node_id: int
     directory: CollectedDirectory
     partition: CollectedPartition
-
-    @property
-    def is_live(self) -> bool:
-        """Whether a starting broker would use it as a partition."""
-        return self.partition.state is PartitionState.LIVE
 
     @property
     def end(self) -> tuple[int, int]:

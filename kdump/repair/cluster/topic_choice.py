@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from kdump.repair.cluster.evidence import DiskReplica, Evidence, MetadataEvidenc
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides, TopicOverrides
 from kdump.state.cluster_plan import Source, SourceKind
-from kdump.state.disk_collection import ClaimedPartition
+from kdump.state.disk_collection import ClaimedPartition, TopicClaim
 from kdump.state.metadata_entities import PartitionRegistration
 from kdump.state.metadata_image import LOG_BEGIN, EntityKind, MetadataImage
 from kdump.words import counted
@@ -104,6 +104,11 @@ class TopicChooser:
             for _, partitions in older:
                 for number, each in partitions.get(topic_id, {}).items():
                     in_old_copies[number].append(each)
+            claims = [
+                each
+                for each in self.evidence.claims.get(name, ())
+                if each.topic_id in (None, topic_id)
+            ]
             choice = TopicChoice(
                 name,
                 topic_id,
@@ -112,14 +117,10 @@ class TopicChooser:
                 in_old_copies,
                 self._counting(name, topic_id, directories),
                 _of_id(directories, topic_id),
-                self._claims(name, topic_id),
+                _by_number(claims),
                 0,
                 source,
-                frozenset(
-                    each.source
-                    for each in self.evidence.claims.get(name, ())
-                    if each.topic_id in (None, topic_id)
-                ),
+                frozenset(each.source for each in claims),
             )
             found.append(self._with_count(choice))
         self._report_lost_topics({each.name for each in found}, formerly)
@@ -151,8 +152,7 @@ class TopicChooser:
         """Whether a topic can have this name; reports one that cannot."""
         if is_topic_name(name):
             return True
-        every = [each for replicas in directories.values() for each in replicas]
-        self.notices.add(notice_codes.INVALID_NAME, _places(every), name)
+        self.notices.add(notice_codes.INVALID_NAME, _places(_every(directories)), name)
         return False
 
     def _report_shared_id(
@@ -162,10 +162,10 @@ class TopicChooser:
         other: str,
         directories: Mapping[int, Sequence[DiskReplica]],
     ) -> None:
-        every = [each for replicas in directories.values() for each in replicas]
+        places = _places(_every(directories))
         self.notices.add(
             notice_codes.SHARED_ID,
-            f"topic {other} has the id {topic_id}, too; {_places(every)} become -stray",
+            f"topic {other} has the id {topic_id}, too; {places} become -stray",
             name,
             override=f"topic.{other}=drop",
         )
@@ -285,7 +285,7 @@ class TopicChooser:
                 override=f"topic.{name}.id=ID",
             )
             return
-        every = [each for replicas in directories.values() for each in replicas]
+        every = _every(directories)
         strays = [each for each in every if each.partition.state is PartitionState.STRAY]
         if strays:
             self.notices.add(
@@ -335,23 +335,7 @@ class TopicChooser:
     def _counting(
         self, name: str, topic_id: str, directories: Mapping[int, Sequence[DiskReplica]]
     ) -> dict[int, list[DiskReplica]]:
-        found = {
-            number: [
-                each
-                for each in replicas
-                if each.partition.topic_id in (topic_id, None) and self._counts(name, each)
-            ]
-            for number, replicas in directories.items()
-        }
-        return {number: replicas for number, replicas in found.items() if replicas}
-
-    def _claims(self, name: str, topic_id: str) -> dict[int, list[ClaimedPartition]]:
-        found: dict[int, list[ClaimedPartition]] = defaultdict(list)
-        for claim in self.evidence.claims.get(name, ()):
-            if claim.topic_id in (None, topic_id):
-                for each in claim.partitions:
-                    found[each.partition].append(each)
-        return found
+        return _where(_of_id(directories, topic_id), lambda each: self._counts(name, each))
 
     def _with_count(self, choice: TopicChoice) -> TopicChoice:
         known = {*choice.in_copy, *choice.in_old_copies, *choice.replicas}
@@ -429,11 +413,27 @@ class TopicChooser:
 def _of_id(
     directories: Mapping[int, Sequence[DiskReplica]], topic_id: str
 ) -> dict[int, list[DiskReplica]]:
-    found = {
-        number: [each for each in replicas if each.partition.topic_id in (topic_id, None)]
-        for number, replicas in directories.items()
-    }
+    return _where(directories, lambda each: each.partition.topic_id in (topic_id, None))
+
+
+def _where(
+    directories: Mapping[int, Sequence[DiskReplica]], counts: Callable[[DiskReplica], bool]
+) -> dict[int, list[DiskReplica]]:
+    """Those of some directories that count, by number; no number without any."""
+    found = {number: [*filter(counts, directories[number])] for number in directories}
     return {number: replicas for number, replicas in found.items() if replicas}
+
+
+def _every(directories: Mapping[int, Sequence[DiskReplica]]) -> list[DiskReplica]:
+    return [each for replicas in directories.values() for each in replicas]
+
+
+def _by_number(claims: Iterable[TopicClaim]) -> dict[int, list[ClaimedPartition]]:
+    found: dict[int, list[ClaimedPartition]] = defaultdict(list)
+    for claim in claims:
+        for each in claim.partitions:
+            found[each.partition].append(each)
+    return found
 
 
 def _weight(replicas: Sequence[DiskReplica]) -> tuple[int, int]:
