@@ -31,6 +31,7 @@ from kdump.repair.cluster.partition_choice import MOST_EPOCH, PartitionPlanner
 from kdump.repair.cluster.surroundings import report_surroundings
 from kdump.repair.cluster.topic_choice import TopicChooser, topic_ids
 from kdump.repair.cluster.unclean_elections import settle_unclean_elections
+from kdump.repair.rebuild.controller_snapshot import MARGIN_OFFSETS
 from kdump.repair.rebuild.node_directories import derived_directory_id
 from kdump.state.cluster_plan import (
     ClusterPlan,
@@ -53,9 +54,8 @@ from kdump.state.metadata_image import (
     resource_of,
 )
 
-OFFSET_MARGIN: Final = 1_000_000
-"""So far above all copies the snapshot is: copies that were not collected may be longer."""
 EPOCH_MARGIN: Final = 100
+"""So far above all copies the snapshot is, and by ``MARGIN_OFFSETS``."""
 PRODUCER_ID_BLOCK: Final = 1000
 """``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``."""
 PRODUCER_ID_MARGIN: Final = 1000 * PRODUCER_ID_BLOCK
@@ -302,10 +302,10 @@ class _Planner:
             offsets += (each.epoch for each in copy.image.of(EntityKind.BROKER).values())
         offsets += (each.broker_epoch or 0 for each in self.evidence.directories)
         said = self.overrides
-        offset = _number_above("snapshot.offset", offsets, OFFSET_MARGIN, said.snapshot_offset)
+        offset = _number_above("snapshot.offset", offsets, MARGIN_OFFSETS, said.snapshot_offset)
         epoch = _number_above("snapshot.epoch", epochs, EPOCH_MARGIN, said.snapshot_epoch)
         # The first leader adds one to the epoch.
-        if offset > _MOST_OFFSET - OFFSET_MARGIN or epoch >= MOST_EPOCH:
+        if offset > _MOST_OFFSET - MARGIN_OFFSETS or epoch >= MOST_EPOCH:
             raise UsageProblem(
                 f"there is no room above the offset {max(offsets)} and the epoch {max(epochs)} of"
                 " the copies; leave out the collection that has them, if it is damage"

@@ -28,8 +28,13 @@ from kdump.state.metadata_nodes import Voter
 from kdump.target.target_file import Gone, NewBytes, TargetFile
 
 MARGIN_OFFSETS: Final = 1_000_000
+"""How far a new snapshot is above everything that was shown: other disks may be ahead of it.
+
+The figure is kdump's own: idle controllers write so many records in six days, one each half second
+(``metadata.max.idle.interval.ms``).
+"""
 MARGIN_EPOCHS: Final = 1_000
-"""How far a new snapshot is above everything that was shown: other disks may be ahead of it."""
+"""Likewise; every election is an epoch."""
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_OFFSET: Final = 2**63 - 1
 
