@@ -193,6 +193,7 @@ class CollectedDirectory:
         partitions: by name of the directory; without ``__cluster_metadata``.
         claims: of its internal topics, by source, topic and id.
         highest_transactional_producer_id: in the records of ``__transaction_state``.
+        has_streams_groups: whether there are some in the records of ``__consumer_offsets``.
         metadata: its copy of the cluster's metadata; None if it has none.
         problems: what is damaged or cannot be read in the directory itself.
     """
@@ -206,6 +207,7 @@ class CollectedDirectory:
     partitions: tuple[CollectedPartition, ...] = ()
     claims: tuple[TopicClaim, ...] = ()
     highest_transactional_producer_id: int | None = None
+    has_streams_groups: bool = False
     metadata: CollectedMetadata | None = None
     problems: tuple[str, ...] = ()
 
@@ -311,6 +313,7 @@ def _directory(document: JsonObject) -> CollectedDirectory:
         highest_transactional_producer_id=document.optional(
             document.number, "highest_transactional_producer_id"
         ),
+        has_streams_groups=document.flag("has_streams_groups"),
         metadata=None if metadata is None else _metadata(metadata),
         problems=document.texts("problems"),
     )

@@ -126,6 +126,7 @@ COLLECTIONS: Final = st.builds(
             partitions=tuples(PARTITIONS),
             claims=tuples(CLAIMS),
             highest_transactional_producer_id=nullable(INT64),
+            has_streams_groups=st.booleans(),
             metadata=nullable(METADATA),
             problems=tuples(TEXTS),
         ),

@@ -15,6 +15,11 @@ def offset_key(group: bytes, topic: bytes = b"orders", partition: int = 0) -> by
     return b"\0\1" + text_field(group) + text_field(topic) + partition.to_bytes(4, "big")
 
 
+def streams_group(group: bytes, epoch: int = 7) -> tuple[bytes, bytes]:
+    """The record of a streams group without topology and members: key and value."""
+    return b"\0\x11" + text_field(group), bytes(2) + epoch.to_bytes(4, "big") + bytes(8) + b"\0"
+
+
 def offset_value(
     offset: int, commit_timestamp_ms: int = 0, topic_id: uuid.UUID | None = None
 ) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from builders.batches import batch, record
+from builders.group_records import offset_key, offset_value, streams_group
 from builders.log_directories import (
     TOPIC_ID_TEXT,
     offset_index,
@@ -399,7 +400,7 @@ def test_stray_deleted_and_future_partitions_are_collected(
 # ---- Internal topics and metadata
 
 
-def of_topic(root: Path, name: str, values: Sequence[tuple[bytes | None, bytes]]) -> Path:
+def of_topic(root: Path, name: str, values: Sequence[tuple[bytes | None, bytes | None]]) -> Path:
     """Write a partition of an internal topic, a record in each batch."""
     write_log_directory(root)
     log = b"".join(
@@ -417,6 +418,27 @@ def test_transactions_claim_their_partitions_and_producer_ids(quick_path: Path) 
     assert (claim.source, claim.topic, claim.topic_id) == ("__transaction_state", "orders", None)
     assert claim.partitions == (ClaimedPartition(2), ClaimedPartition(4))
     assert directory.highest_transactional_producer_id == 1041
+
+
+def test_streams_groups_are_found(quick_path: Path) -> None:
+    offset = (offset_key(b"plain"), offset_value(7))
+    without = of_topic(quick_path / "d1", "__consumer_offsets-3", [offset])
+    root = of_topic(quick_path / "d2", "__consumer_offsets-4", [offset, streams_group(b"app")])
+    found = collected(without, root).log_directories
+    assert [each.has_streams_groups for each in found] == [False, True]
+
+
+def test_a_deleted_streams_group_does_not_count(quick_path: Path) -> None:
+    key, value = streams_group(b"app")
+    root = of_topic(quick_path / "d1", "__consumer_offsets-3", [(key, value), (key, None)])
+    (directory,) = collected(root).log_directories
+    assert not directory.has_streams_groups
+
+
+def test_streams_groups_of_a_real_broker_are_found(fixtures: Path) -> None:
+    clean = fixtures / "out" / "clean"
+    found = collected(clean / "d1", clean / "d2").log_directories
+    assert any(each.has_streams_groups for each in found)
 
 
 def tiered(name: str, number: int, end_offset: int, epochs: Sequence[int]) -> bytes:

@@ -136,6 +136,7 @@ def _directory(
         ),
         claims=claims.claims,
         highest_transactional_producer_id=claims.highest_producer_id,
+        has_streams_groups=claims.has_streams_groups,
         metadata=metadata,
         problems=tuple(problems),
     )

@@ -28,7 +28,7 @@ from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet
 from kdump.state.consumer_groups import read_groups
 from kdump.state.disk_collection import ClaimedPartition, TopicClaim
-from kdump.state.group_image import CommittedOffset, Group
+from kdump.state.group_image import CommittedOffset, Group, GroupType
 from kdump.state.group_members import AssignedPartitions
 from kdump.state.latest_records import LatestRecords
 from kdump.state.transaction_coordinator import (
@@ -60,10 +60,12 @@ class ClaimsFound:
     Attributes:
         claims: by source, topic and id.
         highest_producer_id: in ``__transaction_state``; None if there is none.
+        has_streams_groups: whether ``__consumer_offsets`` has some.
         problems: by name of a partition's directory: what could not be read.
     """
 
     highest_producer_id: int | None = None
+    has_streams_groups: bool = False
     problems: dict[str, list[str]] = field(default_factory=dict)
     _claimed: dict[tuple[str, str, str], dict[int, ClaimedPartition]] = field(default_factory=dict)
 
@@ -146,6 +148,7 @@ def _add_groups(found: ClaimsFound, log: GroupLog) -> None:
     assert isinstance(log.records, LatestRecords)
     groups = read_groups(log.records, lambda _group: True)
     for group in groups.groups:
+        found.has_streams_groups |= group.type is GroupType.STREAMS
         for claim in _claims_of_group(group):
             found.add(OFFSETS_TOPIC, claim)
     problems = [_damage_text(damage) for damage in log.damage]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kdump.repair.cluster import notice_codes
@@ -9,11 +10,11 @@ from kdump.repair.cluster.evidence import Evidence, MetadataEvidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides
 from kdump.state.cluster_plan import PlannedFeature, Source, SourceKind
+from kdump.state.disk_collection import CollectedDirectory
 from kdump.state.metadata_image import KRAFT_VERSION, METADATA_VERSION, EntityKind
 
 _GUESSED: Final = {METADATA_VERSION: 25, "group.version": 1, "transaction.version": 2}
 """4.0-IV3, which all brokers since 4.0 know, with its other features."""
-_SHARE_VERSION: Final = "share.version"
 _SHARE_STATE_TOPIC: Final = "__share_group_state"
 
 
@@ -52,9 +53,10 @@ def _guessed(
 ) -> dict[str, tuple[int, Source]]:
     """Add guesses to the levels that are known.
 
-    Brokers refuse every request of share groups without share.version 1. It needs no higher
-    metadata.version: ``ShareVersion.SV_1`` has no dependencies. (New clusters have it from 4.2-IV0
-    on, which brokers of 4.1 do not know, although they know share.version.)
+    Brokers refuse every request of share groups without share.version 1, and of streams groups
+    without streams.version 1. They need no higher metadata.version: ``ShareVersion.SV_1`` and
+    ``StreamsVersion.SV_1`` have no dependencies. (New clusters have them from 4.2-IV0 and 4.2-IV1
+    on, which brokers of 4.1 do not know, although they know both features.)
     """
     guess = Source(SourceKind.GUESS, "what brokers since 4.0 know")
     levels = {name: (level, guess) for name, level in _GUESSED.items()} | known
@@ -66,18 +68,25 @@ def _guessed(
             ", ".join(f"{name}={levels[name][0]}" for name in left),
             override=f"feature.{first}=LEVEL",
         )
-    place = _share_state_place(evidence)
-    if place is not None and _SHARE_VERSION not in {*levels, *overrides.features}:
-        levels[_SHARE_VERSION] = (1, Source(SourceKind.GUESS, f"{_SHARE_STATE_TOPIC} on {place}"))
+    for name, groups, what, directory in _group_features(evidence):
+        if directory is None or name in {*levels, *overrides.features}:
+            continue
+        place = place_of(directory)
+        levels[name] = (1, Source(SourceKind.GUESS, f"{what} on {place}"))
         notices.add(
             notice_codes.FEATURES,
-            f"{_SHARE_VERSION}=1: there were share groups, {place} has {_SHARE_STATE_TOPIC}",
-            override=f"feature.{_SHARE_VERSION}=LEVEL",
+            f"{name}=1: there were {groups}, {place} has {what}",
+            override=f"feature.{name}=LEVEL",
         )
     return levels
 
 
-def _share_state_place(evidence: Evidence) -> str | None:
-    """The first log directory with a partition of the state of share groups."""
+def _group_features(
+    evidence: Evidence,
+) -> Iterator[tuple[str, str, str, CollectedDirectory | None]]:
+    """Yield each feature that groups need, their type, what shows them, and the first place."""
     numbers = evidence.replicas.get(_SHARE_STATE_TOPIC, {})
-    return next((place_of(numbers[each][0].directory) for each in sorted(numbers)), None)
+    shared = next((numbers[each][0].directory for each in sorted(numbers)), None)
+    yield "share.version", "share groups", _SHARE_STATE_TOPIC, shared
+    streams = next((each for each in evidence.directories if each.has_streams_groups), None)
+    yield "streams.version", "streams groups", "streams groups in __consumer_offsets", streams

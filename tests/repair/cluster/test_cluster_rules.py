@@ -457,6 +457,19 @@ def test_share_groups_on_a_disk_mean_that_their_feature_was_finalized() -> None:
     assert "share.version" not in features(plan_of(disks[0]))
 
 
+def test_streams_groups_on_a_disk_mean_that_their_feature_was_finalized() -> None:
+    disks = (disk(1, replica("orders")), disk(2, has_streams_groups=True))
+    plan = plan_of(*disks)
+    guess = "guess: streams groups in __consumer_offsets on node 2 /data/2"
+    assert features(plan)["streams.version"] == (1, guess)
+    (notice,) = (each for each in plan.notices if "streams.version" in each.what)
+    assert (notice.code, notice.override) == ("features", "feature.streams.version=LEVEL")
+    assert "streams.version" not in features(plan_of(disks[0]))
+    assert "streams.version" not in features(plan_of(disks[1], disk(1, metadata=copy())))
+    said = plan_of(*disks, settings=[("feature.streams.version", "0")])
+    assert features(said)["streams.version"] == (0, "set: feature")
+
+
 def test_the_level_for_share_groups_can_be_set() -> None:
     disks = (disk(1, replica("__share_group_state")),)
     plan = plan_of(*disks, settings=[("feature.share.version", "0")])

@@ -118,6 +118,7 @@ def directories(draw: st.DrawFn) -> CollectedDirectory:
         claims=tuple(draw(st.lists(claims(), max_size=2))),
         metadata=draw(st.none() | copies()),
         highest_transactional_producer_id=draw(st.none() | st.integers(0, 90_000)),
+        has_streams_groups=draw(st.booleans()),
         broker_epoch=draw(st.none() | st.integers(0, 90_000)),
         is_clean_shutdown=draw(st.booleans()),
     )
