@@ -140,18 +140,21 @@ def _latest(
     collections: Sequence[DiskCollection], ignored: list[str]
 ) -> tuple[CollectedDirectory, ...]:
     """The log directories; of one that was collected several times, the last time counts."""
-    found: dict[object, tuple[int, CollectedDirectory]] = {}
+    found: dict[object, list[tuple[int, CollectedDirectory]]] = defaultdict(list)
     for collection in collections:
         for directory in collection.log_directories:
             # A copied disk may have the id of another node's.
             key = directory.node_id, directory.directory_id or directory.path
-            candidates = [(collection.created_ms, directory)]
-            if key in found and found[key][1] != directory:
-                candidates.append(found[key])
-                candidates.sort(key=lambda each: (each[0], repr(each[1])))
-                ignored.append(f"{place_of(candidates[0][1])}: an earlier collection of it")
-            found[key] = candidates[-1]
-    return tuple(sorted((each for _, each in found.values()), key=_order))
+            found[key].append((collection.created_ms, directory))
+    latest = []
+    for same in found.values():
+        if len(same) > 1:
+            same.sort(key=lambda each: (each[0], repr(each[1])))
+        newest = same[-1][1]
+        others = {repr(each): each for _, each in same if each != newest}
+        ignored += (f"{place_of(each)}: an earlier collection of it" for each in others.values())
+        latest.append(newest)
+    return tuple(sorted(latest, key=_order))
 
 
 def _order(directory: CollectedDirectory) -> tuple[int, str, str]:

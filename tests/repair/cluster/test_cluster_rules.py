@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from builders.dead_clusters import (
     CLUSTER,
+    CONTROLLER,
     CREATED_MS,
     acl,
     an_id,
@@ -623,6 +625,15 @@ def test_controllers_that_cannot_be_are_refused(
 
 
 # --- which collections count
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+def test_an_earlier_collection_is_ignored_once_in_any_order(order: tuple[int, ...]) -> None:
+    old = disk(1, replica("a", end=5))
+    times = [(CREATED_MS, old), (CREATED_MS, disk(1, replica("a", end=9))), (CREATED_MS + 1, old)]
+    collections = [collected(times[at][1], created_ms=times[at][0]) for at in order]
+    plan = plan_cluster(PlanRequest(collections, (CONTROLLER,)))
+    assert named(plan, "ignored") == ["node 1 /data/1: an earlier collection of it"]
 
 
 def test_several_clusters_are_refused_until_one_is_named() -> None:
