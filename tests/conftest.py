@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import os
@@ -16,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from builders import archives, kafka_jars, suite_parts
 from builders.loading import LoaderServer
-from builders.memory import in_memory
+from builders.memory import in_memory, temporary_files_in_memory
 from kdump.engine.spark import SparkEngine
 from kdump.storage.local_disk import local
 from kdump.target.virtual_directory import VirtualDirectory
@@ -42,6 +43,16 @@ class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         return _group_of(self.config.rootpath / nodeid.partition("::")[0])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary files in memory, unless ``--basetemp`` names a directory for them."""
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and config.getoption("basetemp") is None:
+        stack = contextlib.ExitStack()
+        stack.enter_context(temporary_files_in_memory())
+        config.add_cleanup(stack.close)
 
 
 @pytest.hookimpl(optionalhook=True)
