@@ -23,15 +23,18 @@ from kdump.storage.local_disk import local
 from kdump.target.virtual_directory import VirtualDirectory
 
 hypothesis.settings.register_profile(
-    "ci",
+    "quick",
     deadline=None,
     derandomize=True,
-    max_examples=100,
+    max_examples=25,
     database=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
+hypothesis.settings.register_profile(
+    "full", hypothesis.settings.get_profile("quick"), max_examples=100
+)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=5_000)
-PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "quick")
 hypothesis.settings.load_profile(PROFILE)
 
 SHARED: Final = ("broker_host", "cluster_disks", "loader_server", "spark")
@@ -84,7 +87,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     used = suite_parts.cpu_seconds() - before
     markers = {marker.name for marker in item.iter_markers()}
     is_fast = suite_parts.part_of(markers) is suite_parts.Part.FAST
-    if is_fast and used > suite_parts.MOST_CPU_SECONDS and PROFILE != "explore":
+    if is_fast and used > suite_parts.MOST_CPU_SECONDS and PROFILE == "quick":
         pytest.fail(f"used {used:.1f} s of processor time: mark it as slow", pytrace=False)
     return result
 

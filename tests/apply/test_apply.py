@@ -294,7 +294,7 @@ def target_files(draw: st.DrawFn, files: dict[str, bytes]) -> dict[str, TargetFi
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=100, phases=[Phase.explicit, Phase.generate])  # to shrink takes minutes
+@settings(phases=[Phase.explicit, Phase.generate])  # to shrink takes minutes
 def test_any_target_state_is_reached_and_can_be_undone(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

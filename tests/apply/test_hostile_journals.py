@@ -37,6 +37,7 @@ from builders.forged_journals import (
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.log_dir_trees import original_of
+from builders.samples import examples
 from builders.trees import tree_of
 from builders.written_files import PARTITION, plan_of
 from kdump.apply.apply import apply_plan
@@ -511,7 +512,9 @@ def changes(draw: st.DrawFn, said: dict[str, Any]) -> Change:
 @pytest.mark.parametrize("state", RunState)
 @given(data=st.data())
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(1.2),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_no_journal_changes_anything_outside_or_crashes_kdump(
     quick_path: Path, state: RunState, data: st.DataObject
@@ -551,7 +554,9 @@ def test_no_journal_changes_anything_outside_or_crashes_kdump(
 @pytest.mark.slow
 @given(data=st.data())
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(3),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_damaged_bytes_are_a_journal_or_an_error(quick_path: Path, data: st.DataObject) -> None:
     if not (quick_path / "logs").exists():

@@ -18,6 +18,7 @@ from builders.in_process import Outcome, run_kdump
 from builders.log_dir_trees import original_of
 from builders.recovery import log_name
 from builders.repair_cases import PARTITION, bad_batch_in_the_middle
+from builders.samples import examples
 from kdump.errors import ExitStatus
 from kdump.formats import names
 
@@ -162,7 +163,7 @@ def test_no_command_prints_a_stack_trace_on_all_odd_names_together(
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=examples(0.2))
 @given(name=hostile_names, what=st.sampled_from([put_directory, put_file, put_root_file]))
 @example(name=b"old crash-0", what=put_directory)
 @example(name=b"crash\xff-0", what=put_directory)

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders.java_server import JavaServer
+from builders.samples import examples
 from kdump.check.start import first_refusal
 from kdump.check.voters import check_configured_voters
 from kdump.formats import names
@@ -149,7 +150,7 @@ def require_equal(node: NodeIdentity, said: Mapping[str, str]) -> None:
         assert path in (None, found.place.path), (found, said)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(3))
 @given(data=st.data())
 def test_kafka_refuses_for_the_same_reason_and_starts_after_the_repair(
     server: JavaServer, fixtures: Path, data: st.DataObject

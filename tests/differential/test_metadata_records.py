@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from builders.java_server import JavaServer
 from builders.messages import message_values
+from builders.samples import examples
 from kdump.formats.internal_topics import encode_cluster_metadata
 from kdump.formats.java.jackson import message_node, node_text
 from kdump.formats.schema import RecordType
@@ -30,11 +31,14 @@ def server(java_classpath: str) -> Iterator[JavaServer]:
         yield running
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("record_type", "version"), ALL_VERSIONS)
 def test_random_values_of_every_type_and_version(
     record_type: RecordType, version: int, server: JavaServer
 ) -> None:
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+    @settings(
+        max_examples=examples(0.4), suppress_health_check=[HealthCheck.too_slow], deadline=None
+    )
     @given(message_values(record_type.value, version))
     def check(value: dict[str, Any]) -> None:
         json = node_text(message_node(record_type.value, value, version))

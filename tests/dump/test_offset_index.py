@@ -15,6 +15,7 @@ from builders.index_files import (
     Segment,
     offset_index_bytes,
 )
+from builders.samples import examples
 from kdump.dump import offset_index
 from kdump.dump.index_options import IndexDumpOptions
 from kdump.dump.indexed_log import batches_at
@@ -190,7 +191,7 @@ def test_many_positions_are_read_together_as_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @given(index=st.binary(max_size=64), log=st.binary(max_size=200), base=st.sampled_from([0, 7]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(2))
 def test_any_bytes_beside_any_log_are_dumped(
     tmp_path: Path, index: bytes, log: bytes, base: int
 ) -> None:

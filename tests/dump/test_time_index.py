@@ -16,6 +16,7 @@ from builders.index_files import (
     offset_index_bytes,
     time_index_bytes,
 )
+from builders.samples import examples
 from kdump.dump import time_index
 from kdump.dump.index_options import IndexDumpOptions
 from kdump.formats import message_set
@@ -225,7 +226,7 @@ def test_rows_have_every_field_and_one_for_the_padding(tmp_path: Path) -> None:
     tail=st.binary(max_size=80),
     flip=st.integers(0, 4 * SIZE - 1),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(2))
 def test_any_bytes_beside_any_log_are_dumped(
     tmp_path: Path, index: bytes, time_index_: bytes, tail: bytes, flip: int
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from builders.messages import encode, int16, message_values, varint
+from builders.samples import examples
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import (
     DECODERS,
@@ -597,9 +598,10 @@ def test_every_valid_record_is_read(decoder: str) -> None:
     check()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("decoder", sorted(DECODERS))
 def test_every_truncation_of_a_value_is_read_or_reported(decoder: str) -> None:
-    @settings(max_examples=20)
+    @settings(max_examples=examples(0.2))
     @given(records(decoder))
     def check(record: tuple[bytes | None, bytes]) -> None:
         key, value = record

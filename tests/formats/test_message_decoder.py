@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.messages import encode, message_values, varint
+from builders.samples import examples
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
 from kdump.formats.message_decoder import UNKNOWN_TAGGED_FIELDS, SchemaError, decode, java_message
@@ -65,10 +66,11 @@ def decoded(schema: MessageSchema, data: bytes, version: int = 0) -> dict[str, A
     return decode(schema, Cursor(data), version)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.slow
 @pytest.mark.parametrize(("schema", "version"), ALL_VERSIONS)
 def test_every_schema_is_read_back_as_it_was_written(schema: MessageSchema, version: int) -> None:
-    @settings(max_examples=20)
+    @settings(max_examples=examples(0.2))
     @given(message_values(schema, version))
     def check(value: dict[str, Any]) -> None:
         cursor = Cursor(encode(schema, value, version))
@@ -78,10 +80,11 @@ def test_every_schema_is_read_back_as_it_was_written(schema: MessageSchema, vers
     check()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.slow
 @pytest.mark.parametrize(("schema", "version"), ALL_VERSIONS)
 def test_any_bytes_give_a_value_or_a_format_error(schema: MessageSchema, version: int) -> None:
-    @settings(max_examples=20)
+    @settings(max_examples=examples(0.2))
     @given(message_values(schema, version), st.integers(min_value=0), st.binary(max_size=2))
     def check(value: dict[str, Any], place: int, put_there: bytes) -> None:
         damaged = bytearray(encode(schema, value, version) + b"\x00")

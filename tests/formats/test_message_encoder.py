@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders.messages import message_values
+from builders.samples import examples
 from formats.test_message_decoder import ALL_VERSIONS, TAGGED
 from kdump.formats.cursor import Cursor
 from kdump.formats.java.jackson import message_node, node_text
@@ -20,12 +21,13 @@ from kdump.formats.schema import BYTES, INT8, STRING, UUID, MessageSchema, array
 from kdump.formats.schemas.metadata import PARTITION_RECORD, TOPIC_RECORD
 
 
+@pytest.mark.hypothesis
 @pytest.mark.slow
 @pytest.mark.parametrize(("schema", "version"), ALL_VERSIONS)
 def test_every_schema_is_read_back_from_its_bytes_and_from_the_json_that_is_printed(
     schema: MessageSchema, version: int
 ) -> None:
-    @settings(max_examples=8)
+    @settings(max_examples=examples(0.1))
     @given(message_values(schema, version))
     def check(value: dict[str, Any]) -> None:
         cursor = Cursor(encode(schema, value, version))

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from builders.java_server import JavaServer
+from builders.samples import examples
 from builders.transaction_states import Pair, columns_of, joined_columns_of, key_of, value_of
 from kdump.state import transaction_records
 from kdump.state.transaction_coordinator import (
@@ -118,7 +119,7 @@ def _sorted(fields: str) -> str:
 
 
 @pytest.mark.differential
-@settings(max_examples=200)
+@settings(max_examples=examples(2))
 @given(log=st.lists(pairs, max_size=12))
 @example(log=[(key_of("a"), value_of(state=4, partitions=None)), (key_of("b"), value_of())])
 def test_transactions_are_those_that_kafka_loads(kafka: JavaServer, log: list[Pair]) -> None:
@@ -149,7 +150,7 @@ def test_transactions_are_those_that_kafka_loads(kafka: JavaServer, log: list[Pa
         } == loaded
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(0.6))
 @given(log=st.lists(pairs, max_size=40), repeats=st.integers(3, 6))
 def test_records_that_a_later_one_replaces_need_not_be_decoded(
     log: list[Pair], repeats: int
