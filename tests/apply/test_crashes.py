@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builders.log_dir_trees import seen_by_broker
+from builders.memory import in_memory
 from builders.repair_bench import Bench
 from builders.repair_cases import (
     CASES,
@@ -18,6 +20,7 @@ from builders.repair_cases import (
     log_end_before_its_start,
     salvage,
 )
+from builders.samples import at_some_or_all, moments_of
 from kdump.apply.files import Files
 from kdump.apply.interrupted_runs import finish_interrupted
 from kdump.apply.runs import list_undos
@@ -26,15 +29,26 @@ from kdump.errors import KdumpError
 
 pytestmark = pytest.mark.slow
 
-cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+unsynced_or_not = pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 
 
-@cases
-def test_a_plan_reaches_its_target_state_and_its_undo_the_original(
-    quick_path: Path, case: Case
-) -> None:
-    bench = Bench(quick_path, case)
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.__name__)
+def bench_of_a_case(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    """Write the directory of a case once for all tests."""
+    with in_memory(tmp_path_factory.mktemp("bench")) as path:
+        yield Bench(path, request.param)
 
+
+@pytest.fixture
+def bench(bench_of_a_case: Bench) -> Bench:
+    """Return the directory of a case as it was before the repair."""
+    bench_of_a_case.restart()
+    return bench_of_a_case
+
+
+def test_a_plan_reaches_its_target_state_and_its_undo_the_original(bench: Bench) -> None:
     undo_id = bench.apply()
 
     assert seen_by_broker(bench.path) == bench.repaired
@@ -44,23 +58,19 @@ def test_a_plan_reaches_its_target_state_and_its_undo_the_original(
     assert list_undos(bench.path) == []
 
 
-@cases
-def test_without_undo_data_only_the_target_state_remains(quick_path: Path, case: Case) -> None:
-    bench = Bench(quick_path, case)
-
+def test_without_undo_data_only_the_target_state_remains(bench: Bench) -> None:
     assert bench.apply(keep_undo=False) is None
 
     assert seen_by_broker(bench.path) == bench.repaired
     assert bench.kdumps() == []
 
 
-@pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
-@cases
+@at_some_or_all
+@unsynced_or_not
 def test_a_run_interrupted_at_any_operation_is_finished_by_the_next(
-    quick_path: Path, case: Case, unsynced: bool
+    bench: Bench, unsynced: bool, is_all: bool
 ) -> None:
-    bench = Bench(quick_path, case)
-    for at in bench.stops(bench.apply, unsynced=unsynced):
+    for at in moments_of(bench.stops(bench.apply, unsynced=unsynced), is_all=is_all):
         bench.restart()
         bench.stop(bench.apply, at, unsynced=unsynced)
 
@@ -71,13 +81,12 @@ def test_a_run_interrupted_at_any_operation_is_finished_by_the_next(
         assert bench.original() == bench.before, at
 
 
-@pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
-@cases
+@at_some_or_all
+@unsynced_or_not
 def test_a_run_interrupted_at_any_operation_can_be_undone(
-    quick_path: Path, case: Case, unsynced: bool
+    bench: Bench, unsynced: bool, is_all: bool
 ) -> None:
-    bench = Bench(quick_path, case)
-    for at in bench.stops(bench.apply, unsynced=unsynced):
+    for at in moments_of(bench.stops(bench.apply, unsynced=unsynced), is_all=is_all):
         bench.restart()
         bench.stop(bench.apply, at, unsynced=unsynced)
 
@@ -90,18 +99,17 @@ def test_a_run_interrupted_at_any_operation_can_be_undone(
         assert bench.kdumps() == [], at
 
 
-@pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
-@cases
+@at_some_or_all
+@unsynced_or_not
 def test_an_undo_interrupted_at_any_operation_is_finished_by_the_next_run(
-    quick_path: Path, case: Case, unsynced: bool
+    bench: Bench, unsynced: bool, is_all: bool
 ) -> None:
-    bench = Bench(quick_path, case)
 
     def take_back(files: Files) -> None:
         undo(bench.path, files=files)
 
     bench.apply()
-    for at in bench.stops(take_back, unsynced=unsynced):
+    for at in moments_of(bench.stops(take_back, unsynced=unsynced), is_all=is_all):
         bench.restart()
         bench.apply()
         bench.stop(take_back, at, unsynced=unsynced)
@@ -114,12 +122,13 @@ def test_an_undo_interrupted_at_any_operation_is_finished_by_the_next_run(
         assert bench.kdumps() == [], at
 
 
+@at_some_or_all
 @pytest.mark.parametrize(
     "case",
     [*RETENTION_CASES, bad_batch_in_the_middle, log_end_before_its_start],
     ids=lambda case: case.__name__,
 )
-def test_a_partly_deleted_log_never_has_a_hole(quick_path: Path, case: Case) -> None:
+def test_a_partly_deleted_log_never_has_a_hole(quick_path: Path, case: Case, is_all: bool) -> None:
     bench = Bench(quick_path, case)
 
     def bases() -> list[int]:
@@ -130,7 +139,8 @@ def test_a_partly_deleted_log_never_has_a_hole(quick_path: Path, case: Case) -> 
     every = sorted({*old, *bases()})
     bench.restart()
     found = set()
-    for at in bench.stops(bench.apply, unsynced=False):
+    stops = bench.stops(bench.apply, unsynced=False)
+    for at in moments_of(stops, is_all=is_all, samples=16):
         bench.restart()
         bench.stop(bench.apply, at, unsynced=False)
         left = bases()
@@ -141,14 +151,15 @@ def test_a_partly_deleted_log_never_has_a_hole(quick_path: Path, case: Case) -> 
     assert len(found) > 2
 
 
+@at_some_or_all
 @pytest.mark.parametrize(
     ("case", "failure"), [*((case, errno.ENOSPC) for case in CASES), (salvage, errno.EIO)]
 )
 def test_a_failing_operation_leaves_the_original_or_the_target_state(
-    quick_path: Path, case: Case, failure: int
+    quick_path: Path, case: Case, failure: int, is_all: bool
 ) -> None:
     bench = Bench(quick_path, case)
-    for at in range(bench.count(bench.apply)):
+    for at in moments_of(range(bench.count(bench.apply)), is_all=is_all):
         bench.restart()
         files = bench.volatile()
         files.fail_at, files.failure = at, failure

@@ -17,6 +17,7 @@ from builders.log_directories import offset_checkpoint
 from builders.recovery import log_name
 from builders.repair_bench import Bench
 from builders.repair_cases import BASES, CASES, PARTITION, RETENTION_CASES, compaction
+from builders.samples import at_some_or_all
 from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
@@ -25,6 +26,7 @@ from kdump.log.directory import read_log_directory
 from kdump.storage.local_disk import local
 
 STATES_OF_A_CASE: Final = 24
+SAMPLED_STATES: Final = 6
 
 
 class Gallery:
@@ -88,8 +90,9 @@ def batches_of(log: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.differential
+@at_some_or_all
 def test_after_an_interruption_kafka_keeps_what_it_would_have_kept(
-    quick_path: Path, loader_server: LoaderServer
+    quick_path: Path, loader_server: LoaderServer, is_all: bool
 ) -> None:
     gallery = Gallery(quick_path / "gallery")
     originals: dict[str, Path] = {}
@@ -108,7 +111,7 @@ def test_after_an_interruption_kafka_keeps_what_it_would_have_kept(
                 for batch in batches_of(log)
             }
         count = bench.count(bench.apply)
-        step = max(1, count // STATES_OF_A_CASE)
+        step = max(1, count // (STATES_OF_A_CASE if is_all else SAMPLED_STATES))
         for at in range(count % step, count, step):
             bench.restart()
             last = bench.stop(bench.apply, at, unsynced=at % 3 == 0)

@@ -20,6 +20,7 @@ from builders.directory_cases import (
     write_log_directory,
 )
 from builders.log_dir_trees import original_of, seen_by_broker
+from builders.samples import at_some_or_all, moments_of
 from builders.trees import Seen, contents_of
 from builders.volatile_files import Stopped, VolatileFiles
 from kdump.apply.apply import apply_plan
@@ -151,13 +152,14 @@ def test_a_plan_reaches_its_target_state_and_its_undo_the_original(
 
 
 @pytest.mark.slow
+@at_some_or_all
 @unsynced_or_not
 @undo_or_not
 def test_a_run_stopped_anywhere_is_finished_and_undone(
-    quick_path: Path, keep_undo: bool, unsynced: bool
+    quick_path: Path, keep_undo: bool, unsynced: bool, is_all: bool
 ) -> None:
     machine = Machine(quick_path, keep_undo=keep_undo)
-    for at in machine.stops(machine.apply):
+    for at in moments_of(machine.stops(machine.apply), is_all=is_all):
         machine.restart()
         machine.stop(machine.apply, at, unsynced=unsynced)
         require_sound(machine, at)
@@ -173,10 +175,13 @@ def test_a_run_stopped_anywhere_is_finished_and_undone(
 
 
 @pytest.mark.slow
+@at_some_or_all
 @unsynced_or_not
-def test_a_run_stopped_anywhere_can_be_undone(quick_path: Path, unsynced: bool) -> None:
+def test_a_run_stopped_anywhere_can_be_undone(
+    quick_path: Path, unsynced: bool, is_all: bool
+) -> None:
     machine = Machine(quick_path, keep_undo=True)
-    for at in machine.stops(machine.apply):
+    for at in moments_of(machine.stops(machine.apply), is_all=is_all):
         machine.restart()
         machine.stop(machine.apply, at, unsynced=unsynced)
 
@@ -190,9 +195,10 @@ def test_a_run_stopped_anywhere_can_be_undone(quick_path: Path, unsynced: bool) 
 
 
 @pytest.mark.slow
+@at_some_or_all
 @unsynced_or_not
 def test_an_undo_stopped_anywhere_is_finished_by_the_next_run(
-    quick_path: Path, unsynced: bool
+    quick_path: Path, unsynced: bool, is_all: bool
 ) -> None:
     machine = Machine(quick_path, keep_undo=True)
 
@@ -200,7 +206,7 @@ def test_an_undo_stopped_anywhere_is_finished_by_the_next_run(
         undo(machine.path, files=files)
 
     machine.apply()
-    for at in machine.stops(take_back):
+    for at in moments_of(machine.stops(take_back), is_all=is_all):
         machine.restart()
         machine.apply()
         machine.stop(take_back, at, unsynced=unsynced)
@@ -215,13 +221,14 @@ def test_an_undo_stopped_anywhere_is_finished_by_the_next_run(
 
 
 @pytest.mark.slow
+@at_some_or_all
 @undo_or_not
 @pytest.mark.parametrize("failure", [errno.ENOSPC, errno.EIO])
 def test_a_failing_operation_leaves_the_original_or_can_be_finished(
-    quick_path: Path, keep_undo: bool, failure: int
+    quick_path: Path, keep_undo: bool, failure: int, is_all: bool
 ) -> None:
     machine = Machine(quick_path, keep_undo=keep_undo)
-    for at in machine.stops(machine.apply):
+    for at in moments_of(machine.stops(machine.apply), is_all=is_all):
         machine.restart()
         files = machine.volatile()
         files.fail_at, files.failure = at, failure

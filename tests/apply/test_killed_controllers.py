@@ -17,6 +17,7 @@ from builders.freeing import run
 from builders.image_plans import plan_of
 from builders.java_server import JavaServer
 from builders.killed_process import KillableKdump, changes_of
+from builders.samples import at_some_or_all, moments_of
 from builders.trees import contents_of
 from kdump.cli import main
 from kdump.formats.names import CLUSTER_METADATA_PARTITION, PartitionState
@@ -35,9 +36,9 @@ AFTER: Final = "1001883 1002"
 
 
 @pytest.fixture
-def original(fixtures: Path, tmp_path: Path) -> Path:
+def original(fixtures: Path, quick_path: Path) -> Path:
     """Copy the disk of a real controller."""
-    return shutil.copytree(fixtures / "states" / "clean" / "c1002", tmp_path / "c1002")
+    return shutil.copytree(fixtures / "states" / "clean" / "c1002", quick_path / "c1002")
 
 
 @pytest.fixture
@@ -57,13 +58,13 @@ def apply(original: Path) -> tuple[str, ...]:
 
 
 def killed(
-    original: Path, args: Sequence[str], killable: KillableKdump, step: int = 1
+    original: Path, args: Sequence[str], killable: KillableKdump, *, is_all: bool
 ) -> Iterator[Path]:
     """Yield copies of a directory after runs that were killed before changes to the disk."""
     log_dir = original.with_name("killed")
     shutil.copytree(original, log_dir)
     count = changes_of(lambda: main.run([*args, str(log_dir)]))
-    for at in range(0, count, step):
+    for at in moments_of(range(count), is_all=is_all):
         shutil.rmtree(log_dir)
         shutil.copytree(original, log_dir)
         assert killable.run_and_kill([*args, log_dir], at) == -signal.SIGKILL
@@ -71,12 +72,12 @@ def killed(
 
 
 def require_finished_or_undone(
-    original: Path, args: Sequence[str], killable: KillableKdump, step: int = 1
+    original: Path, args: Sequence[str], killable: KillableKdump, *, is_all: bool
 ) -> None:
     whole = shutil.copytree(original, original.with_name("whole"))
     assert run(*args, whole).exit_status == 0
     expected, before = of_kafka(whole), contents_of(original)
-    for log_dir in killed(original, args, killable, step):
+    for log_dir in killed(original, args, killable, is_all=is_all):
         copy = shutil.copytree(log_dir, log_dir.with_name("copy"))
         assert run(*args, log_dir).exit_status == 0
         assert of_kafka(log_dir) == expected
@@ -99,39 +100,44 @@ def of_kafka(log_dir: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_reset_can_be_run_again_or_undone(original: Path, killable: KillableKdump) -> None:
-    # The changes to the directory are those of a plan that is applied to an old one.
-    require_finished_or_undone(original, RESET, killable, step=5)
+@at_some_or_all
+def test_a_reset_can_be_run_again_or_undone(
+    original: Path, killable: KillableKdump, is_all: bool
+) -> None:
+    require_finished_or_undone(original, RESET, killable, is_all=is_all)
 
 
 @pytest.mark.slow
+@at_some_or_all
 @pytest.mark.parametrize("state", ["old", "empty", "formatted"])
 def test_a_plan_can_be_applied_again_or_undone(
-    state: str, original: Path, apply: tuple[str, ...], killable: KillableKdump
+    state: str, original: Path, apply: tuple[str, ...], killable: KillableKdump, is_all: bool
 ) -> None:
     if state == "empty":
         shutil.rmtree(original)
         original.mkdir()
     elif state == "formatted":
         shutil.rmtree(original / METADATA)
-    require_finished_or_undone(original, apply, killable)
+    require_finished_or_undone(original, apply, killable, is_all=is_all)
 
 
 @pytest.mark.slow
+@at_some_or_all
 def test_an_empty_directory_is_formatted_last(
-    original: Path, apply: tuple[str, ...], killable: KillableKdump
+    original: Path, apply: tuple[str, ...], killable: KillableKdump, is_all: bool
 ) -> None:
     shutil.rmtree(original)
     original.mkdir()
     whole = shutil.copytree(original, original.with_name("whole"))
     run(*apply, whole)
-    for log_dir in killed(original, apply, killable):
+    for log_dir in killed(original, apply, killable, is_all=is_all):
         # Without meta.properties, no controller starts.
         if (log_dir / "meta.properties").exists():
             assert contents_of(log_dir / METADATA) == contents_of(whole / METADATA)
 
 
 @pytest.mark.differential
+@at_some_or_all
 @pytest.mark.parametrize("command", ["quorum reset", "metadata apply"])
 def test_kafka_loads_the_old_metadata_or_the_new(
     command: str,
@@ -139,12 +145,13 @@ def test_kafka_loads_the_old_metadata_or_the_new(
     apply: tuple[str, ...],
     killable: KillableKdump,
     java_classpath: str,
+    is_all: bool,
 ) -> None:
     args = RESET if command == "quorum reset" else apply
     with JavaServer(java_classpath, "MetadataServer") as server:
         found = [
             server.ask_words(["load", str(log_dir / METADATA)])["end"]
-            for log_dir in killed(original, args, killable)
+            for log_dir in killed(original, args, killable, is_all=is_all)
         ]
     assert set(found) == {BEFORE, AFTER}
     assert found == sorted(found, key=[BEFORE, AFTER].index)

@@ -12,14 +12,11 @@ import pytest
 from builders.in_process import run_kdump
 from builders.killed_process import KillableKdump, changes_of
 from builders.log_dir_trees import seen_by_broker
+from builders.samples import at_some_or_all, moments_of
 from builders.two_disks import lines_of, live_in, write_two_disks
 from kdump.apply.runs import list_undos
 from kdump.formats import names
 
-SAMPLES = 12
-at_some_or_all = pytest.mark.parametrize(
-    "is_all", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["sampled", "all"]
-)
 undo_or_not = pytest.mark.parametrize("undo", ["--undo", "--no-undo"])
 
 
@@ -62,10 +59,6 @@ class Node:
                 assert lines[name] == self.lines[start][name], (at, name)
 
 
-def moments(count: int, *, is_all: bool) -> range:
-    return range(0, count, 1 if is_all else max(1, count // SAMPLES))
-
-
 @pytest.mark.slow
 @at_some_or_all
 @undo_or_not
@@ -84,7 +77,7 @@ def test_a_killed_move_is_finished_by_the_next(
     count = changes_of(lambda: node.run(command))
     moved = node.disks()
 
-    for at in moments(count, is_all=is_all):
+    for at in moments_of(range(count), is_all=is_all):
         node.restart()
         assert killable.run_and_kill(command, at) == -signal.SIGKILL, at
         node.require_whole(at)
@@ -107,7 +100,7 @@ def test_a_killed_move_is_undone(quick_path: Path, killable: KillableKdump, is_a
     ]
     count = changes_of(lambda: node.run(command))
 
-    for at in moments(count, is_all=is_all):
+    for at in moments_of(range(count), is_all=is_all):
         node.restart()
         assert killable.run_and_kill(command, at) == -signal.SIGKILL, at
         for name in ("d1", "d2"):
@@ -118,7 +111,10 @@ def test_a_killed_move_is_undone(quick_path: Path, killable: KillableKdump, is_a
 
 
 @pytest.mark.slow
-def test_a_killed_undo_of_a_move_loses_nothing(quick_path: Path, killable: KillableKdump) -> None:
+@at_some_or_all
+def test_a_killed_undo_of_a_move_loses_nothing(
+    quick_path: Path, killable: KillableKdump, is_all: bool
+) -> None:
     node = Node(quick_path)
     original = node.disks()
     command: list[str | Path] = [
@@ -132,7 +128,7 @@ def test_a_killed_undo_of_a_move_loses_nothing(quick_path: Path, killable: Killa
     node.run(command)
     count = changes_of(lambda: [node.run(["undo", name]) for name in ("d1", "d2")])
 
-    for at in moments(count, is_all=False):
+    for at in moments_of(range(count), is_all=is_all):
         node.restart()
         node.run(command)
         for name in ("d1", "d2"):

@@ -12,14 +12,13 @@ from builders.in_process import run_kdump
 from builders.killed_process import KillableKdump, changes_of
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.repair_cases import Case, bad_batch_in_the_middle, compaction_interrupted
+from builders.samples import at_some_or_all, moments_of
 from builders.trees import Seen
 from kdump.formats import names
 
-SAMPLES = 5
+pytestmark = pytest.mark.slow
+
 cases = pytest.mark.parametrize("case", [bad_batch_in_the_middle, compaction_interrupted])
-at_some_or_all = pytest.mark.parametrize(
-    "is_all", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sampled", "all"]
-)
 
 
 def kdump(*args: str | Path) -> int:
@@ -31,11 +30,6 @@ def without_lock(seen: dict[str, Seen]) -> dict[str, Seen]:
     return {name: each for name, each in seen.items() if name != names.LOCK_FILE}
 
 
-def moments(count: int, *, is_all: bool) -> range:
-    return range(0, count, 1 if is_all else max(1, count // SAMPLES))
-
-
-@pytest.mark.slow
 @at_some_or_all
 @cases
 def test_a_killed_recovery_is_finished_by_the_next_and_undone(
@@ -49,7 +43,7 @@ def test_a_killed_recovery_is_finished_by_the_next_and_undone(
     recovered = seen_by_broker(log_dir)
     assert recovered != seen_by_broker(original)
 
-    for at in moments(count, is_all=is_all):
+    for at in moments_of(range(count), is_all=is_all):
         shutil.rmtree(log_dir)
         shutil.copytree(original, log_dir)
         assert killable.run_and_kill(["recover", log_dir], at) == -signal.SIGKILL, at
@@ -73,7 +67,7 @@ def test_a_killed_undo_is_finished_by_the_next(
     count = changes_of(lambda: kdump("undo", log_dir))
     assert original_of(log_dir) == before
 
-    for at in moments(count, is_all=is_all):
+    for at in moments_of(range(count), is_all=is_all):
         shutil.rmtree(log_dir)
         shutil.copytree(original, log_dir)
         kdump("recover", log_dir)

@@ -11,6 +11,7 @@ import pytest
 
 from builders.freeing import run
 from builders.killed_process import KillableKdump, changes_of
+from builders.samples import at_some_or_all, moments_of
 from builders.trees import contents_of
 from kdump.cli import main
 
@@ -35,11 +36,12 @@ def topics_of(log_dir: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@at_some_or_all
 def test_a_rebuild_can_be_run_again_or_undone(
-    fixtures: Path, tmp_path: Path, killable: KillableKdump
+    fixtures: Path, quick_path: Path, killable: KillableKdump, is_all: bool
 ) -> None:
     """A former combined node's copy, the only one, moves aside after the controller is written."""
-    original, case = tmp_path / "original", tmp_path / "case"
+    original, case = quick_path / "original", quick_path / "case"
     shutil.copytree(fixtures / "states" / "clean" / "c1001", original / "node")
     (original / "ctrl").mkdir()
     topics = topics_of(original / "node")
@@ -48,14 +50,14 @@ def test_a_rebuild_can_be_run_again_or_undone(
     words += ["--controller", "7@localhost:9093"]
     shutil.copytree(original, case)
     count = changes_of(lambda: main.run(words))
-    for at in range(0, count, 3):
+    for at in moments_of(range(count), is_all=is_all):
         shutil.rmtree(case)
         shutil.copytree(original, case)
         assert killable.run_and_kill(words, at) == -signal.SIGKILL
         # The only copy is not moved before its records are in the new snapshot.
         if not (case / "node" / METADATA).exists():
             assert list((case / "ctrl" / METADATA).glob("*.checkpoint"))
-        undone = shutil.copytree(case, tmp_path / "undone")
+        undone = shutil.copytree(case, quick_path / "undone")
         for name in ("ctrl", "node"):
             if any((undone / name).glob(".kdump-*.appl*")):
                 assert run("undo", undone / name).exit_status == 0

@@ -13,6 +13,7 @@ from builders.in_process import run_kdump
 from builders.killed_process import KillableKdump, changes_of
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.log_directories import TOPIC_ID_TEXT, write_log_directory, write_partition
+from builders.samples import at_some_or_all, moments_of
 from builders.trees import contents_of
 from kdump.formats import names
 
@@ -23,9 +24,10 @@ def kdump(*args: str | Path) -> int:
     return run_kdump([*map(str, args)], Path.cwd()).exit_status
 
 
+@at_some_or_all
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["new", "replaced"])
 def test_a_killed_transplant_is_finished_by_the_next_and_undone(
-    quick_path: Path, killable: KillableKdump, is_replaced: bool
+    quick_path: Path, killable: KillableKdump, is_replaced: bool, is_all: bool
 ) -> None:
     old = write_log_directory(quick_path / "old", recovery_points={("orders", 0): 3})
     log = b"".join(batch([record(at)], partition_leader_epoch=4) for at in range(3))
@@ -46,7 +48,7 @@ def test_a_killed_transplant_is_finished_by_the_next_and_undone(
     count = changes_of(lambda: kdump(*words))
     done = seen_by_broker(target)
     complete = contents_of(target / "orders-0")
-    for at in range(count):
+    for at in moments_of(range(count), is_all=is_all):
         again()
         assert killable.run_and_kill(words, at) == -signal.SIGKILL, at
         if (target / "orders-0").exists():

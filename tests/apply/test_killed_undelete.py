@@ -11,6 +11,7 @@ import pytest
 from builders.in_process import run_kdump
 from builders.killed_process import KillableKdump, changes_of
 from builders.log_dir_trees import original_of, seen_by_broker
+from builders.samples import at_some_or_all, moments_of
 from builders.stray_directories import stray, stray_log_directory
 from builders.trees import Seen
 from kdump.formats import names
@@ -26,8 +27,9 @@ def without_lock(path: Path) -> dict[str, Seen]:
 
 
 @pytest.mark.slow
+@at_some_or_all
 def test_a_killed_undelete_is_finished_by_the_next_and_undone(
-    quick_path: Path, killable: KillableKdump
+    quick_path: Path, killable: KillableKdump, is_all: bool
 ) -> None:
     original = stray_log_directory(
         quick_path / "original", {stray("orders-0"): 1, f"users-1.{'a' * 32}-delete": 2, "old-0": 3}
@@ -39,7 +41,7 @@ def test_a_killed_undelete_is_finished_by_the_next_and_undone(
     restored = seen_by_broker(log_dir)
     assert any(name.startswith("orders-0/") for name in restored)
 
-    for at in range(count):
+    for at in moments_of(range(count), is_all=is_all):
         for command in ("undelete", "undo"):
             shutil.rmtree(log_dir)
             shutil.copytree(original, log_dir)

@@ -70,7 +70,9 @@ def settings_of(properties: Mapping[str, object]) -> TopicSettings:
     return Settings(given=given).topic(TOPIC)
 
 
-@pytest.mark.parametrize("damage", [False, True], ids=["valid", "damaged"])
+@pytest.mark.parametrize(
+    "damage", [pytest.param(False, marks=pytest.mark.soak), True], ids=["valid", "damaged"]
+)
 @pytest.mark.parametrize(
     "properties",
     [

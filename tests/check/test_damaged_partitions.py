@@ -17,6 +17,7 @@ import pytest
 from builders import random_partitions
 from builders.loading import MINUTE_MS, Clock, LoaderServer, files_of
 from builders.memory import in_memory
+from builders.samples import seeds
 from builders.valid_batches import valid_batches
 from builders.verified import said_of
 from kdump.broker.loader.loaded_segment import IndexSettings
@@ -91,7 +92,7 @@ def log_sizes(partition: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in partition.glob("*.log")}
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=seeds(1, count=3, in_main=1))
 def trial(
     request: pytest.FixtureRequest,
     loader_server: LoaderServer,

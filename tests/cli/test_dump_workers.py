@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from builders.batches import batch, batches, record
-from builders.in_process import run_kdump
+from builders.in_process import Outcome, run_kdump
 from builders.message_sets import wrapped_values
+from builders.programs import in_a_fresh_process
 
 pytestmark = pytest.mark.slow
 
 NAME = f"{0:020d}.log"
 
-PROGRAM = """
+WITH_WORKERS = """
 import os, sys
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the entry point does
 from kdump.cli.main import run
@@ -29,9 +32,23 @@ workers.WORTHWHILE_BYTES = 0
 workers.usable_cpus = lambda: 3
 batches.WINDOW_BYTES = 2_000
 batches.read_windows.__kwdefaults__["window_bytes"] = 2_000
-{more}
-sys.exit(run(sys.argv[1:]))
 """
+
+DUMP_ALL = (
+    WITH_WORKERS
+    + """
+import pickle
+from pathlib import Path
+from builders.in_process import run_kdump
+root, *options = sys.argv[1:]
+found = {
+    (folder.name, option): run_kdump(["dump-segment", option, *os.listdir(folder)], folder)
+    for folder in Path(root).iterdir()
+    for option in options
+}
+Path(root, "outcomes").write_bytes(pickle.dumps(found))
+"""
+)
 
 DIES = """
 from kdump.dump import workers
@@ -46,9 +63,13 @@ workers._texts = fails
 """
 
 
-def shared_dump(path: Path, *options: str, more: str = "") -> subprocess.CompletedProcess[bytes]:
+def program(more: str = "") -> str:
+    return f"{WITH_WORKERS}{more}\nsys.exit(run(sys.argv[1:]))"
+
+
+def shared_dump(path: Path, more: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(more=more), "dump-segment", *options, path.name],
+        [sys.executable, "-c", program(more), "dump-segment", "--print-data-log", path.name],
         cwd=path.parent,
         capture_output=True,
         check=False,
@@ -74,18 +95,29 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-@pytest.mark.parametrize("options", [["--print-data-log"], ["--deep-iteration"]])
+OPTIONS = ("--print-data-log", "--deep-iteration")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Outcome]:
+    """Dump each content in each way with workers, all in one process: to start one takes long."""
+    root = tmp_path_factory.mktemp("shared")
+    for name, content in CONTENTS.items():
+        (root / name).mkdir()
+        (root / name / NAME).write_bytes(b"".join(content))
+    in_a_fresh_process(DUMP_ALL, str(root), *OPTIONS)
+    found: Mapping[tuple[str, str], Outcome] = pickle.loads((root / "outcomes").read_bytes())
+    return found
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+@pytest.mark.parametrize("option", OPTIONS)
 def test_the_outcome_is_the_same_as_with_one_process(
-    tmp_path: Path, content: list[bytes], options: list[str]
+    tmp_path: Path, name: str, option: str, shared: Mapping[tuple[str, str], Outcome]
 ) -> None:
-    path = tmp_path / NAME
-    path.write_bytes(b"".join(content))
-    alone = run_kdump(["dump-segment", *options, path.name], tmp_path)
-    shared = shared_dump(path, *options)
-    assert shared.stdout == alone.stdout
-    assert shared.stderr == alone.stderr
-    assert shared.returncode == alone.exit_status
+    (tmp_path / NAME).write_bytes(b"".join(CONTENTS[name]))
+    alone = run_kdump(["dump-segment", option, NAME], tmp_path)
+    assert shared[name, option] == alone
 
 
 @pytest.mark.parametrize(("more", "what"), [(DIES, b"ended early"), (FAILS, b"Input/output")])
@@ -94,7 +126,7 @@ def test_a_worker_that_fails_is_an_operational_error(
 ) -> None:
     path = tmp_path / NAME
     path.write_bytes(b"".join(SOUND))
-    run = shared_dump(path, "--print-data-log", more=more)
+    run = shared_dump(path, more)
     assert run.returncode == 8
     assert what in run.stderr
     assert run.stderr.count(b"\n") == 1
@@ -104,9 +136,8 @@ def test_a_worker_that_fails_is_an_operational_error(
 def test_no_process_is_left_behind(tmp_path: Path, end: str) -> None:
     path = tmp_path / NAME
     path.write_bytes(b"".join(batches(3_000, 7)))
-    program = PROGRAM.format(more="")
     with subprocess.Popen(
-        [sys.executable, "-c", program, "dump-segment", "--print-data-log", NAME],
+        [sys.executable, "-c", program(), "dump-segment", "--print-data-log", NAME],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

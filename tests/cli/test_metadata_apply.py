@@ -59,9 +59,10 @@ def read_image(path: Path) -> MetadataImage:
     return CopyReplay(partition, pytest.fail).image_at(MetadataPoint())
 
 
-@pytest.fixture
-def plan(disks: Path) -> ClusterPlan:
-    return plan_of(read_image(disks / "c1002"), [OLD, NEW], cluster_id=CLUSTER)
+@pytest.fixture(scope="module")
+def plan(fixtures: Path) -> ClusterPlan:
+    source = fixtures / "states" / "clean" / "c1002"
+    return plan_of(read_image(source), [OLD, NEW], cluster_id=CLUSTER)
 
 
 def apply(plan: ClusterPlan, path: Path, *options: str) -> Outcome:

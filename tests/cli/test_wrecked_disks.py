@@ -16,6 +16,7 @@ import pytest
 
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import all_objects, objects
+from builders.samples import seeds
 from builders.wrecked_disks import copy_disks, wreck
 
 BROKERS: Final = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
@@ -221,7 +222,7 @@ def attack(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(0, count=2, in_main=1))
 def test_damaged_disks_are_read_without_a_crash_or_a_lie(
     seed: int,
     disks: Path,

@@ -14,6 +14,7 @@ import pytest
 
 from builders import damage
 from builders.duel import Duel, Files, Verdict, files_of, generate, runs_over
+from builders.samples import seeds
 
 pytestmark = pytest.mark.differential
 
@@ -202,7 +203,7 @@ def test_decoders_can_be_selected_by_kafkas_class_names(
     )
 
 
-@pytest.mark.parametrize("round_number", range(3))
+@pytest.mark.parametrize("round_number", seeds(0, count=3, in_main=1))
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files_are_printed_at_least_as_far_as_by_the_official_tool(
     duel: Duel, segments: dict[str, Files], kind: str, round_number: int
@@ -233,18 +234,18 @@ def damaged_differences(
                 yield f"{name}, {label} ({number})", verdict
 
 
+@pytest.mark.parametrize("number", seeds(0, count=3, in_main=1))
 @pytest.mark.parametrize("internal_topic", TOPICS)
 def test_damaged_internal_topics_are_decoded_at_least_as_far_as_by_the_official_tool(
-    duel: Duel, internal_topics: dict[str, Files], internal_topic: str
+    duel: Duel, internal_topics: dict[str, Files], internal_topic: str, number: int
 ) -> None:
     found = []
     for name, files in of_kind(internal_topics, internal_topic):
-        for number in range(3):
-            label, after = damage.damaged(random.Random(f"{name} {number}"), files)
-            runs = [(f"--{internal_topic}-decoder", "--files", log) for log in logs_of(after)]
-            found += [
-                (f"{name}, {label} ({number})", verdict) for verdict in duel.compare(after, *runs)
-            ]
+        label, after = damage.damaged(random.Random(f"{name} {number}"), files)
+        runs = [(f"--{internal_topic}-decoder", "--files", log) for log in logs_of(after)]
+        found += [
+            (f"{name}, {label} ({number})", verdict) for verdict in duel.compare(after, *runs)
+        ]
     no_differences(found)
 
 

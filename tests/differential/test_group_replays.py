@@ -18,6 +18,7 @@ import pytest
 
 from builders.duel import generate
 from builders.replays import State, fail, log_of, states_of
+from builders.samples import at_some_or_all, moments_of, seeds
 from kdump.formats.uuids import ZERO_UUID, format_uuid
 from kdump.log.valid_windows import LogPart, valid_windows
 from kdump.scan.batches import Window
@@ -93,10 +94,13 @@ def test_a_log_adds_up_to_what_the_coordinator_has_after_each_batch(
         assert state_of(records_of(log, 0, end)) == state
 
 
-def test_a_log_cut_at_any_byte_adds_up_to_its_whole_batches(replays: Path, tmp_path: Path) -> None:
+@at_some_or_all
+def test_a_log_cut_at_any_byte_adds_up_to_its_whole_batches(
+    replays: Path, tmp_path: Path, is_all: bool
+) -> None:
     log = Path(shutil.copy(log_of(replays / "0"), tmp_path))
     states = [(0, State()), *states_of(replays / "0")]
-    for size in range(SMALL_BYTES, -1, -1):
+    for size in moments_of(range(SMALL_BYTES, -1, -1), is_all=is_all, samples=60):
         os.truncate(log, size)
         expected = next(state for end, state in reversed(states) if end <= size)
         assert state_of(records_of(log)) == expected
@@ -119,7 +123,7 @@ def without_place(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[1:-1]
 
 
-@pytest.mark.parametrize("number", range(0, COUNT, 2))
+@pytest.mark.parametrize("number", seeds(0, count=COUNT // 2, in_main=2))
 def test_damage_never_makes_up_an_offset_that_was_never_committed(
     number: int, replays: Path, tmp_path: Path
 ) -> None:

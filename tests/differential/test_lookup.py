@@ -16,6 +16,7 @@ from builders.java_server import JavaServer
 from builders.loading import Clock, LoaderServer
 from builders.memory import in_memory
 from builders.random_partitions import CODECS, Files, random_logs
+from builders.samples import seeds
 from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
@@ -113,7 +114,7 @@ def write_logs(rng: random.Random, path: Path, loader_server: LoaderServer) -> N
         os.utime(log, ns=(modified_ns, modified_ns))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(0, count=2, in_main=1))
 def test_every_time_has_the_offset_that_kafka_finds(
     seed: int, loader_server: LoaderServer, lookup_server: JavaServer, tmp_path: Path
 ) -> None:

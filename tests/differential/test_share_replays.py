@@ -17,6 +17,7 @@ import pytest
 
 from builders.duel import generate
 from builders.replays import State, fail, log_of, states_of
+from builders.samples import at_some_or_all, moments_of
 from kdump.log.valid_windows import LogPart, valid_windows
 from kdump.scan.batches import Window
 from kdump.state.share_groups import UNKNOWN, SharePartition, ShareRecords, read_share_partitions
@@ -71,10 +72,13 @@ def test_a_log_adds_up_to_what_the_coordinator_has_after_each_batch(
         assert state_of(records_of(log, 0, end)) == state
 
 
-def test_a_log_cut_at_any_byte_adds_up_to_its_whole_batches(replays: Path, tmp_path: Path) -> None:
+@at_some_or_all
+def test_a_log_cut_at_any_byte_adds_up_to_its_whole_batches(
+    replays: Path, tmp_path: Path, is_all: bool
+) -> None:
     log = Path(shutil.copy(log_of(replays / "0"), tmp_path))
     states = [(0, State()), *states_of(replays / "0")]
-    for size in range(SMALL_BYTES, -1, -1):
+    for size in moments_of(range(SMALL_BYTES, -1, -1), is_all=is_all, samples=60):
         os.truncate(log, size)
         expected = next(state for end, state in reversed(states) if end <= size)
         assert state_of(records_of(log)) == expected

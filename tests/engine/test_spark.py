@@ -254,7 +254,7 @@ def test_a_cluster_without_executors_is_reported_after_a_timeout(
         spark_cluster.check_executors(url, Cluster(0), java, patience_seconds + 1)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_python_missing_on_a_worker_is_reported_with_the_machine(cache: Path) -> None:
     output = in_a_fresh_process(WITHOUT_PYTHON).stdout
     assert re.fullmatch(
@@ -318,7 +318,7 @@ for _ in range(2):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_stopped_context_is_reported_in_one_line(cache: Path) -> None:
     output = in_a_fresh_process(STOPPED).stdout.splitlines()
     assert len(output) == 2

@@ -228,7 +228,7 @@ with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0) as engine:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_archive_is_created_used_and_replaced_if_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

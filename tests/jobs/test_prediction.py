@@ -12,6 +12,7 @@ from builders import random_partitions
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from builders.random_partitions import Files
 from builders.recover_for_differ import recover
+from builders.samples import seeds
 from builders.verified import said_of
 from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.broker.loader.loader import Recovered
@@ -124,7 +125,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-@pytest.fixture(scope="module", params=range(3))
+@pytest.fixture(scope="module", params=seeds(0, count=3, in_main=1))
 def seed(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 

@@ -75,8 +75,10 @@ def many_directories(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.mark.parametrize(
     ("level", "split_bytes"),
     [
-        *(pytest.param(each, SPLIT_BYTES, id=f"{each.name.lower()}, in splits") for each in Level),
-        pytest.param(Level.DEEP, 1 << 30, id="deep, whole"),
+        pytest.param(Level.DEEP, SPLIT_BYTES, id="deep, in splits"),
+        pytest.param(Level.DEFAULT, SPLIT_BYTES, id="default, in splits", marks=pytest.mark.soak),
+        pytest.param(Level.QUICK, SPLIT_BYTES, id="quick, in splits", marks=pytest.mark.soak),
+        pytest.param(Level.DEEP, 1 << 30, id="deep, whole", marks=pytest.mark.soak),
         pytest.param(Level.DEFAULT, 1 << 30, id="default, whole", marks=pytest.mark.soak),
         pytest.param(Level.QUICK, 1 << 30, id="quick, whole", marks=pytest.mark.soak),
     ],
@@ -97,9 +99,10 @@ def test_both_engines_give_the_same_events(
 
 
 def test_verify_on_spark_writes_nothing(many_directories: list[Path], spark: SparkEngine) -> None:
-    before = [state_of(root) for root in many_directories]
-    events_by(ON_SPARK, Level.DEEP, many_directories)
-    assert [state_of(root) for root in many_directories] == before
+    few = many_directories[-3:]
+    before = [state_of(root) for root in few]
+    events_by(ON_SPARK, Level.DEEP, few)
+    assert [state_of(root) for root in few] == before
 
 
 @pytest.fixture(

@@ -104,7 +104,7 @@ def log_dir(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_spark_runs_nothing_in_the_current_directory(
     hostile: HostileDirectory, log_dir: Path, cache: Path
 ) -> None:

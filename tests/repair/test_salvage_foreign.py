@@ -14,6 +14,7 @@ from builders.apply_target import apply_target
 from builders.batches import batch, record
 from builders.log_directories import write_log_directory
 from builders.recovery import joined, log_name
+from builders.samples import seeds
 from builders.valid_batches import valid_batches_of
 from builders.verified import findings_in
 from kdump.broker.loader.load_report import Cause
@@ -146,7 +147,7 @@ def require_clean(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("producers", ["none", "other", "same"])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(0, count=25, in_main=5))
 def test_no_record_of_its_own_is_lost(tmp_path: Path, seed: int, producers: str) -> None:
     rng = random.Random(f"{seed} {producers}")
     own_id, foreign_id = {"none": (-1, -1), "other": (7, 8), "same": (7, 7)}[producers]

@@ -37,7 +37,7 @@ def example(text: str, language: str, log_dir: Path) -> str:
     return str(found).replace("/data/kafka", str(log_dir))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.usefixtures("quick_jvms")
 def test_the_examples_run_in_a_plain_pyspark_session(repository_root: Path, tmp_path: Path) -> None:
     log_dir = log_directories.write_log_directory(tmp_path / "kafka")

@@ -33,6 +33,7 @@ from builders.read_records import (
     last_stable_offset,
 )
 from builders.recovery import files_after, joined, load, marker, of_producer
+from builders.samples import seeds
 from builders.source_tables import offsets_of, rows_of
 from kdump.broker.loader.loader import Recovered
 from kdump.broker.loader.swapped_partition import as_loaded
@@ -247,7 +248,7 @@ def survey(path: Path) -> LogContents | None:
     return None if problems else contents
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(0, count=60, in_main=15))
 def test_a_query_fails_or_returns_what_a_starting_broker_keeps(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     path = tmp_path / "orders-0"
@@ -311,7 +312,7 @@ def indexed_partition(rng: random.Random, path: Path) -> list[ReadRecord]:
     return all_records(path)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(0, count=25, in_main=8))
 def test_no_query_misses_a_record_because_of_damaged_indexes(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     path = tmp_path / "orders-0"
@@ -338,7 +339,7 @@ def test_no_query_misses_a_record_because_of_damaged_indexes(tmp_path: Path, see
         ]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(0, count=25, in_main=8))
 def test_no_dump_misses_a_record_because_of_damaged_indexes(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     path = tmp_path / "orders-0"
