@@ -1,5 +1,7 @@
 """The parts of the suite: lint, fast, slow, differential and soak. Each test is in exactly one.
 
+``./dev test --soak`` runs the property tests of all parts again, with more examples.
+
 ``lint``, ``slow``, ``differential`` and ``soak`` are markers. A test that asks for Kafka's classes
 is differential, and one that asks for Spark is slow, whether or not it is marked; a soak test may
 ask for either.

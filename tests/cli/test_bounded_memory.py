@@ -233,7 +233,10 @@ def test_a_small_file_that_claims_two_thousand_million_entries_is_damage(
     assert run.peak_bytes < PEAK_BYTES
 
 
-@pytest.mark.parametrize("options", [(), ("--print-data-log",), ("--output", "jsonl")])
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--print-data-log",), pytest.param(("--output", "jsonl"), marks=pytest.mark.soak)],
+)
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, options: tuple[str, ...]) -> None:
     rows = [record(offset, b"key-%08d" % offset, b"v" * 100) for offset in range(100)]
     one = batch(rows)
