@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from builders.in_process import run_kdump
 from builders.json_answers import all_objects, objects
 from builders.json_schemas import problem_of_answer
 from builders.log_directories import write_log_directory, write_partition
+from builders.message_sets import message
 from builders.schema_topic import (
     context,
     new_client,
@@ -26,6 +29,7 @@ from builders.schema_topic import (
     write_schemas_topic,
 )
 
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "payloads.md"
 LOG: Final = f"{0:020d}.log"
 ORDER: Final = {
     "type": "record",
@@ -94,3 +98,98 @@ def test_grep_finds_decoded_text_and_shows_it(root: Path) -> None:
     outcome = run_kdump(["grep", 'key-[03]"$', "orders-0", "--key-format", "avro"], root)
     lines = outcome.stdout.decode(errors="replace").splitlines()
     assert [line.partition(" key: ")[2][:7] for line in lines] == ['"key-0"', '"key-3"']
+
+
+def test_lines_have_the_text_or_the_bytes_with_the_reason(root: Path) -> None:
+    words = ["dump-segment", f"orders-0/{LOG}", "--value-format", "auto", "--key-format", "hex"]
+    outcome = run_kdump(words, root)
+    lines = outcome.stdout.decode().splitlines()
+    assert [line.partition(" payload: ")[2] for line in lines if line.startswith("| ")] == [
+        '{"id":1,"note":"grüße"}',
+        '{"currencyCode":"EUR","units":"12","nanos":0}',
+        '{"note":"hello"}',
+        "plain text",
+        "00000001c8ff (no schema has id 456)",
+        "",
+    ]
+    assert " key: 00000000040a6b65792d30 " in lines[3]
+
+
+@pytest.mark.parametrize("words", [["ls"], ["grep", "plain", "orders-0"]], ids=["ls", "grep"])
+def test_without_a_format_nothing_is_decoded(words: list[str], root: Path) -> None:
+    assert b"EUR" not in run_kdump([*words, "--output", "json"], root).stdout
+
+
+def test_csv_and_tables_have_the_text(root: Path) -> None:
+    for output in ("csv", "table"):
+        for words in (["dump-segment", f"orders-0/{LOG}"], ["grep", "EUR", "orders-0"]):
+            outcome = run_kdump([*words, "--value-format", "auto", "--output", output], root)
+            assert b"EUR" in outcome.stdout, (output, words)
+
+
+def test_inverted_and_counted_matches_are_those_of_the_text(root: Path) -> None:
+    words = ["grep", "-c", "-v", '"[a-z]+":', "orders-0", "--value-format", "auto", "--in", "value"]
+    assert run_kdump(words, root).stdout == f"orders-0/{LOG}:3\n".encode()
+
+
+def test_old_message_sets_are_decoded_and_searched(root: Path, tmp_path: Path) -> None:
+    value = b"\0\0\0\0\1\x02\x02\x02x"
+    partition = write_partition(tmp_path / "old-0", {0: message(0, value=value, magic=1)})
+    words = ["grep", '"note":"x"', str(partition), "--value-format", "avro", "--schemas", "."]
+    (row,) = rows_of(words, root)
+    assert row["decoded_value"] == '{"id":1,"note":"x"}'
+
+
+def test_schemas_without_a_format_are_refused(root: Path) -> None:
+    outcome = run_kdump(["grep", "x", ".", "--schemas", "."], root)
+    assert outcome.exit_status == 16
+    assert b"has no effect without --key-format or --value-format" in outcome.stderr
+
+
+def test_formats_and_decoders_are_mutually_exclusive(root: Path) -> None:
+    words = ["dump-segment", f"orders-0/{LOG}", "--value-format", "auto", "--offsets-decoder"]
+    outcome = run_kdump(words, root)
+    assert outcome.exit_status == 16
+    assert b"--value-format and --offsets-decoder are mutually exclusive" in outcome.stderr
+
+
+def test_a_directory_without_schemas_is_named_and_text_is_still_shown(tmp_path: Path) -> None:
+    root = write_log_directory(tmp_path / "d1")
+    write_partition(root / "orders-0", {0: batch([record(0, b"k", b"plain")])})
+    outcome = run_kdump(["grep", "plain", "d1", "--value-format", "auto"], tmp_path)
+    assert outcome.exit_status == 0
+    assert b"payload: plain\n" in outcome.stdout
+    assert outcome.stderr.startswith(b"kdump: no topic _schemas in ")
+    assert outcome.stderr.endswith(b"; name schemas with --schemas\n")
+
+
+def test_schemas_that_cannot_be_read_are_an_error_and_the_rest_is_shown(root: Path) -> None:
+    words = ["grep", "plain", "orders-0", "--value-format", "auto", "--schemas", "missing"]
+    outcome = run_kdump(words, root)
+    assert outcome.exit_status == 8
+    assert b"payload: plain text\n" in outcome.stdout
+    assert outcome.stderr == b"kdump: missing: No such file or directory\n"
+
+
+def test_workers_decode_as_this_process_does(root: Path) -> None:
+    words = ["grep", "EUR", "orders-0", "--value-format", "auto"]
+    assert run_kdump([*words, "--engine", "local"], root).stdout.count(b"EUR") == 1
+
+
+def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
+    client = new_client()
+    avro = AvroSerializer(client, json.dumps(ORDER))
+    values = [avro({"id": number, "note": "gift"}, context("orders")) for number in (1, 2)]
+    values.append(UNKNOWN)
+    root = write_log_directory(tmp_path / "d1")
+    rows = [record(offset, None, value) for offset, value in enumerate(values)]
+    write_partition(root / "orders-0", {0: batch(rows)})
+    write_schemas_topic(root, [schema_record(one) for one in registered(client)])
+    shown = re.findall(
+        r"^    \$ kdump (.*)\n((?:    [^$].*\n)*)", PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    assert len(shown) == 2
+    for command, expected in shown:
+        outcome = run_kdump(shlex.split(command), tmp_path)
+        assert outcome.exit_status == 0
+        assert outcome.stdout.decode() == re.sub("^    ", "", expected, flags=re.MULTILINE)
