@@ -195,11 +195,19 @@ def said_of(
     now_ms: int = NOW_MS,
     options: EngineOptions = DEFAULT_OPTIONS,
     given: Mapping[str, str] = MappingProxyType({}),
+    with_statistics: bool = False,
 ) -> list[VerifyEvent]:
     """Return all events of a verification of log directories."""
     directories = [read_log_directory(local(root)) for root in roots]
     targets = [VerifyTarget(each, root) for root in directories for each in root.partitions]
-    request = VerifyRequest(targets, directories, level, now_ms, read_settings(directories, given))
+    request = VerifyRequest(
+        targets,
+        directories,
+        level,
+        now_ms,
+        read_settings(directories, given),
+        with_statistics=with_statistics,
+    )
     return list(verify(request, options))
 
 

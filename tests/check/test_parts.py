@@ -17,6 +17,7 @@ from builders.verified import NOW_MS, LogModel, file, forged, records, write_seg
 from kdump.check.batches import SegmentScope
 from kdump.check.collector import MOST_OF_A_CODE
 from kdump.check.findings import Finding
+from kdump.check.log_map import RunKind
 from kdump.check.part import Level, SegmentPart
 from kdump.check.partition import PartitionCheck
 from kdump.check.scope import PartitionScope
@@ -36,7 +37,7 @@ def checked(path: Path, cuts: Sequence[int]) -> tuple[list[Finding], PartitionCh
         edges = [0, *(cuts if segment.base_offset == 0 else ()), None]
         for start, end in itertools.pairwise(edges):
             assert start is not None
-            part = check_part(segment_scope, start, end, Level.DEEP, NOW_MS)
+            part = check_part(segment_scope, start, end, Level.DEEP, NOW_MS, with_statistics=True)
             findings += check.take(segment, part)
     findings += check.finish()
     return findings, check
@@ -58,6 +59,7 @@ def test_parts_have_the_findings_of_the_whole(first: int, second: int, tmp_path:
     assert whole
     assert set(parts) == set(whole)
     assert parts_check.account == whole_check.account
+    assert parts_check.statistics() == whole_check.statistics()
     assert (parts_check.batches, parts_check.records) == (
         whole_check.batches,
         whole_check.records,
@@ -97,6 +99,14 @@ def test_every_byte_of_a_damaged_log_is_accounted_for(
     log.write_bytes(data)
     part = check_part(scope_of(log), 0, None, level, NOW_MS)
     assert (part.end, part.account.total_bytes) == (len(data), len(data))
+    mapped = check_part(scope_of(log), 0, None, level, NOW_MS, with_statistics=True).statistics
+    assert mapped is not None
+    edges = [edge for run in mapped.runs for edge in (run.start, run.end)]
+    assert edges == sorted(edges)
+    assert edges[1:-1:2] == edges[2::2]
+    damaged = sum(run.end - run.start for run in mapped.runs if run.kind is RunKind.DAMAGED)
+    assert damaged == part.account.damaged_bytes
+    assert mapped.batches.total.batches == part.batches
     is_whole = bytes(data) == b"".join(content)
     assert not (is_whole and part.findings)
 

@@ -11,7 +11,9 @@ import pytest
 
 from builders.browser import Browser, open_browser
 from builders.in_process import run_kdump
+from builders.report_directories import write_large_broker
 from builders.verified import NOW_MS, LogModel, file
+from kdump.errors import ExitStatus
 from kdump.formats.names import FileKind
 
 pytestmark = pytest.mark.slow
@@ -133,4 +135,25 @@ def test_printing_opens_details_and_lists_rows(
     browser.print_to(tmp_path / "page.pdf")
     assert browser.run("return window.found") == [0, 3]
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+    assert browser.complaints() == []
+
+
+@pytest.mark.soak
+def test_ten_thousand_partitions_are_a_small_page_that_stays_fluid(
+    browser: Browser, tmp_path: Path
+) -> None:
+    root = write_large_broker(tmp_path / "many", 10_000)
+    out = tmp_path / "report.html"
+    outcome = run_kdump(["report", "--out", str(out), str(root)], tmp_path)
+    assert outcome.exit_status == ExitStatus.DAMAGE_LEFT
+    assert out.stat().st_size < 6 << 20
+    browser.open(out)
+    assert browser.run(f"return {TABLE}.querySelectorAll('.row').length") < 100
+    typed, rows_left = browser.run(
+        f"const begin = performance.now(); const box = {TABLE}.querySelector('input');"
+        "box.value = 'orders.1'; box.dispatchEvent(new Event('input'));"
+        f"return [performance.now() - begin, {TABLE}.querySelector('.shown').textContent]"
+    )
+    assert typed < 1000
+    assert rows_left.endswith(" of 10,000 rows")
     assert browser.complaints() == []

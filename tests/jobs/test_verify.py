@@ -36,7 +36,7 @@ REAL = ("clean/d1", "clean/d2", "clean-mv39/logs", "crashed/d1", "crashed/d2", "
 
 def events_by(options: EngineOptions, level: Level, roots: Sequence[Path]) -> list[VerifyEvent]:
     """Return all events of a verification, without its duration."""
-    events = said_of(*roots, level=level, now_ms=NOW_MS, options=options)
+    events = said_of(*roots, level=level, now_ms=NOW_MS, options=options, with_statistics=True)
     return [
         replace(each, seconds=0) if isinstance(each, VerifySummary) else each for each in events
     ]

@@ -51,8 +51,8 @@ def command(
 ) -> ExitStatus:
     """Write one page about log directories: verdict, findings with what to do, and pictures.
 
-    DIR is a log directory; name all of them, of all brokers that are there. The page is one HTML
-    file that needs no network. All data is read once, as by kdump verify.
+    DIR is a log directory; if the broker has several, name all of them. The page is one HTML file
+    that needs no network. All data is read once, as by kdump verify.
     """
     from kdump.check.part import Level
     from kdump.cli.output.report.report_page import render_report

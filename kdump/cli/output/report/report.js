@@ -118,8 +118,8 @@
     }
   }
 
-  function clipped(text, width) {
-    const most = Math.floor(width / 6.6);
+  function clipped(text, width, letter = 6.6) {
+    const most = Math.floor(width / letter);
     if (text.length <= most) return text;
     return most < 3 ? "" : `${text.slice(0, most - 1)}…`;
   }
@@ -230,14 +230,14 @@
       .attr("class", (each) => (each.data.damaged ? "tile hurt" : "tile"))
       .attr("width", (each) => Math.max(0, inner(each)))
       .attr("height", (each) => Math.max(0, each.y1 - each.y0))
-      .attr("fill-opacity", (each) => 0.62 + 0.38 * Math.sqrt(each.value / leaves[0].value));
+      .attr("fill-opacity", (each) => 0.82 + 0.18 * Math.sqrt(each.value / leaves[0].value));
     hint(rectangles, (each) => `${strings[each.data.name]}\n${bytes(each.value)}, `
       + `${(100 * each.value / sum).toFixed(1)} %\n${counted(each.data.partitions, "partition")}`
       + (each.data.damaged ? `, ${number(each.data.damaged)} damaged` : ""));
     const large = tiles.filter((each) => inner(each) > 44 && each.y1 - each.y0 > 20);
     large.append("text").attr("class", "tile-name").attr("x", 6).attr("y", 16)
       .attr("pointer-events", "none")
-      .text((each) => clipped(strings[each.data.name], inner(each) - 10));
+      .text((each) => clipped(strings[each.data.name], inner(each) - 8, 7.9));
     large.filter((each) => each.y1 - each.y0 > 38 && inner(each) > 66).append("text")
       .attr("class", "tile-size").attr("x", 6).attr("y", 32).attr("pointer-events", "none")
       .text((each) => bytes(each.value));

@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import pkgutil
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import kdump
 from kdump.check.findings import Severity
@@ -34,9 +35,13 @@ from kdump.jobs.report.freeable_space import FreeableSpace
 from kdump.jobs.report.open_transactions_found import UnstablePartition
 from kdump.log.directory import LogDirectory
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 LARGEST_PAGE_BYTES: Final = 6 << 20
 """Findings are left out, the least bad first, until the page is smaller, if it can be."""
 _MOST_FINDINGS: Final = (20_000, 5_000, 1_000)
+_OPTION: Final = re.compile(r"(--[a-z-]+)")
 _SCRIPTS: Final = ("d3.min.js", "report.js")
 
 
@@ -92,6 +97,7 @@ def _rendered(content: ReportContent, redaction: Redaction, most_findings: int) 
     environment.filters["time"] = format_timestamp
     environment.filters["number"] = lambda number: f"{number:,}"
     environment.filters["shown"] = redaction.text
+    environment.filters["spoken"] = _unbroken_options
     strings = Strings()
     tables = _tables(content, redaction, most_findings)
     drawn = _pictures(content, redaction, strings)
@@ -105,6 +111,16 @@ def _rendered(content: ReportContent, redaction: Redaction, most_findings: int) 
         **_facts(content, redaction),
     )
     return page.encode("utf-8")
+
+
+def _unbroken_options(text: str) -> Markup:
+    """Text in which no line ends inside an option, such as --policy."""
+    from markupsafe import Markup, escape
+
+    pieces = _OPTION.split(text)
+    for at in range(1, len(pieces), 2):
+        pieces[at] = Markup('<span class="option">{}</span>').format(pieces[at])
+    return Markup().join(map(escape, pieces))
 
 
 def _asset(name: str) -> str:

@@ -98,6 +98,8 @@ def _damage_sentence(
 
 
 def _consequence(damaged: Sequence[PartitionReport]) -> str:
+    if not damaged:
+        return "no partition is damaged"
     kinds = [each.verdict_kind for each in damaged]
     if "refused" in kinds:
         return "a broker would refuse to start"
