@@ -375,6 +375,21 @@ _GROUPS: Final = (
     ),
 )
 
+_EXPORTS: Final = tuple(
+    Case(
+        f"kdump export --format {file_format}, 80 MB of 11 KB batches",
+        (
+            *("export", "--engine", "local", "--format", file_format),
+            *("--out", "{data}/exported", "{data}/eleven-kb-of-topic/topic-0"),
+        ),
+        data=_partitions("eleven-kb-of-topic", _11_KB, 1, is_clean=True),
+        before="remove_export(folder)",
+        peak_mib=300,
+        worker_peak_mib=300,
+    )
+    for file_format in ("parquet", "csv", "jsonl")
+)
+
 CASES: Final = (
     *_DUMPS,
     *_SEARCHES,
@@ -386,4 +401,5 @@ CASES: Final = (
     *_COMPACTIONS,
     *_GROWING,
     *_GROUPS,
+    *_EXPORTS,
 )

@@ -422,6 +422,11 @@ def copy_partitions(name: str, copy: str, folder: Path) -> Path:
     return directory
 
 
+def remove_export(folder: Path) -> None:
+    """Remove ``FOLDER/exported``: an export that is complete would not be written again."""
+    shutil.rmtree(folder / "exported", ignore_errors=True)
+
+
 def _offset_index(log: Path) -> tuple[bytes, int]:
     """Build the offset index of a segment as a broker does; return it and the log end offset."""
     entries = bytearray()

@@ -26,6 +26,7 @@ from builders.trees import contents_of
 from kdump.formats import names
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
+from kdump.jobs.export.export_directory import ExportDirectory
 from kdump.storage.local_disk import LocalFile
 
 LOG = file_name(0, FileKind.LOG)
@@ -332,3 +333,31 @@ def test_a_full_disk_leaves_complete_files_and_can_be_continued(
         shutil.copytree(out, tmp_path / "out")
     *_, summary = objects(export(tmp_path / "out", log_dir, "--output", "jsonl").stdout)
     assert (summary["is_complete"], summary["written"]) == (True, 1)
+
+
+def test_an_interrupted_export_leaves_complete_files_only(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export(tmp_path / "whole", log_dir)
+    out, real = tmp_path / "out", ExportDirectory.add
+
+    def stopped(self: ExportDirectory, *args: Any) -> None:
+        if any(name.endswith(".parquet") for name in files_of(out)):
+            raise KeyboardInterrupt
+        real(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ExportDirectory, "add", stopped)
+        assert export(out, log_dir).exit_status == 130
+    names_left = files_of(out)
+    assert names_left[0] == "_progress.jsonl"
+    assert [name.rpartition(".")[2] for name in names_left[1:]] == ["parquet"]
+
+    assert export(out, log_dir).exit_status == 0
+    assert contents_of(out) == contents_of(tmp_path / "whole")
+
+
+def test_two_exports_to_one_directory_are_refused(log_dir: Path, tmp_path: Path) -> None:
+    with ExportDirectory(str(tmp_path / "out")):
+        done = export(tmp_path / "out", log_dir)
+    assert (done.exit_status, b"another kdump exports" in done.stderr) == (8, True)

@@ -7,7 +7,8 @@ is complete. What a reader finds if the machine stops:
    deletes it.
 2. A file has its own name, but no line in the progress: the next run writes it again.
 3. All files have lines, but there is no ``_manifest.json`` yet: the next run writes only that.
-4. ``_SUCCESS`` is written last, and deleted first when files have to be written again.
+4. There is a manifest and no progress, but no ``_SUCCESS``: the next run writes that. It is written
+   last, and deleted first when files have to be written again.
 """
 
 from __future__ import annotations
@@ -288,9 +289,9 @@ class ExportDirectory:
             for directory in sorted(self._renamed):
                 _sync_directory(directory)
             self._write(MANIFEST, [json.dumps(manifest, indent=1).encode(), b"\n"])
+            self._remove(PROGRESS)
             if is_complete:
                 self._write(SUCCESS, [])
-            self._remove(PROGRESS)
         except OSError as failure:
             raise self._error(failure) from failure
 

@@ -1,0 +1,85 @@
+"""An export that is killed at any moment, and run again, equals one that was not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builders.batches import batch, record
+from builders.log_directories import write_log_directory, write_partition
+from builders.programs import in_a_fresh_process
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import hashlib, json, os, shutil, signal, sys
+from pathlib import Path
+
+import pyarrow.parquet
+
+from kdump.cli import main
+from kdump.jobs.export import export, export_directory, record_files
+
+CHANGES = ("fsync", "mkdir", "rename", "rmdir", "unlink", "open")
+log_dir, folder = sys.argv[1], Path(sys.argv[2])
+
+
+def run(out, at=None):
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    left = at
+
+    def counted(change):
+        def count(*args, **named):
+            nonlocal left
+            if left is not None:
+                if not left:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left -= 1
+            return change(*args, **named)
+        return count
+
+    for name in CHANGES:
+        setattr(os, name, counted(getattr(os, name)))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os._exit(main.run(["export", "--engine", "local", "--out", str(out), log_dir]))
+
+
+def tree(out):
+    files = sorted(path for path in out.rglob("*"))
+    return [(str(path.relative_to(out)), path.is_file() and path.read_bytes()) for path in files]
+
+
+assert run(folder / "whole") == 0
+whole = tree(folder / "whole")
+step, killed = int(sys.argv[3]), 0
+for at in range(0, 10_000, step):
+    out = folder / "out"
+    status = run(out, at)
+    if status != -signal.SIGKILL:
+        break
+    if (out / "_SUCCESS").exists():
+        assert tree(out) == whole
+    killed += 1
+    assert run(out) == 0, at
+    assert tree(out) == whole, at
+    shutil.rmtree(out)
+print(json.dumps([status, killed]))
+"""
+
+
+def test_run_again_after_a_kill_it_is_complete_and_equal(tmp_path: Path) -> None:
+    log_dir = write_log_directory(tmp_path / "logs")
+    for topic in ("orders", "payments"):
+        content = batch([record(at, b"k", b"v") for at in range(20)])
+        write_partition(log_dir / f"{topic}-0", {0: content})
+    write_partition(log_dir / "empty-0", {0: b""})
+
+    done = in_a_fresh_process(PROGRAM, str(log_dir), str(tmp_path), "5")
+
+    status, killed = json.loads(done.stdout)
+    assert status == 0
+    assert killed > 5
