@@ -123,7 +123,7 @@ def _find_ends(partition: Partition, known_end: int | None) -> _Ends:
         )
         return _Ends(active.base_offset + active.log_bytes, None, gaps)
     segments = [each for each in partition.segments if each.log_bytes or each is active]
-    tails = [_read_tail(partition, segment) for segment in segments]
+    tails = [read_segment_end(partition, segment) for segment in segments]
     gaps = sum(
         following.base_offset > tail.end_offset
         for tail, following in zip(tails, segments[1:], strict=False)
@@ -136,18 +136,29 @@ def _find_ends(partition: Partition, known_end: int | None) -> _Ends:
     )
 
 
-class _Tail(NamedTuple):
-    """The end of one segment."""
+class SegmentEnd(NamedTuple):
+    """The end of one segment.
+
+    Attributes:
+        end_offset: after its last batch; its base offset if it is empty.
+        latest_timestamp_ms: the largest; ``NO_TIMESTAMP`` for none.
+    """
 
     end_offset: int
     latest_timestamp_ms: int
 
 
-def _read_tail(partition: Partition, segment: Segment) -> _Tail:
-    """Find the end of a segment by the last index entries and the headers after them."""
+def read_segment_end(partition: Partition, segment: Segment) -> SegmentEnd:
+    """Find the end of a segment by the last index entries and the headers after them.
+
+    Raises:
+        OSError: a file of the segment cannot be read.
+    """
+    if segment.is_0_7:
+        return SegmentEnd(segment.base_offset + segment.log_bytes, NO_TIMESTAMP)
     end, latest = segment.base_offset, NO_TIMESTAMP
     if not segment.log_bytes:
-        return _Tail(end, latest)
+        return SegmentEnd(end, latest)
     entry = None
     if segment.time_index_bytes:
         with partition.segment_path(segment, FileKind.TIME_INDEX).open_file() as index:
@@ -162,7 +173,7 @@ def _read_tail(partition: Partition, segment: Segment) -> _Tail:
             latest = max(latest, entry.timestamp)
         elif start and (entry is not None or latest != NO_TIMESTAMP):
             latest = max(map(_time_of, batch_spans(log, 0, segment.base_offset)), default=latest)
-    return _Tail(end, latest)
+    return SegmentEnd(end, latest)
 
 
 def _time_of(span: BatchSpan) -> int:

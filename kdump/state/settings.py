@@ -48,6 +48,8 @@ from kdump.storage.location import Location
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
+DEFAULT_OFFSETS_RETENTION_MS: Final = 7 * _DAY_MS
+"""Kafka's default of ``offsets.retention.minutes``."""
 _INT64_MAX: Final = 2**63 - 1
 _EVERY_BROKER: Final = ""
 _COMPACTED_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})

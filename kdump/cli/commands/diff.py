@@ -203,8 +203,8 @@ def _write_for_people(
 
 def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> list[NamedDirectory]:
     """Read the directories that were named, each once."""
-    from kdump.cli.shared.directories import read_lone_partition
     from kdump.jobs.diff.sides import NamedDirectory
+    from kdump.jobs.listed_partitions import read_lone_partition
     from kdump.log.directory import directory_kind, read_log_directory
 
     found: list[NamedDirectory] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
     from kdump.state.settings import Settings
-
-_DEFAULT_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
-"""Kafka's default of ``offsets.retention.minutes``."""
 
 
 class GroupsFormat(enum.Enum):
@@ -134,8 +131,9 @@ def _directories(
     paths: Sequence[Location], selection: PartitionSelection, diagnostics: Diagnostics
 ) -> Iterator[LogDirectory]:
     """Read the log directories: the coordinators' partitions and what groups may consume."""
-    from kdump.cli.shared.directories import find_log_directories, listed_as_loaded
+    from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+    from kdump.jobs.listed_partitions import listed_as_loaded
 
     def is_needed(name: str, key: TopicPartition) -> bool:
         return key.topic in (OFFSETS_TOPIC, SHARE_STATE_TOPIC) or selection.needs(name, key)
@@ -147,8 +145,10 @@ def _directories(
 
 
 def _retention_ms(settings: Sequence[Settings]) -> int:
+    from kdump.state.settings import DEFAULT_OFFSETS_RETENTION_MS
+
     known = (each.offsets_retention_ms for each in settings)
-    return next((each for each in known if each is not None), _DEFAULT_RETENTION_MS)
+    return next((each for each in known if each is not None), DEFAULT_OFFSETS_RETENTION_MS)
 
 
 def _report_problems(report: GroupsReport, diagnostics: Diagnostics) -> None:

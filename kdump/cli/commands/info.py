@@ -17,7 +17,8 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics, LonePartition
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.listed_partitions import LonePartition
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
     from kdump.log.selection import PartitionSelection
@@ -133,11 +134,8 @@ def _row(
     path: Location, deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
 ) -> Row | None:
     """Return the row of a directory; None for a partition that is not selected."""
-    from kdump.cli.shared.directories import (
-        as_loaded,
-        read_lone_partition,
-        without_garbage_collection,
-    )
+    from kdump.cli.shared.directories import without_garbage_collection
+    from kdump.jobs.listed_partitions import as_loaded, read_lone_partition
     from kdump.log.directory import directory_kind, log_directories_below, read_log_directory
 
     kind = directory_kind(path)
@@ -240,8 +238,8 @@ def _totals(
 
 
 def _quorum_fields(partition: Partition, diagnostics: Diagnostics) -> Row:
-    from kdump.cli.shared.directories import readable
     from kdump.formats.names import QUORUM_STATE, MetadataSnapshotName
+    from kdump.jobs.listed_partitions import readable
 
     state = readable(partition.path / QUORUM_STATE, partition.read_quorum_state, diagnostics)
     latest = partition.metadata_snapshots[-1:]
@@ -257,13 +255,8 @@ def _quorum_fields(partition: Partition, diagnostics: Diagnostics) -> Row:
 def _partition_fields(
     lone: LonePartition, diagnostics: Diagnostics
 ) -> tuple[Row, Sequence[Partition | None]]:
-    from kdump.cli.shared.directories import (
-        as_loaded,
-        bounds_fields,
-        readable,
-        topic_id,
-    )
     from kdump.formats.names import LEADER_EPOCH_CHECKPOINT
+    from kdump.jobs.listed_partitions import as_loaded, bounds_fields, readable, topic_id
 
     partition = lone.partition
     loaded = as_loaded(partition, diagnostics)

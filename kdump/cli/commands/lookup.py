@@ -127,9 +127,9 @@ def command(
     from kdump.cli.shared.directories import (
         Diagnostics,
         find_log_directories,
-        listed_as_loaded,
         without_garbage_collection,
     )
+    from kdump.jobs.listed_partitions import listed_as_loaded
     from kdump.jobs.lookup import LookupRequest, Question, lookup
 
     if (offset is None) == (timestamp is None):

@@ -18,8 +18,6 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.log.directory import LogDirectory
-    from kdump.log.partition import Partition
     from kdump.log.selection import PartitionSelection
 
 COLUMNS: Final = (
@@ -134,7 +132,7 @@ def command(
 
 def _rows(path: Location, selection: PartitionSelection, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows of a log directory, or the single row of a partition."""
-    from kdump.cli.shared.directories import read_lone_partition
+    from kdump.jobs.listed_partitions import partition_row, read_lone_partition
     from kdump.log.directory import directory_kind, read_log_directory
 
     try:
@@ -143,7 +141,7 @@ def _rows(path: Location, selection: PartitionSelection, diagnostics: Diagnostic
             found = read_log_directory(path, kind, select=selection.matches)
             diagnostics.report_directory(found)
             for partition in found.partitions:
-                yield _row(partition, found, diagnostics)
+                yield partition_row(partition, found, diagnostics)
             for name in found.unreadable:
                 yield {"type": "partition", "log_dir": str(path), "directory": name, **_UNKNOWN}
         elif kind.is_partition:
@@ -151,7 +149,7 @@ def _rows(path: Location, selection: PartitionSelection, diagnostics: Diagnostic
             if lone.log_directory is not None:
                 diagnostics.report_problems(lone.log_directory)
             if lone.partition in selection:
-                yield _row(lone.partition, lone.log_directory, diagnostics)
+                yield partition_row(lone.partition, lone.log_directory, diagnostics)
         else:
             diagnostics.refuse(path)
     except OSError as failure:
@@ -161,28 +159,6 @@ def _rows(path: Location, selection: PartitionSelection, diagnostics: Diagnostic
 _UNKNOWN: Final = {
     column.name: None for column in COLUMNS if column.name not in ("log_dir", "directory")
 }
-
-
-def _row(partition: Partition, log_directory: LogDirectory | None, diagnostics: Diagnostics) -> Row:
-    from kdump.cli.shared.directories import as_loaded, bounds_fields, topic_id
-
-    loaded = as_loaded(partition, diagnostics)
-    topic, number = partition.topic_partition or (None, None)
-    return {
-        "type": "partition",
-        "log_dir": str(log_directory.path if log_directory else partition.path.parent),
-        "directory": partition.path.name,
-        "topic": topic,
-        "partition": number,
-        "state": partition.state.name.lower(),
-        "segments": len((loaded or partition).segments),
-        "log_bytes": (loaded or partition).log_bytes,
-        "total_bytes": partition.total_bytes,
-        **bounds_fields(loaded, log_directory, diagnostics),
-        "topic_id": topic_id(partition, diagnostics),
-        "leftovers": {kind.value: count for kind, count in partition.leftover_counts.items()},
-        "foreign": list(partition.foreign),
-    }
 
 
 def _sorted(rows: list[Row], column: str, *, reverse: bool) -> list[Row]:

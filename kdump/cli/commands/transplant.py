@@ -143,7 +143,7 @@ def _source(path: Location) -> tuple[Any, LogDirectory | None]:
         KdumpError: it is no partition, or a running process has its log directory.
     """
     from kdump.apply.lock import holder_of
-    from kdump.cli.shared.directories import read_lone_partition
+    from kdump.jobs.listed_partitions import read_lone_partition
     from kdump.log.directory import directory_kind
 
     try:

@@ -9,19 +9,17 @@ from kdump.cli.output.groups_summary import why_missing
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
 from kdump.cli.output.value_text import Kind
+from kdump.jobs.offset_rows import log_fields, offset_row
 
 if TYPE_CHECKING:
-    from kdump.jobs.consumed_logs import ConsumedLog
     from kdump.jobs.coordinator_topics import PartitionCount
     from kdump.jobs.group_report import (
         GroupReport,
         GroupsReport,
-        OffsetReport,
-        OtherOffset,
         OtherShare,
         ShareOffsetReport,
     )
-    from kdump.state.group_image import Group, PendingOffset
+    from kdump.state.group_image import Group
     from kdump.state.group_members import AssignedPartitions, AssignedTasks, GroupMember
 
 _NONE: Final = "-"
@@ -129,7 +127,7 @@ def group_rows(
                 row = _member_row(each.group, member, report.topic_names)
                 yield {**row, **_member_texts(row)} if for_people else row
         for offset in each.offsets:
-            yield _offset_row(each.group, offset, now_ms)
+            yield offset_row(each.group, offset, now_ms)
         for share in each.share_offsets:
             yield _share_row(share)
     for name in report.unknown:
@@ -251,90 +249,6 @@ def _assigned_text(each: Mapping[str, Any]) -> str:
     return f"{each['topic'] or each['topic_id']}-{numbers}"
 
 
-def _offset_row(group: Group, report: OffsetReport, now_ms: int) -> Row:
-    committed, expires_ms = report.offsets.committed, report.expires_ms
-    return {
-        "type": "offset",
-        "group": group.group_id,
-        "topic": report.partition.topic,
-        "partition": report.partition.partition,
-        "committed_offset": None if committed is None else committed.offset,
-        "leader_epoch": None if committed is None else committed.leader_epoch,
-        **_log_fields(report.log),
-        "lag": report.lag,
-        "metadata": None if committed is None else committed.metadata,
-        "commit_timestamp_ms": None if committed is None else committed.commit_timestamp_ms,
-        "expires_ms": expires_ms,
-        "is_expired": expires_ms is not None and expires_ms <= now_ms,
-        "topic_id": None if committed is None else committed.topic_id,
-        "topic_state": report.topic_state,
-        "pending": [_pending(each) for each in report.offsets.pending],
-        "is_uncertain": report.is_uncertain,
-        "elsewhere": [_other_offset(each) for each in report.elsewhere],
-        "note": _offset_note(report, now_ms),
-    }
-
-
-def _log_fields(log: ConsumedLog | None) -> dict[str, Any]:
-    return {
-        "log_start_offset": None if log is None else log.log_start_offset,
-        "high_watermark": None if log is None else log.high_watermark,
-        "log_end_offset": None if log is None else log.end_offset,
-        "replica_log_dir": None if log is None else str(log.replica.log_directory.path),
-    }
-
-
-def _pending(each: PendingOffset) -> dict[str, Any]:
-    return {
-        "producer_id": each.producer_id,
-        "offset": each.committed.offset,
-        "metadata": each.committed.metadata,
-        "commit_timestamp_ms": each.committed.commit_timestamp_ms,
-        "is_undecided": each.is_undecided,
-    }
-
-
-def _other_offset(each: OtherOffset) -> dict[str, Any]:
-    return {
-        "log_dir": str(each.replica.log_directory.path),
-        "offset": each.committed.offset,
-        "metadata": each.committed.metadata,
-        "commit_timestamp_ms": each.committed.commit_timestamp_ms,
-    }
-
-
-def _offset_note(report: OffsetReport, now_ms: int) -> str:
-    notes = []
-    committed = report.offsets.committed
-    for each in report.offsets.pending:
-        what = "pending in an open transaction"
-        if each.is_undecided:
-            what = "in a transaction whose end may be in damaged bytes"
-        notes.append(f"{each.committed.offset} {what}, producer {each.producer_id}")
-    if report.offsets.unreadable_offset is not None:
-        notes.append("its last record cannot be decoded")
-    elif report.is_uncertain and not report.offsets.pending:
-        notes.append("a later commit may be in damaged bytes")
-    if report.topic_state == "recreated":
-        notes.append("committed for an earlier topic of this name")
-    elif report.topic_state == "unlisted":
-        notes.append("the cluster has no such topic")
-    if report.expires_ms is not None and report.expires_ms <= now_ms:
-        notes.append("expired")
-    log = report.log
-    start = None if log is None else log.log_start_offset
-    if committed is not None and start is not None and committed.offset < start:
-        notes.append("below the start of the log")
-    end = None if log is None else log.end_offset
-    if committed is not None and end is not None and committed.offset > end:
-        notes.append("past the end of the log")
-    notes += [
-        f"{other.committed.offset} in {other.replica.log_directory.path}"
-        for other in report.elsewhere
-    ]
-    return "; ".join(notes)
-
-
 def _share_row(report: ShareOffsetReport) -> Row:
     state = report.state
     unknown = -1
@@ -352,7 +266,7 @@ def _share_row(report: ShareOffsetReport) -> Row:
         "state_epoch": None if state.state_epoch == unknown else state.state_epoch,
         "snapshot_epoch": None if state.snapshot_epoch == unknown else state.snapshot_epoch,
         "write_timestamp_ms": state.write_timestamp_ms,
-        **_log_fields(report.log),
+        **log_fields(report.log),
         "lag": report.lag,
         "is_uncertain": report.is_uncertain,
         "elsewhere": [_other_share(each) for each in report.elsewhere],

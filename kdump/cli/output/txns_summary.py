@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Final
 
 from kdump.cli.output.rendering import Row
-from kdump.cli.output.txns_output import end_commands
 from kdump.cli.output.value_text import format_timestamp
-from kdump.cli.shared.shown_transactions import OpenHere, ShownTransactions
+from kdump.jobs.shown_transactions import OpenHere, ShownTransactions
+from kdump.jobs.transaction_rows import end_commands
 from kdump.state.transaction_coordinator import (
     TRANSACTION_STATE_TOPIC,
     CoordinatorState,

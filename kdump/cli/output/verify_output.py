@@ -11,6 +11,7 @@ from kdump.cli.output.brief import BriefFindings, BriefList, finding_line
 from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output
 from kdump.cli.output.value_text import Kind, format_bytes
+from kdump.jobs.verify.finding_row import finding_row
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -80,21 +81,6 @@ def open_verify_printer(output_format: VerifyFormat, *, verbose: bool) -> Iterat
     else:
         with open_printer(EventFormat(output_format.value)) as printer:
             yield EventPrinter(printer, verbose=verbose)
-
-
-def finding_row(finding: Finding) -> dict[str, Any]:
-    """Return the row of a finding, for programs."""
-    return {
-        "severity": finding.severity.label,
-        "code": finding.code,
-        "path": finding.place.path,
-        "position": finding.place.position,
-        "offset": finding.place.offset,
-        "what": finding.what,
-        "expected": finding.expected,
-        "found": finding.found,
-        "loss": finding.loss,
-    }
 
 
 def partition_row(report: PartitionReport) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def preview_status(status: ExitStatus) -> ExitStatus:
 
 def finding_events(findings: Iterable[Finding], brief: BriefFindings) -> Iterator[Event]:
     """Yield findings as events, as ``kdump verify`` reports them."""
-    from kdump.cli.output.verify_output import finding_row
+    from kdump.jobs.verify.finding_row import finding_row
 
     for finding in findings:
         lines = [finding_line(finding)] if brief.takes(finding) else []

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from kdump.cli.output.events import write_line
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
-    CLUSTER_METADATA_TOPIC,
-    PARTITION_METADATA,
-    FileStage,
-    TopicPartition,
     is_accepted_name,
 )
 from kdump.log import directory
-from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import DirectoryKind, LogDirectory
-from kdump.log.partition import Partition
 from kdump.phases import phase
 from kdump.storage.location import Location
 
@@ -158,130 +150,3 @@ def without_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-@dataclass(frozen=True, slots=True)
-class LonePartition:
-    """A partition whose directory was named on the command line.
-
-    Attributes:
-        partition: its contents; ``path`` is as typed.
-        log_directory: the log directory around it, with its checkpoints and the cluster's metadata
-            but no other partition; None if it cannot be read.
-    """
-
-    partition: Partition
-    log_directory: LogDirectory | None
-
-
-def read_lone_partition(path: Location) -> LonePartition:
-    """Read a partition, and the log directory around it.
-
-    Raises:
-        OSError: the partition's directory cannot be listed.
-    """
-    named = path.as_absolute()
-    if named.name in ("", ".."):
-        named = named.resolved()
-    partition = directory.read_lone_partition(path, named.name)
-    try:
-        around = directory.read_log_directory(
-            named.parent,
-            select=lambda _name, key: key.topic == CLUSTER_METADATA_TOPIC,
-        )
-    except OSError:
-        return LonePartition(partition, None)
-    return LonePartition(partition, around)
-
-
-def readable(
-    path: Location, read: Callable[[], Value | None], diagnostics: Diagnostics
-) -> Value | None:
-    """Return what ``read`` returns for the file ``path``; report a failure and return None."""
-    try:
-        return read()
-    except (FormatError, OSError) as problem:
-        diagnostics.report(path, problem)
-        return None
-
-
-def topic_id(partition: Partition, diagnostics: Diagnostics) -> str | None:
-    """Return the topic id of a partition as Kafka writes it; None if it has none."""
-    return readable(partition.path / PARTITION_METADATA, partition.read_topic_id, diagnostics)
-
-
-def as_loaded(partition: Partition, diagnostics: Diagnostics) -> Partition | None:
-    """Return a partition as a starting broker sees it; report it if none can load it."""
-    # Importing the loader takes time, and few directories need it.
-    if not any(name.endswith(FileStage.SWAP.value) for name in partition.unused_names()):
-        return partition
-    from kdump.broker.loader import swapped_partition
-
-    try:
-        return swapped_partition.as_loaded(partition)
-    except swapped_partition.UnfinishedSwapError as failure:
-        diagnostics.report_failure(failure)
-    except OSError as failure:
-        diagnostics.report(failure.filename or partition.path, failure)
-    return None
-
-
-def listed_as_loaded(
-    path: Location,
-    kind: DirectoryKind,
-    diagnostics: Diagnostics,
-    select: Callable[[str, TopicPartition], bool],
-) -> LogDirectory | None:
-    """List a log directory, with its partitions as a starting broker sees them.
-
-    Partitions that no broker loads are among the unreadable ones.
-
-    Args:
-        path: the directory.
-        kind: of it.
-        diagnostics: takes what cannot be read or loaded.
-        select: as for :func:`~kdump.log.directory.read_log_directory`.
-
-    Returns:
-        The directory; None if it cannot be listed.
-    """
-    try:
-        found = directory.read_log_directory(path, kind, select=select)
-    except OSError as failure:
-        diagnostics.report(path, failure)
-        return None
-    diagnostics.report_problems(found)
-    loaded: list[Partition] = []
-    unreadable = [*found.unreadable]
-    with phase(f"looking for unfinished swaps in {path}"):
-        for each in found.partitions:
-            partition = as_loaded(each, diagnostics)
-            if partition is None:
-                unreadable.append(each.path.name)
-            else:
-                loaded.append(partition)
-    return dataclasses.replace(
-        found, partitions=tuple(loaded), unreadable=tuple(sorted(unreadable))
-    )
-
-
-_BOUNDS: Final = tuple(field.name for field in dataclasses.fields(LogBounds))
-
-
-def bounds_fields(
-    partition: Partition | None, log_directory: LogDirectory | None, diagnostics: Diagnostics
-) -> dict[str, int | None]:
-    """Return the bounds of a partition's log by name; report a failure, with all of them None."""
-    if partition is None:
-        return dict.fromkeys(_BOUNDS)
-    try:
-        if log_directory is None:
-            bounds = read_bounds(partition)
-        else:
-            bounds = read_bounds(
-                partition, log_directory.checkpoints, is_clean=log_directory.is_clean
-            )
-    except OSError as failure:
-        diagnostics.report(failure.filename or partition.path, failure)
-        return dict.fromkeys(_BOUNDS)
-    return {name: getattr(bounds, name) for name in _BOUNDS}

@@ -85,7 +85,7 @@ def find_copies(paths: Sequence[Location], problems: CopyProblems) -> list[Metad
 
 def _directory(path: Location, problems: CopyProblems) -> LogDirectory | None:
     """Read the log directory at a path, or around the partition there; None after a report."""
-    from kdump.cli.shared.directories import read_lone_partition
+    from kdump.jobs.listed_partitions import read_lone_partition
     from kdump.log.directory import directory_kind, read_log_directory
 
     diagnostics = problems.diagnostics

@@ -140,7 +140,7 @@ class Verification:
 
         These have the cluster's metadata in them, too, whether or not that is to be verified.
         """
-        from kdump.cli.shared.directories import read_lone_partition
+        from kdump.jobs.listed_partitions import read_lone_partition
         from kdump.jobs.verify.verify import VerifyTarget, segment_alone
         from kdump.log.directory import directory_kind, read_log_directory
         from kdump.storage.entries import EntryKind

@@ -136,6 +136,26 @@ def verify(
     return _Verification(request, options, progress).run()
 
 
+def divide(request: VerifyRequest) -> tuple[list[Finding], list[PartitionSplit]]:
+    """Divide a verification into whole partitions, for who runs the job :class:`VerifyJob` itself.
+
+    Returns:
+        The findings about the log directories themselves, and a split for each partition.
+    """
+    verification = _Verification(request, DEFAULT_OPTIONS, SILENT)
+    twice = partitions_twice(_directories(request))
+    scopes = [verification.scope_of(target, twice) for target in request.targets]
+    return list(verification.before()), [whole_split(*each) for each in scopes]
+
+
+def whole_split(scope: PartitionScope, load: LoadSplit | None) -> PartitionSplit:
+    """The split that checks all of a partition."""
+    partition = scope.partition
+    return PartitionSplit(
+        partition.path, 0, None, partition.data_bytes, partition.path.name, scope, load
+    )
+
+
 class _Verification:
     def __init__(self, request: VerifyRequest, options: EngineOptions, progress: Progress) -> None:
         self.request = request
@@ -153,7 +173,7 @@ class _Verification:
 
     def run(self) -> Iterator[VerifyEvent]:
         begin = time.monotonic()
-        for finding in self._before():
+        for finding in self.before():
             yield self._counted(finding)
         for event in self._partitions():
             yield self._counted(event) if isinstance(event, Finding) else event
@@ -174,7 +194,7 @@ class _Verification:
         self.is_unreadable |= finding.code == FILE_UNREADABLE.code
         return finding
 
-    def _before(self) -> Iterator[Finding]:
+    def before(self) -> Iterator[Finding]:
         """The findings about the directories themselves."""
         for directory in self.request.directories:
             yield from check_directory(directory)
@@ -212,15 +232,20 @@ class _Verification:
     def _pieces(
         self, target: VerifyTarget, size_bytes: int, twice: Mapping[Location, Location]
     ) -> _Pieces:
+        return _Pieces(self.job, *self.scope_of(target, twice), size_bytes)
+
+    def scope_of(
+        self, target: VerifyTarget, twice: Mapping[Location, Location]
+    ) -> tuple[PartitionScope, LoadSplit | None]:
+        """What to check a partition against, and how a broker would load it."""
         partition, directory = target.partition, target.directory
         if directory is None:
-            return _Pieces(self.job, scope_in(partition, None), None, size_bytes)
+            return scope_in(partition, None), None
         settings = self.request.settings[directory.path]
         key = partition.topic_partition
         compaction = None if key is None else is_topic_compacted(settings, key.topic)
         scope = scope_in(partition, directory, settings.cluster, twice, compaction)
-        load = _load_split(partition, directory, settings)
-        return _Pieces(self.job, scope, load, size_bytes)
+        return scope, _load_split(partition, directory, settings)
 
 
 def _directories(request: VerifyRequest) -> list[LogDirectory]:
@@ -243,10 +268,7 @@ class _Pieces:
         self._is_whole = partition.data_bytes <= size_bytes
         self.splits: list[VerifySplit] = []
         if self._is_whole:
-            path, label = partition.path, partition.path.name
-            self.splits.append(
-                PartitionSplit(path, 0, None, partition.data_bytes, label, scope, load)
-            )
+            self.splits.append(whole_split(scope, load))
             return
         for segment, segment_scope in scope.segment_scopes():
             try:
