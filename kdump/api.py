@@ -11,7 +11,8 @@ as :class:`DamagedLogError`, unless told to skip it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -25,6 +26,8 @@ from kdump.check.part import Level
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import KdumpError, UsageProblem
 from kdump.jobs import recover as recovering
+from kdump.jobs.table_rows.batch_rows import read_batches
+from kdump.jobs.table_rows.table_reader import open_table
 from kdump.jobs.verify import verify as verifying
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log import directory as directories
@@ -33,19 +36,20 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.selection import PartitionSelection
-from kdump.log.valid_windows import Damage
+from kdump.log.valid_windows import Damage, segment_part
 from kdump.repair.policies import Policy
 from kdump.state.settings import Settings, read_settings, require_accepted
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
-from kdump.tables.batch_tables import BATCH_SCHEMA, batch_tables
-from kdump.tables.kafka_log.columns import arrow_schema
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.options import SourceOptions, parse_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.reader import SourceReading
+from kdump.tables.kafka_log.rows import RecordOrigin
 from kdump.tables.kafka_log.selected_offsets import Bounds, Edge
-from kdump.tables.kafka_log.splits import plan_splits
+from kdump.tables.kafka_log.splits import SourceSplit, plan_splits
+from kdump.tables.log_tables import BATCHES
+from kdump.tables.table import arrow_schema
 
 __all__ = [
     "DamagedLogError",
@@ -185,7 +189,7 @@ class LogPartition:
 
         Raises:
             DamagedLogError: while reading, if told to raise.
-            UsageProblem: there is no such column, or the log is one of Kafka 0.7.
+            UsageProblem: there is no such column.
             OSError: a file cannot be read.
         """
         options = _source_options(self.path, columns, isolation_level, control_records, on_damage)
@@ -224,6 +228,25 @@ class LogDir:
             if (each.topic, each.number, each.state) == (topic, number, "live"):
                 return each
         raise UsageProblem(f"{self.path} has no partition {topic}-{number}")
+
+    def table(self, name: str, *, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Stream one of the tables that ``docs/tables.md`` describes.
+
+        Args:
+            name: such as ``segments``, ``topics`` or ``group_offsets``.
+            columns: names of columns; None for the default ones.
+
+        Raises:
+            DamagedLogError: while reading ``records`` or ``batches``.
+            UsageProblem: there is no such table or column.
+            OSError: a file cannot be read.
+        """
+        reader = open_table({"table": name, "path": str(self.path)}, columns)
+        everything = PushedFilters()
+        batches = (
+            batch for split in reader.splits(everything) for batch in reader.read(split, everything)
+        )
+        return pa.RecordBatchReader.from_batches(arrow_schema(reader.columns), batches)
 
 
 def open_log_dir(path: AnyPath) -> LogDir:
@@ -294,8 +317,31 @@ def _read_batches(
         if on_damage == "raise":
             raise DamagedLogError(damage)
 
-    tables = batch_tables(partition, frozenset(segments), start_offset, end_offset, handle)
-    return pa.RecordBatchReader.from_batches(BATCH_SCHEMA, tables)
+    tables = (
+        table
+        for split in _batch_splits(partition, frozenset(segments), start_offset, end_offset)
+        for table in read_batches(split, BATCHES.columns, handle)
+    )
+    return pa.RecordBatchReader.from_batches(BATCHES.schema, tables)
+
+
+def _batch_splits(
+    partition: Partition, segments: AbstractSet[int], start_offset: int, end_offset: int | None
+) -> Iterator[SourceSplit]:
+    """The segments that can hold batches of a range; damage in front of it is not read."""
+    topic, number = partition.topic_partition or (None, None)
+    for segment, following in partition.with_following():
+        is_before = following is not None and following.base_offset <= start_offset
+        is_after = end_offset is not None and segment.base_offset >= end_offset
+        if segment.base_offset in segments and not is_before and not is_after:
+            path = partition.segment_path(segment, segment.log_kind)
+            yield SourceSplit(
+                path,
+                from_offset=start_offset,
+                to_offset=end_offset,
+                segment=segment_part(segment, following),
+                origin=RecordOrigin(topic, number, str(path)),
+            )
 
 
 def _source_options(

@@ -1,8 +1,8 @@
-"""The Spark data source ``kafka-log``: log directories as a table.
+"""The Spark data source ``kafka-log``: log directories as tables.
 
 This module has only the classes that Spark calls. They derive from PySpark's, so a function creates
 them: PySpark is not imported before it is needed. Planning and reading need no Spark and are in
-:mod:`~kdump.tables.kafka_log.splits` and :mod:`~kdump.tables.kafka_log.reader`.
+:mod:`~kdump.jobs.table_rows.table_reader`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,10 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 
 from kdump.errors import KdumpError, UsageProblem
-from kdump.tables.kafka_log.columns import (
-    SourceColumn,
-    columns_named,
-    ddl,
-)
-from kdump.tables.kafka_log.options import parse_options
-from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
-from kdump.tables.kafka_log.reader import SourceReading
-from kdump.tables.kafka_log.splits import grouped, plan_splits
+from kdump.jobs.table_rows.table_reader import TableReader, open_table, push_filter
+from kdump.tables.all_tables import table_of
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
+from kdump.tables.table import Table, ddl
 
 FORMAT: Final = "kafka-log"
 _NO_STREAM: Final = "kafka-log does not support streaming: it reads logs that do not grow"
@@ -116,34 +111,35 @@ def source_class(*, push_filters: bool) -> type[Any]:
 
         def __init__(self, options: dict[str, str], schema: StructType) -> None:
             self.options = options
-            self.columns = _columns_of(schema, options)
+            self.table = table_of(options)
+            _check_types(schema, open_table(options, schema.fieldNames()))
             # In the case that the user wrote: Spark compares names with their case.
             self.names = schema.fieldNames()
             self.pushed = PushedFilters()
 
         @_with_plain_errors
         def partitions(self) -> Sequence[InputPartition]:
-            options = parse_options(self.options)
-            splits = plan_splits(options, self.pushed)
+            splits = self._table().splits(self.pushed)
             # Spark turns no partitions into one partition without a value.
-            return [InputPartition(group) for group in grouped(splits, options)] or [
-                InputPartition(())
-            ]
+            return [InputPartition((split,)) for split in splits] or [InputPartition(())]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            reading = SourceReading.of(parse_options(self.options), self.columns, self.pushed)
+            reader = self._table()
             try:
                 for split in partition.value:
-                    for table in reading.read(split):
-                        yield table.rename_columns(self.names)
+                    for batch in reader.read(split, self.pushed):
+                        yield batch.rename_columns(self.names)
             except KdumpError as problem:
                 raise problem.with_traceback(None) from None
+
+        def _table(self) -> TableReader:
+            return open_table(self.options, self.names)
 
     class FilteringReader(KafkaLogReader):
         """Also uses filters to read less."""
 
         def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-            self.pushed, left = _push_all(self.pushed, filters)
+            self.pushed, left = _push_all(self.table, self.pushed, filters)
             return left
 
     reader_class = FilteringReader if push_filters else KafkaLogReader
@@ -170,7 +166,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
 
         @_with_plain_errors
         def schema(self) -> str:
-            return ddl(parse_options(self.options).columns)
+            return ddl(open_table(self.options).columns)
 
         @_with_plain_errors
         def reader(self, schema: StructType) -> DataSourceReader:
@@ -201,17 +197,16 @@ def _with_plain_errors(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _columns_of(schema: Any, options: dict[str, str]) -> tuple[SourceColumn, ...]:
-    """The columns of a ``StructType``: kdump's own schema or the user's.
+def _check_types(schema: Any, reader: TableReader) -> None:
+    """Check a ``StructType``: kdump's own schema or the user's.
 
     Raises:
-        UsageProblem: a column is unknown or has another type.
+        UsageProblem: a column has another type.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    columns = columns_named(schema.fieldNames(), parse_options(options).corrupt_column)
     asked_types = to_arrow_schema(schema, timezone="UTC").types
-    for column, asked, asked_type in zip(columns, schema.fields, asked_types, strict=True):
+    for column, asked, asked_type in zip(reader.columns, schema.fields, asked_types, strict=True):
         if asked_type != column.arrow_type:
             raise UsageProblem(
                 f"column {column.name} of kafka-log is {column.sql_type},"
@@ -219,10 +214,11 @@ def _columns_of(schema: Any, options: dict[str, str]) -> tuple[SourceColumn, ...
             )
         if not asked.nullable:
             raise UsageProblem(f"column {column.name} of kafka-log is nullable, not NOT NULL")
-    return columns
 
 
-def _push_all(pushed: PushedFilters, filters: Sequence[Any]) -> tuple[PushedFilters, list[Any]]:
+def _push_all(
+    table: Table, pushed: PushedFilters, filters: Sequence[Any]
+) -> tuple[PushedFilters, list[Any]]:
     """Add Spark's filters; returns all, and those that Spark still has to apply."""
     left: list[Any] = []
     for each in filters:
@@ -230,7 +226,7 @@ def _push_all(pushed: PushedFilters, filters: Sequence[Any]) -> tuple[PushedFilt
         is_done = False
         if len(path) == 1:
             value: Any = getattr(each, "value", None)
-            pushed, is_done = push(pushed, type(each).__name__, path[0].lower(), value)
+            pushed, is_done = push_filter(table, pushed, type(each).__name__, path[0], value)
         if not is_done:
             left.append(each)
     return pushed, left

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from kdump.tables.kafka_log.columns import arrow_schema
 from kdump.tables.kafka_log.options import parse_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
 from kdump.tables.kafka_log.reader import SourceReading
 from kdump.tables.kafka_log.splits import SourceSplit, plan_splits
+from kdump.tables.table import arrow_schema
 
 Filter = tuple[str, str, Any]
 """Name of the filter's class, column, value."""

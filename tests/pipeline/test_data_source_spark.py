@@ -14,10 +14,13 @@ import pytest
 from builders import batches, large_segments, log_directories
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.large_segments import LargeSegment
+from builders.read_tables import table_rows
 from builders.source_tables import table_of
 from kdump.engine.spark_session import SparkSession
 from kdump.pipeline.data_source import register, sql_session
-from kdump.tables.kafka_log.columns import COLUMNS, arrow_schema, corrupt_record_column, ddl
+from kdump.tables.all_tables import TABLES
+from kdump.tables.kafka_log.columns import COLUMNS, corrupt_record_column
+from kdump.tables.table import arrow_schema, ddl
 
 pytestmark = pytest.mark.slow
 
@@ -77,11 +80,12 @@ def test_the_schema_begins_with_the_schema_of_sparks_own_source(
 
 
 @pytest.mark.usefixtures("sql")
-def test_every_column_has_the_arrow_type_that_spark_expects() -> None:
+@pytest.mark.parametrize("name", TABLES)
+def test_every_column_has_the_arrow_type_that_spark_expects(name: str) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    columns = (*COLUMNS, corrupt_record_column("_corrupt_record"))
+    columns = (*TABLES[name].columns, corrupt_record_column("_corrupt_record"))
     row = StructType.fromDDL(ddl(columns))
     assert isinstance(row, StructType)
     assert to_arrow_schema(row, timezone="UTC") == arrow_schema(columns)
@@ -93,6 +97,15 @@ def test_spark_reads_the_same_rows_as_kdump_without_spark(sql: SqlSession, log_d
     ours = table_of(log_dir, columns=",".join(names))
     keys = [("topic", "ascending"), ("offset", "ascending")]
     assert theirs.sort_by(keys).to_pylist() == ours.sort_by(keys).to_pylist()
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "records"])
+def test_spark_reads_the_same_rows_of_other_tables(
+    name: str, sql: SqlSession, log_dir: Path
+) -> None:
+    topics = {"subscribe": "payments"}
+    theirs = load(sql, log_dir, table=name, **topics).toArrow()
+    assert theirs.to_pylist() == table_rows(name, log_dir, **topics)
 
 
 def test_several_paths_are_read_together(sql: SqlSession, log_dir: Path) -> None:

@@ -19,9 +19,9 @@ from kdump.jobs.export.export_directory import UnfinishedFile
 from kdump.jobs.export.record_files import RecordWriter, open_writer
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.log.valid_windows import Damage
-from kdump.tables.kafka_log.columns import arrow_schema
 from kdump.tables.kafka_log.reader import LeftOut, SourceReading
 from kdump.tables.kafka_log.splits import SourceSplit
+from kdump.tables.table import arrow_schema
 
 MOST_PROBLEMS: Final = 100
 """So many problems of a file are listed, the others only counted."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kdump.errors import UsageProblem
 from kdump.formats import record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.formats.errors import FormatError
@@ -22,6 +21,7 @@ from kdump.scan.batches import Column
 from kdump.state.markers import is_control
 from kdump.state.transaction_outcomes import TransactionState
 from kdump.tables.kafka_log.rows import HEADERS_TYPE, RecordOrigin, Rows
+from kdump.tables.table import TIMESTAMP, TableColumn, named_columns, timestamps
 
 SPARK_HEADERS: Final = "headers"
 TRANSACTION_STATE: Final = "transactionState"
@@ -31,37 +31,19 @@ TRANSACTION_STATES: Final = tuple(
 )
 """The values of ``transactionState``, by :class:`TransactionState`."""
 
-_TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
-_US_PER_MS: Final = 1000
-MOST_TIMESTAMP_MS: Final = (2**63 - 1) // _US_PER_MS
-"""The last time that a column can hold; a later one becomes null."""
-LEAST_TIMESTAMP_MS: Final = -MOST_TIMESTAMP_MS
-
 _NO_TIMESTAMP_TYPE: Final = -1
 """``TimestampType`` of a message of magic 0; 0 is CreateTime, 1 LogAppendTime."""
 
 
 @dataclass(frozen=True, slots=True)
-class SourceColumn:
-    """A column.
+class SourceColumn(TableColumn):
+    """A column about records.
 
     Attributes:
-        name: of the column.
-        sql_type: in Spark's DDL.
-        arrow_type: in the Arrow batches.
         make: builds the column for some records; None for the column about damage.
-        is_default: whether it is returned if no columns are named.
     """
 
-    name: str
-    sql_type: str
-    arrow_type: pa.DataType
-    make: Callable[[Rows], pa.Array] | None = field(repr=False)
-    is_default: bool = True
-
-    @property
-    def arrow_field(self) -> pa.Field:
-        return pa.field(self.name, self.arrow_type)
+    make: Callable[[Rows], pa.Array] | None = field(default=None, repr=False)
 
 
 def _repeated(value: Any, arrow_type: pa.DataType, count: int) -> pa.Array:
@@ -75,6 +57,29 @@ def _key(rows: Rows) -> pa.Array:
 
 def _value(rows: Rows) -> pa.Array:
     return rows.value()
+
+
+def _key_text(rows: Rows) -> pa.Array:
+    return _text(rows.key())
+
+
+def _value_text(rows: Rows) -> pa.Array:
+    return _text(rows.value())
+
+
+def _text(payloads: pa.Array) -> pa.Array:
+    """Payloads as text; null for those that are not UTF-8."""
+    try:
+        return payloads.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_as_text(each) for each in payloads.to_pylist()], pa.string())
+
+
+def _as_text(payload: bytes | None) -> str | None:
+    try:
+        return None if payload is None else payload.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _topic(rows: Rows) -> pa.Array:
@@ -94,10 +99,7 @@ def _offset(rows: Rows) -> pa.Array:
 
 
 def _timestamp(rows: Rows) -> pa.Array:
-    ms = rows.timestamp
-    is_held = (ms >= LEAST_TIMESTAMP_MS) & (ms <= MOST_TIMESTAMP_MS)
-    mask = None if is_held.all() else ~is_held
-    return pa.array(ms * _US_PER_MS, mask=mask).cast(_TIMESTAMP_TYPE)
+    return timestamps(rows.timestamp)
 
 
 def _timestamp_type(rows: Rows) -> pa.Array:
@@ -176,38 +178,84 @@ def _batch_position(rows: Rows) -> pa.Array:
     return pa.array(rows.batches.position[rows.batch])
 
 
+def _column(
+    name: str,
+    arrow_type: pa.DataType,
+    make: Callable[[Rows], pa.Array],
+    what: str,
+    *,
+    is_default: bool = True,
+) -> SourceColumn:
+    return SourceColumn(name, arrow_type, what, is_default, make)
+
+
 COLUMNS: Final = (
-    SourceColumn("key", "BINARY", pa.binary(), _key),
-    SourceColumn("value", "BINARY", pa.binary(), _value),
-    SourceColumn("topic", "STRING", pa.string(), _topic),
-    SourceColumn("partition", "INT", pa.int32(), _partition),
-    SourceColumn("offset", "BIGINT", pa.int64(), _offset),
-    SourceColumn("timestamp", "TIMESTAMP", _TIMESTAMP_TYPE, _timestamp),
-    SourceColumn("timestampType", "INT", pa.int32(), _timestamp_type),
-    SourceColumn(
+    _column("key", pa.binary(), _key, "the key, as it is in the log"),
+    _column("value", pa.binary(), _value, "the value, as it is in the log"),
+    _column(
+        "topic",
+        pa.string(),
+        _topic,
+        "from the name of the directory; null if that is not the name of a partition",
+    ),
+    _column("partition", pa.int32(), _partition, "likewise"),
+    _column("offset", pa.int64(), _offset, "its offset"),
+    _column(
+        "timestamp",
+        TIMESTAMP,
+        _timestamp,
+        "one millisecond before 1970 for records of magic 0, which have none, as in Spark's"
+        " source; null for a time that the type cannot hold",
+    ),
+    _column("timestampType", pa.int32(), _timestamp_type, "0 CreateTime, 1 LogAppendTime, -1 none"),
+    _column(
         SPARK_HEADERS,
-        "ARRAY<STRUCT<key: STRING, value: BINARY>>",
         HEADERS_TYPE,
         _headers_column,
+        "with `includeHeaders`, or when named; null for none",
         is_default=False,
     ),
-    SourceColumn("leaderEpoch", "INT", pa.int32(), _leader_epoch),
-    SourceColumn("producerId", "BIGINT", pa.int64(), _producer_id),
-    SourceColumn("producerEpoch", "INT", pa.int32(), _producer_epoch),
-    SourceColumn("sequence", "INT", pa.int32(), _sequence),
-    SourceColumn(TRANSACTION_STATE, "STRING", pa.string(), _transaction_state),
-    SourceColumn("controlType", "STRING", pa.string(), _control_type),
-    SourceColumn("magic", "INT", pa.int32(), _magic),
-    SourceColumn("codec", "STRING", pa.string(), _codec),
-    SourceColumn("segment", "STRING", pa.string(), _segment),
-    SourceColumn("batchPosition", "BIGINT", pa.int64(), _batch_position),
+    _column("leaderEpoch", pa.int32(), _leader_epoch, "null in magic 0 and 1"),
+    _column("producerId", pa.int64(), _producer_id, "null without an idempotent producer"),
+    _column("producerEpoch", pa.int32(), _producer_epoch, "likewise"),
+    _column("sequence", pa.int32(), _sequence, "likewise"),
+    _column(
+        TRANSACTION_STATE,
+        pa.string(),
+        _transaction_state,
+        "`committed`, `aborted`, `open`; null outside of transactions",
+    ),
+    _column(
+        "controlType",
+        pa.string(),
+        _control_type,
+        "`COMMIT`, `ABORT` and others; null for data",
+    ),
+    _column("magic", pa.int32(), _magic, "of the batch"),
+    _column("codec", pa.string(), _codec, "of the batch"),
+    _column("segment", pa.string(), _segment, "the file"),
+    _column("batchPosition", pa.int64(), _batch_position, "the byte where the batch begins"),
+    _column(
+        "key_text",
+        pa.string(),
+        _key_text,
+        "the key as text; null if it is not UTF-8",
+        is_default=False,
+    ),
+    _column(
+        "value_text",
+        pa.string(),
+        _value_text,
+        "the value as text; null if it is not UTF-8",
+        is_default=False,
+    ),
 )
 """All columns about records, in order."""
 
 
 def corrupt_record_column(name: str) -> SourceColumn:
     """The column that says what is wrong, in a row for damaged bytes."""
-    return SourceColumn(name, "STRING", pa.string(), None)
+    return SourceColumn(name, pa.string(), "what is wrong with damaged bytes")
 
 
 def columns_named(names: Sequence[str], corrupt_column: str | None) -> tuple[SourceColumn, ...]:
@@ -220,19 +268,10 @@ def columns_named(names: Sequence[str], corrupt_column: str | None) -> tuple[Sou
     Raises:
         UsageProblem: a name is unknown or repeated.
     """
-    known = {column.name.lower(): column for column in COLUMNS}
+    known = list(COLUMNS)
     if corrupt_column is not None:
-        known[corrupt_column.lower()] = corrupt_record_column(corrupt_column)
-    lowered = [name.lower() for name in names]
-    if twice := sorted({name for name in lowered if lowered.count(name) > 1}):
-        raise UsageProblem(f"kafka-log: column {', '.join(twice)} is selected more than once")
-    missing = [name for name in names if name.lower() not in known]
-    if missing or not names:
-        raise UsageProblem(
-            f"kafka-log has no column {', '.join(map(repr, missing)) or 'to return'}; it has "
-            + ", ".join(column.name for column in known.values())
-        )
-    return tuple(known[name.lower()] for name in names)
+        known.append(corrupt_record_column(corrupt_column))
+    return named_columns(names, known, "kafka-log")
 
 
 def default_columns(
@@ -243,17 +282,6 @@ def default_columns(
     if corrupt_column is not None:
         chosen.append(corrupt_record_column(corrupt_column))
     return tuple(chosen)
-
-
-def arrow_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
-    """The schema of batches of these columns."""
-    return pa.schema([column.arrow_field for column in columns])
-
-
-def ddl(columns: Sequence[SourceColumn]) -> str:
-    """The schema as Spark DDL."""
-    quoted = [column.name.replace("`", "``") for column in columns]
-    return ", ".join(f"`{n}` {c.sql_type}" for n, c in zip(quoted, columns, strict=True))
 
 
 def record_table(rows: Rows, columns: Sequence[SourceColumn], schema: pa.Schema) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -17,7 +17,12 @@ from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.tables.kafka_log import java_pattern
-from kdump.tables.kafka_log.columns import COLUMNS, SourceColumn, columns_named, default_columns
+from kdump.tables.kafka_log.columns import (
+    COLUMNS,
+    SourceColumn,
+    columns_named,
+    default_columns,
+)
 from kdump.tables.kafka_log.java_pattern import PatternError
 from kdump.tables.kafka_log.selected_offsets import AtTime, Bound, Bounds, Edge, SelectedTopics
 
@@ -75,7 +80,9 @@ class SourceOptions:
 
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
 _CORRUPT_COLUMN: Final = "columnNameOfCorruptRecord"
+TABLE_OPTION: Final = "table"
 OPTIONS: Final = (
+    TABLE_OPTION,
     "path",
     "paths",
     "subscribe",
@@ -96,7 +103,7 @@ OPTIONS: Final = (
     "minPartitions",
     "maxRecordBytes",
 )
-"""All options that have an effect."""
+"""All options of records that have an effect."""
 _WITHOUT_EFFECT: Final = frozenset(
     {
         "failondataloss",
@@ -119,42 +126,44 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     Raises:
         UsageProblem: an option is unknown, has an invalid value or conflicts with another.
     """
+    effective = {name: value for name, value in options.items() if not _is_without_effect(name)}
+    return RecordParser(given_options(effective, OPTIONS, "kafka-log")).parse()
+
+
+def _is_without_effect(name: str) -> bool:
+    lowered = name.lower()
+    is_known = lowered == _ISOLATION_LEVEL
+    return lowered in _WITHOUT_EFFECT or (
+        lowered.startswith(_WITHOUT_EFFECT_PREFIX) and not is_known
+    )
+
+
+def given_options(options: Mapping[str, str], known: Sequence[str], whose: str) -> dict[str, str]:
+    """Options by their lower-case names.
+
+    Args:
+        options: as given.
+        known: the names of those that the table has.
+        whose: the table, for messages.
+
+    Raises:
+        UsageProblem: an option is unknown.
+    """
     given = {name.lower(): str(value) for name, value in options.items()}
-    known = {name.lower() for name in OPTIONS}
     if given.keys() >= _OF_CATALOG:
         raise UsageProblem(
             "kafka-log supports only temporary views: Spark's tables do not keep its paths"
         )
-    for name in sorted(given.keys() - known - _WITHOUT_EFFECT):
-        if not name.startswith(_WITHOUT_EFFECT_PREFIX):
-            raise UsageProblem(
-                f"kafka-log has no option {name!r}; it has {', '.join(sorted(OPTIONS))}"
-            )
-    return _Parser(given).parse()
+    for name in sorted(given.keys() - {name.lower() for name in known}):
+        raise UsageProblem(f"{whose} has no option {name!r}; it has {', '.join(sorted(known))}")
+    return given
 
 
-class _Parser:
-    """Parses options, which are given by lower-case name."""
+class OptionParser:
+    """Parses the options that several tables have, which are given by lower-case name."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self.given = given
-
-    def parse(self) -> SourceOptions:
-        mode = self.mode()
-        corrupt_column = self.corrupt_column()
-        return SourceOptions(
-            paths=self.paths(),
-            topics=self.topics(),
-            start=self.bounds("starting", Edge.EARLIEST),
-            end=self.bounds("ending", Edge.LATEST),
-            is_committed=self.is_committed(),
-            with_control=self.flag("includeControlRecords"),
-            mode=mode,
-            columns=self.columns(corrupt_column if mode is Mode.PERMISSIVE else None),
-            corrupt_column=corrupt_column,
-            min_partitions=self.positive("minPartitions"),
-            largest_record_bytes=self.positive("maxRecordBytes") or LARGEST_RECORD_BYTES,
-        )
 
     def text(self, name: str) -> str | None:
         return self.given.get(name.lower())
@@ -240,13 +249,47 @@ class _Parser:
                 found.add(TopicPartition(topic, partition))
         return frozenset(found)
 
+    def time(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not re.fullmatch("-?[0-9]{1,19}", text) or abs(int(text)) > _LARGEST:
+            self.refuse(name, "a time in epoch milliseconds")
+        return int(text)
+
+    def positive(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not _NUMBER.fullmatch(text) or int(text) < 1:
+            self.refuse(name, "a number of at least 1")
+        return int(text)
+
+
+class RecordParser(OptionParser):
+    """Parses the options of records, or those of them that batches have, too."""
+
+    def parse(self) -> SourceOptions:
+        mode = self.mode()
+        corrupt_column = self.corrupt_column()
+        return SourceOptions(
+            paths=self.paths(),
+            topics=self.topics(),
+            start=self.bounds("starting", Edge.EARLIEST),
+            end=self.bounds("ending", Edge.LATEST),
+            is_committed=self.is_committed(),
+            with_control=self.flag("includeControlRecords"),
+            mode=mode,
+            columns=self.columns(corrupt_column if mode is Mode.PERMISSIVE else None),
+            corrupt_column=corrupt_column,
+            min_partitions=self.positive("minPartitions"),
+            largest_record_bytes=self.positive("maxRecordBytes") or LARGEST_RECORD_BYTES,
+        )
+
     def bounds(self, which: str, default: Edge) -> Bounds:
         """A bound from the first of three options that is given, as in Spark's source."""
-        timestamp = f"{which}Timestamp"
-        if (text := self.text(timestamp)) is not None:
-            if not re.fullmatch("-?[0-9]{1,19}", text) or abs(int(text)) > _LARGEST:
-                self.refuse(timestamp, "a time in epoch milliseconds")
-            return Bounds(AtTime(int(text)))
+        if (time_ms := self.time(f"{which}Timestamp")) is not None:
+            return Bounds(AtTime(time_ms))
         by_timestamp = f"{which}OffsetsByTimestamp"
         if (times := self.by_partition(by_timestamp, -_LARGEST)) is not None:
             return Bounds(default, {key: AtTime(value) for key, value in times.items()})
@@ -301,14 +344,6 @@ class _Parser:
             )
         names = [name.strip() for name in text.split(",") if name.strip()]
         return columns_named(names, corrupt_column)
-
-    def positive(self, name: str) -> int | None:
-        text = self.text(name)
-        if text is None:
-            return None
-        if not _NUMBER.fullmatch(text) or int(text) < 1:
-            self.refuse(name, "a number of at least 1")
-        return int(text)
 
 
 def _is_whole(value: object) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kdump.tables.kafka_log.columns import LEAST_TIMESTAMP_MS, MOST_TIMESTAMP_MS
+from kdump.tables.table import LEAST_TIMESTAMP_MS, MOST_TIMESTAMP_MS
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)

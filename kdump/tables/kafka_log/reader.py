@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from kdump.formats import record_batch
 from kdump.formats.errors import FormatError
 from kdump.log.valid_windows import Damage, batch_damage
 from kdump.scan.batches import BatchColumns, Column, Window
@@ -20,7 +21,6 @@ from kdump.state.transaction_outcomes import TransactionState
 from kdump.tables.kafka_log.columns import (
     TRANSACTION_STATE,
     SourceColumn,
-    arrow_schema,
     damage_table,
     record_table,
 )
@@ -30,6 +30,8 @@ from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.rows import Rows, rows_of_messages, rows_of_records
 from kdump.tables.kafka_log.splits import SourceSplit
 from kdump.tables.kafka_log.visible_windows import visible_windows
+from kdump.tables.kafka_log.windows_0_7 import rows_0_7
+from kdump.tables.table import arrow_schema
 from kdump.words import counted
 
 _LOG: Final = logging.getLogger(__name__)
@@ -127,6 +129,9 @@ class _SplitReader:
 
     def tables(self) -> Iterator[pa.RecordBatch]:
         reading = self.reading
+        if self.split.is_0_7:
+            yield from self._tables_0_7()
+            return
         for step in visible_windows(
             self.split,
             self._take_damage_ahead,
@@ -140,7 +145,18 @@ class _SplitReader:
                 yield from self._damaged(step)
             else:
                 yield from self._of_window(step.window, step.states)
-        if self.damages and reading.mode is Mode.DROPMALFORMED:
+        self._log_damage()
+
+    def _tables_0_7(self) -> Iterator[pa.RecordBatch]:
+        for step in rows_0_7(self.split, self.reading.largest_record_bytes):
+            if isinstance(step, Damage):
+                yield from self._damaged(step)
+            elif self.reading.filters.timestamps_ms.has(record_batch.NO_TIMESTAMP):
+                yield from self._table(step)
+        self._log_damage()
+
+    def _log_damage(self) -> None:
+        if self.damages and self.reading.mode is Mode.DROPMALFORMED:
             _LOG.warning(
                 "%s: skipped %s in %s",
                 self.split,

@@ -9,13 +9,15 @@ from typing import Final
 
 from kdump.engine.range_splits import RangeSplit, RecordRange, range_splits
 from kdump.engine.splits import split_bytes
-from kdump.errors import UsageProblem
+from kdump.formats.names import FileKind, parse_offset_file_name
+from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.headers import batch_spans
 from kdump.log.time_search import offset_of_time
 from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.open_transactions import last_stable_offset, usable_snapshots
+from kdump.storage.location import Location
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.found_partitions import FoundPartition, find_partitions
 from kdump.tables.kafka_log.options import Mode, SourceOptions
@@ -34,29 +36,25 @@ class SourceSplit(RangeSplit):
 
     Attributes:
         origin: topic, partition and segment.
+        is_0_7: whether the log is of Kafka 0.7; it is whole then.
     """
 
     origin: RecordOrigin = field(default_factory=lambda: RecordOrigin(None, None, ""))
+    is_0_7: bool = False
 
 
 def plan_splits(options: SourceOptions, filters: PushedFilters) -> list[SourceSplit]:
     """Plan the splits to read, by partition and offset.
 
     Raises:
-        UsageProblem: a path is not Kafka's, or is of Kafka 0.7; or none of the paths has a topic or
-            partition that an option names.
+        UsageProblem: a path is not Kafka's, or none of the paths has a topic or partition that an
+            option names.
         KdumpError: a selected partition cannot be listed.
         OSError: a file cannot be read.
     """
     if filters.is_empty:
         return []
     found = find_partitions(options, filters)
-    for each in found:
-        if each.partition.is_0_7:
-            raise UsageProblem(
-                f"{each.partition.path} is of Kafka 0.7, which kafka-log does not read;"
-                " use kdump dump-segment"
-            )
     total_bytes = sum(segment.data_bytes for each in found for segment in each.segments)
     size = split_bytes(total_bytes, usable_cpus())
     if options.min_partitions is not None:
@@ -80,6 +78,8 @@ def _at_least(count: int, splits: list[SourceSplit]) -> list[SourceSplit]:
 
 def _batch_positions(split: SourceSplit) -> list[int]:
     """Where the selected batches of a split begin, by their headers."""
+    if split.is_0_7:
+        return [split.start]
     positions: list[int] = []
     with split.path.open_file() as log:
         for span in batch_spans(log, split.start):
@@ -115,6 +115,11 @@ def grouped(splits: Sequence[SourceSplit], options: SourceOptions) -> list[tuple
     return list(map(tuple, groups))
 
 
+def _is_0_7(path: Location) -> bool:
+    parsed = parse_offset_file_name(path.name)
+    return parsed is not None and parsed.kind is FileKind.LOG_0_7
+
+
 class _Planner:
     """Plans the splits of one partition."""
 
@@ -148,6 +153,7 @@ class _Planner:
                 origin=RecordOrigin(
                     key.topic if key else None, key.partition if key else None, str(piece.path)
                 ),
+                is_0_7=_is_0_7(piece.path),
             )
 
     def _range(self) -> RecordRange:
@@ -156,7 +162,7 @@ class _Planner:
         offsets = self.filters.offsets
         from_offset = self._offset(self.options.start.of(key))
         tos = [self._offset(self.options.end.of(key))]
-        if self.options.is_committed:
+        if self.options.is_committed and not self.partition.is_0_7:
             snapshots = usable_snapshots(
                 self.partition, self.found.log_start_offset, self.found.flushed_offset
             )
@@ -174,6 +180,10 @@ class _Planner:
 
     def _offset(self, bound: Bound) -> int | None:
         """The offset of a bound; None is the end of the log."""
+        if isinstance(bound, AtTime) and self.partition.is_0_7:
+            # Its records have no timestamps: they count as older than any time.
+            is_any = bound.timestamp_ms <= NO_TIMESTAMP
+            return self.found.log_start_offset if is_any else None
         if isinstance(bound, AtTime):
             return offset_of_time(
                 self.partition, bound.timestamp_ms, self.found.log_start_offset, self._damaged

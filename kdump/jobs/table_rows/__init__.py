@@ -1,0 +1,1 @@
+"""The rows of the tables, from the jobs of the commands."""

@@ -1,0 +1,154 @@
+"""The rows of the table ``findings``: a verification, divided into partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kdump.check.findings import Finding
+from kdump.check.part import Level
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
+from kdump.jobs.listed_partitions import read_lone_partition
+from kdump.jobs.table_rows.listing_splits import (
+    directory_kinds,
+    is_selected,
+    kind_of,
+    refuse_missing,
+)
+from kdump.jobs.verify.finding_row import finding_row
+from kdump.jobs.verify.verify import VerifyRequest, VerifyTarget, divide
+from kdump.jobs.verify.verify_partition import PartitionSplit, VerifyJob
+from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.processes.worker_pool import usable_cpus
+from kdump.size_groups import size_groups
+from kdump.state.settings import read_settings
+from kdump.storage.local_disk import local
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
+from kdump.tables.table import TableColumn, row_batches
+from kdump.tables.table_options import TableOptions
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsSplit:
+    """Findings about log directories, and partitions to verify.
+
+    Attributes:
+        found: rows that are known already.
+        partitions: to verify, each with its log directory.
+    """
+
+    found: tuple[Row, ...] = ()
+    partitions: tuple[tuple[str, PartitionSplit], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsReader:
+    """Verifies log directories.
+
+    Attributes:
+        options: what to verify, and how much.
+        columns: to return.
+    """
+
+    options: TableOptions
+    columns: tuple[TableColumn, ...]
+
+    def splits(self, filters: PushedFilters, /) -> Sequence[FindingsSplit]:
+        if filters.is_empty:
+            return []
+        targets, directories = _found(self.options, filters)
+        around = {each.directory.path: each.directory for each in targets if each.directory}
+        is_everything = self.options.topics.has(None) and filters == PushedFilters()
+        request = VerifyRequest(
+            targets=targets,
+            # Partitions that are not selected are not listed, and must not be reported missing.
+            directories=directories if is_everything else [],
+            level=Level[self.options.level.upper()],
+            now_ms=self.options.now_ms,
+            settings=read_settings((around | {each.path: each for each in directories}).values()),
+        )
+        found, splits = divide(request)
+        rows = tuple(_about_directory(each, directories) for each in found)
+        pairs = [
+            (str(target.partition.path.parent), split)
+            for target, split in zip(targets, splits, strict=True)
+        ]
+        total_bytes = sum(split.size_bytes for split in splits)
+        most_bytes = max(1, total_bytes // (_TASKS_PER_CPU * usable_cpus()))
+        groups = size_groups(
+            pairs, lambda pair: pair[1].size_bytes, most_bytes, most_items=_MOST_PARTITIONS
+        )
+        return [
+            *([FindingsSplit(found=rows)] if rows else []),
+            *(FindingsSplit(partitions=tuple(group)) for group in groups),
+        ]
+
+    def read(self, split: FindingsSplit, filters: PushedFilters, /) -> Iterator[pa.RecordBatch]:
+        return row_batches(self._rows(split), self.columns)
+
+    def _rows(self, split: FindingsSplit) -> Iterator[Row]:
+        yield from split.found
+        job = VerifyJob(Level[self.options.level.upper()], self.options.now_ms)
+        for log_dir, each in split.partitions:
+            partition = each.scope.partition
+            topic, number = partition.topic_partition or (None, None)
+            for event in job.check_whole(each):
+                if isinstance(event, Finding):
+                    yield {
+                        "log_dir": log_dir,
+                        "directory": partition.path.name,
+                        "topic": topic,
+                        "partition": number,
+                        **finding_row(event),
+                    }
+
+
+_TASKS_PER_CPU: Final = 4
+_MOST_PARTITIONS: Final = 1000
+
+
+def _found(
+    options: TableOptions, filters: PushedFilters
+) -> tuple[list[VerifyTarget], list[LogDirectory]]:
+    """The partitions to verify, as they lie, and the log directories.
+
+    These have the cluster's metadata in them, too, whether or not that is to be verified.
+    """
+    present = set[TopicPartition]()
+    targets: list[VerifyTarget] = []
+    directories: list[LogDirectory] = []
+
+    def select(_name: str, key: TopicPartition) -> bool:
+        present.add(key)
+        return key.topic == CLUSTER_METADATA_TOPIC or is_selected(key, options, filters)
+
+    for path in map(local, options.paths):
+        if kind_of(path).is_partition:
+            lone = read_lone_partition(path)
+            key = lone.partition.topic_partition
+            present |= set() if key is None else {key}
+            if is_selected(key, options, filters):
+                targets.append(VerifyTarget(lone.partition, lone.log_directory))
+            continue
+        for each, kind in directory_kinds(options, [path]).items():
+            found = read_log_directory(each, kind, select=select)
+            directories.append(found)
+            targets += (
+                VerifyTarget(partition, found)
+                for partition in found.partitions
+                if is_selected(partition.topic_partition, options, filters)
+            )
+    refuse_missing(options, present)
+    return targets, directories
+
+
+def _about_directory(finding: Finding, directories: Sequence[LogDirectory]) -> Row:
+    path = finding.place.path
+    paths = [str(each.path) for each in directories]
+    log_dir = next((each for each in paths if path == each or path.startswith(f"{each}/")), None)
+    return {"log_dir": log_dir, **finding_row(finding)}

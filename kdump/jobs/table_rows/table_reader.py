@@ -1,0 +1,122 @@
+"""Reading a table: into splits, and each split into Arrow batches.
+
+This is what the Spark data source, SQL and exports call::
+
+    reader = open_table({"table": "segments", "path": "/data/kafka"})
+    for split in reader.splits(PushedFilters()):
+        for batch in reader.read(split, PushedFilters()):
+            ...
+
+Splits are planned on the driver and may be read anywhere, in any order and by different processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from kdump.tables.all_tables import RECORDS, table_of
+from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
+from kdump.tables.log_tables import BATCHES, FINDINGS, TOPICS
+from kdump.tables.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
+from kdump.tables.table import Table, TableColumn, named_columns
+from kdump.tables.table_options import parse_table_options
+
+
+class TableReader(Protocol):
+    """Reads one table, with its options; a frozen value that can be pickled, as its splits can."""
+
+    @property
+    def columns(self) -> Sequence[TableColumn]:
+        """The columns of the batches, in order."""
+        ...
+
+    def splits(self, filters: PushedFilters, /) -> Sequence[Any]:
+        """Divide the work into tasks; none if there is nothing to read.
+
+        Args:
+            filters: what rows have to match. Rows that cannot match are left out as far as that
+                saves reading; the others still have to be filtered by who asks.
+
+        Raises:
+            UsageProblem: a path is not Kafka's, or what an option names is not there.
+            KdumpError: a selected partition cannot be listed.
+            OSError: a file cannot be read.
+        """
+        ...
+
+    def read(self, split: Any, filters: PushedFilters, /) -> Iterator[pa.RecordBatch]:
+        """The rows of a split, as batches of :attr:`columns`.
+
+        Args:
+            split: one of :meth:`splits`.
+            filters: those that the splits were planned with.
+
+        Raises:
+            KdumpError: it cannot be read; in records and batches also damage in ``FAILFAST``.
+            OSError: a file cannot be read.
+        """
+        ...
+
+
+def open_table(options: Mapping[str, str], names: Sequence[str] | None = None) -> TableReader:
+    """The reader of the table that ``options`` describe.
+
+    Args:
+        options: those of the data source, with ``path`` or ``paths``; the case of their names does
+            not matter. ``table`` is the name of the table (default: ``records``).
+        names: the columns to return; None for those of the option ``columns``, or the default ones.
+
+    Raises:
+        UsageProblem: there is no such table, column or option, or an option has an invalid value.
+    """
+    # Each reader imports what its table needs.
+    table = table_of(options)
+    if table is RECORDS:
+        from kdump.jobs.table_rows.records_reader import open_records
+
+        return open_records(options, names)
+    if table is BATCHES:
+        from kdump.jobs.table_rows.batch_rows import open_batches
+
+        return open_batches(options, names)
+    parsed = parse_table_options(options, table)
+    columns = parsed.columns
+    if names is not None:
+        columns = named_columns(names, table.columns, f"table {table.name} of kafka-log")
+    if table is FINDINGS:
+        from kdump.jobs.table_rows.finding_rows import FindingsReader
+
+        return FindingsReader(parsed, columns)
+    if table in (TOPICS, CONFIGS, GROUP_OFFSETS, TRANSACTIONS):
+        from kdump.jobs.table_rows.whole_rows import WholeReader
+
+        return WholeReader(parsed, columns)
+    from kdump.jobs.table_rows.listing_rows import ListingReader
+
+    return ListingReader(parsed, columns)
+
+
+def push_filter(
+    table: Table, filters: PushedFilters, kind: str, column: str, value: Any
+) -> tuple[PushedFilters, bool]:
+    """Add one condition on a column of a table.
+
+    Args:
+        table: the table.
+        filters: those added before.
+        kind: name of the filter's class in ``pyspark.sql.datasource``.
+        column: its column, in any case.
+        value: what it compares with; None if nothing.
+
+    Returns:
+        All filters, and whether this one is applied in full; if not, who asks still has to apply it
+        to the rows.
+    """
+    restricted = table.pushed.get(column.lower())
+    if restricted is None:
+        return filters, False
+    narrowed, is_exact = push(filters, kind, restricted, value)
+    return narrowed, is_exact and table is RECORDS

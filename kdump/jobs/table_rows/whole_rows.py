@@ -1,0 +1,261 @@
+"""The rows of tables about all log directories together: topics, groups, transactions and others.
+
+What they say of one partition depends on others, so each table is one split.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kdump.engine.engine_choice import EngineChoice, EngineOptions
+from kdump.errors import UsageProblem
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
+from kdump.jobs.group_report import GroupsRequest
+from kdump.jobs.group_reporting import report_groups
+from kdump.jobs.groups import OFFSETS_TOPIC
+from kdump.jobs.listed_partitions import partition_row
+from kdump.jobs.metadata_copies import read_copies
+from kdump.jobs.metadata_questions import ShownMetadata, show_metadata
+from kdump.jobs.offset_rows import offset_row
+from kdump.jobs.shown_transactions import ShownTransactions
+from kdump.jobs.table_rows.listing_splits import (
+    LoggedProblems,
+    directory_kinds,
+    is_selected,
+    log_directories,
+)
+from kdump.jobs.transaction_rows import open_transaction_row, transaction_row
+from kdump.jobs.txns import TxnsRequest, txns
+from kdump.log.directory import read_log_directory
+from kdump.log.selection import EVERYTHING
+from kdump.state.metadata_image import EntityKind
+from kdump.state.metadata_replay import MetadataPoint
+from kdump.state.metadata_rows import config_row
+from kdump.state.settings import DEFAULT_OFFSETS_RETENTION_MS, read_settings
+from kdump.state.transaction_coordinator import TRANSACTION_STATE_TOPIC
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
+from kdump.tables.log_tables import TOPICS
+from kdump.tables.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
+from kdump.tables.table import TableColumn, row_batches
+from kdump.tables.table_options import TableOptions
+
+Row = Mapping[str, Any]
+_IN_THIS_PROCESS: Final = EngineOptions(EngineChoice.LOCAL, processes=1)
+_TOPIC_CONFIG: Final = "topic:"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeReader:
+    """Reads a table about all log directories together.
+
+    Attributes:
+        options: what to read.
+        columns: to return.
+    """
+
+    options: TableOptions
+    columns: tuple[TableColumn, ...]
+
+    def splits(self, filters: PushedFilters, /) -> Sequence[TableOptions]:
+        directory_kinds(self.options)  # refuses other paths, before a task begins
+        return [] if filters.is_empty else [self.options]
+
+    def read(self, split: TableOptions, filters: PushedFilters, /) -> Iterator[pa.RecordBatch]:
+        return row_batches(_ROWS[split.table.name](split, filters), self.columns)
+
+
+# ---- The cluster's metadata
+
+
+def _config_rows(options: TableOptions, filters: PushedFilters) -> Iterator[Row]:
+    shown = _shown_metadata(options)
+    if shown is None:
+        return
+    doubtful = {(change.kind, change.key) for change in shown.uncommitted}
+    configs = shown.image.of(EntityKind.CONFIG)
+    for resource in sorted(configs):
+        topic = resource.removeprefix(_TOPIC_CONFIG) if _is_of_topic(resource) else None
+        if not _is_topic_selected(topic, options, filters):
+            continue
+        is_doubtful = (EntityKind.CONFIG, resource) in doubtful
+        for name, value in config_row(configs[resource]).items():
+            yield {
+                "resource": resource,
+                "topic": topic,
+                "property": name,
+                "value": value,
+                "is_committed": None if is_doubtful else True,
+            }
+
+
+def _is_of_topic(resource: str) -> bool:
+    return resource.startswith(_TOPIC_CONFIG)
+
+
+def _shown_metadata(options: TableOptions) -> ShownMetadata | None:
+    """The metadata of the most advanced copy; None if no log directory has one.
+
+    Raises:
+        UsageProblem: the log directories belong to several clusters.
+    """
+    directories = [
+        read_log_directory(path, kind, select=lambda _, key: key.topic == CLUSTER_METADATA_TOPIC)
+        for path, kind in directory_kinds(options).items()
+    ]
+    copies = read_copies(directories)
+    clusters = {copy.cluster_id for copy in copies if copy.cluster_id is not None}
+    if len(clusters) > 1:
+        raise UsageProblem(
+            f"the log directories belong to several clusters: {', '.join(sorted(clusters))}"
+        )
+    if not copies:
+        return None
+    return show_metadata(copies, MetadataPoint(), LoggedProblems().remark)
+
+
+def _is_topic_selected(topic: str | None, options: TableOptions, filters: PushedFilters) -> bool:
+    """Whether rows about a topic may match; a topic of a selected partition does."""
+    if not filters.has_topic(topic):
+        return False
+    selected = options.topics
+    if topic is None or selected.partitions is None:
+        return selected.has(None if topic is None else TopicPartition(topic, 0))
+    return any(each.topic == topic for each in selected.partitions)
+
+
+# ---- Topics
+
+
+def _topic_rows(options: TableOptions, filters: PushedFilters) -> Iterator[Row]:
+    def select(_name: str, key: TopicPartition) -> bool:
+        return _is_topic_selected(key.topic, options, filters)
+
+    here: dict[str, list[Row]] = defaultdict(list)
+    for path, kind in directory_kinds(options).items():
+        found = read_log_directory(path, kind, select=select)
+        for partition in found.partitions:
+            if partition.state is PartitionState.LIVE and partition.topic_partition is not None:
+                row = partition_row(partition, found, LoggedProblems())
+                here[partition.topic_partition.topic].append(row)
+    listed = _listed_topics(options, filters)
+    for topic in sorted(here.keys() | listed.keys()):
+        rows = here.get(topic, [])
+        yield {"topic": topic, **_totals(rows), **listed.get(topic, {"topic_id": _id_of(rows)})}
+
+
+def _listed_topics(options: TableOptions, filters: PushedFilters) -> dict[str, Row]:
+    """What the cluster's metadata says of topics, by name."""
+    shown = _shown_metadata(options)
+    if shown is None:
+        return {}
+    doubtful = {(change.kind, change.key) for change in shown.uncommitted}
+    counts: dict[str, int] = defaultdict(int)
+    for topic_id, _ in shown.image.of(EntityKind.PARTITION):
+        counts[topic_id] += 1
+    return {
+        topic.name: {
+            "topic_id": topic_id,
+            "partitions": counts[topic_id],
+            "is_committed": None if (EntityKind.TOPIC, topic_id) in doubtful else True,
+        }
+        for topic_id, topic in shown.image.of(EntityKind.TOPIC).items()
+        if _is_topic_selected(topic.name, options, filters)
+    }
+
+
+def _totals(rows: Sequence[Row]) -> Row:
+    earliest = [row["earliest_timestamp_ms"] for row in rows]
+    latest = [row["latest_timestamp_ms"] for row in rows]
+    return {
+        "partitions_here": len({row["partition"] for row in rows}),
+        "replicas_here": len(rows),
+        "segments": sum(row["segments"] for row in rows),
+        "log_bytes": sum(row["log_bytes"] for row in rows),
+        "total_bytes": sum(row["total_bytes"] for row in rows),
+        "earliest_timestamp_ms": min((t for t in earliest if t is not None), default=None),
+        "latest_timestamp_ms": max((t for t in latest if t is not None), default=None),
+    }
+
+
+def _id_of(rows: Sequence[Row]) -> str | None:
+    """The id that all directories of a topic have; None if they do not agree."""
+    ids = {row["topic_id"] for row in rows if row["topic_id"] is not None}
+    return ids.pop() if len(ids) == 1 else None
+
+
+# ---- Groups
+
+
+def _group_offset_rows(options: TableOptions, filters: PushedFilters) -> Iterator[Row]:
+    def select(_name: str, key: TopicPartition) -> bool:
+        is_needed = key.topic in (OFFSETS_TOPIC, CLUSTER_METADATA_TOPIC)
+        return is_needed or is_selected(key, options, filters)
+
+    directories = log_directories(options, select)
+    settings = list(read_settings(directories).values())
+    retentions = [each.offsets_retention_ms for each in settings]
+    request = GroupsRequest(
+        directories=directories,
+        image=next((each.cluster for each in settings if each.cluster is not None), None),
+        groups=(),
+        selection=EVERYTHING,
+        offsets_retention_ms=next(
+            (each for each in retentions if each is not None), DEFAULT_OFFSETS_RETENTION_MS
+        ),
+    )
+    report = report_groups(request, _IN_THIS_PROCESS)
+    for each in report.problems:
+        LoggedProblems().report(each.path, each.error)
+    for log, what in report.failures:
+        LoggedProblems().report(log.replica.partition.path, what)
+    for group in report.groups:
+        for offset in group.offsets:
+            if is_selected(offset.partition, options, filters):
+                yield offset_row(group.group, offset, options.now_ms)
+
+
+# ---- Transactions
+
+
+def _transaction_rows(options: TableOptions, filters: PushedFilters) -> Iterator[Row]:
+    def select(_name: str, key: TopicPartition) -> bool:
+        is_needed = key.topic in (TRANSACTION_STATE_TOPIC, CLUSTER_METADATA_TOPIC)
+        return is_needed or is_selected(key, options, filters)
+
+    directories = [
+        read_log_directory(path, kind, select=select)
+        for path, kind in directory_kinds(options).items()
+    ]
+    report = txns(TxnsRequest(directories, EVERYTHING, options.now_ms), _IN_THIS_PROCESS)
+    for damage in report.damages:
+        LoggedProblems().remark(str(damage))
+    for problem in report.problems:
+        LoggedProblems().remark(f"{problem.path}: {problem.what}")
+    shown = ShownTransactions(report, EVERYTHING, (), only_hanging=False, is_for_people=False)
+    if filters.has_topic(None) and filters.has_partition(None):
+        for number, transaction in shown.transactions():
+            row = transaction_row(shown, number, transaction)
+            wanted = [each for each in transaction.partitions if options.topics.has(each)]
+            if wanted or options.topics.has(None):
+                yield row | {"missing_partitions": _selected(row["missing_partitions"], wanted)}
+    for partition, each in shown.open_transactions():
+        if is_selected(partition.topic_partition, options, filters):
+            yield open_transaction_row(partition, each)
+
+
+def _selected(names: Sequence[str], wanted: Sequence[TopicPartition]) -> list[str]:
+    keys = set(map(str, wanted))
+    return [name for name in names if name in keys]
+
+
+_ROWS: Final[dict[str, Callable[[TableOptions, PushedFilters], Iterator[Row]]]] = {
+    TOPICS.name: _topic_rows,
+    CONFIGS.name: _config_rows,
+    GROUP_OFFSETS.name: _group_offset_rows,
+    TRANSACTIONS.name: _transaction_rows,
+}

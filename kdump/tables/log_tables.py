@@ -1,0 +1,226 @@
+"""The tables about what lies in log directories: partitions, segments, batches, findings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from kdump.tables.table import TIMESTAMP, PushedColumn, Table, TableColumn, list_of
+
+LISTING_OPTIONS: Final = (
+    "table",
+    "path",
+    "paths",
+    "columns",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+)
+"""The options of tables that list partitions."""
+
+OF_PARTITIONS: Final[dict[str, PushedColumn]] = {"topic": "topic", "partition": "partition"}
+
+_COUNTS: Final = pa.map_(pa.string(), pa.int64())
+
+LOG_DIR_COLUMN: Final = TableColumn("log_dir", pa.string(), "the log directory, as it was named")
+DIRECTORY_COLUMN: Final = TableColumn(
+    "directory", pa.string(), "the name of the partition's directory in it"
+)
+TOPIC_COLUMN: Final = TableColumn(
+    "topic",
+    pa.string(),
+    "from the name of the directory; null if that is not the name of a partition",
+)
+PARTITION_COLUMN: Final = TableColumn("partition", pa.int32(), "likewise")
+STATE_COLUMN: Final = TableColumn(
+    "state",
+    pa.string(),
+    "`live`, `future` (moving from another disk), `delete` or `stray`",
+)
+
+PARTITIONS: Final = Table(
+    "partitions",
+    "a directory of a partition, as `kdump ls` lists it",
+    (
+        LOG_DIR_COLUMN,
+        DIRECTORY_COLUMN,
+        TOPIC_COLUMN,
+        PARTITION_COLUMN,
+        STATE_COLUMN,
+        TableColumn("segments", pa.int64(), "how many segments it has"),
+        TableColumn("log_bytes", pa.int64(), "size of all segments' logs, as Kafka counts it"),
+        TableColumn("total_bytes", pa.int64(), "size of all files"),
+        TableColumn(
+            "log_start_offset",
+            pa.int64(),
+            "the larger of the checkpoint and the first segment",
+        ),
+        TableColumn(
+            "log_end_offset",
+            pa.int64(),
+            "where the chain of batch headers ends; checksums are not checked",
+        ),
+        TableColumn(
+            "gaps",
+            pa.int64(),
+            "segments that begin after the end of the previous one: compaction leaves such gaps,"
+            " otherwise a segment is missing",
+        ),
+        TableColumn(
+            "recovery_point", pa.int64(), "the log was flushed up to, not including, this offset"
+        ),
+        TableColumn("high_watermark", pa.int64(), "from its checkpoint"),
+        TableColumn(
+            "earliest_timestamp", TIMESTAMP, "of the first record, if its batch header has it"
+        ),
+        TableColumn(
+            "latest_timestamp",
+            TIMESTAMP,
+            "the largest of a record, from the time indexes and the last batch headers",
+        ),
+        TableColumn("topic_id", pa.string(), "from `partition.metadata`"),
+        TableColumn(
+            "leftovers",
+            _COUNTS,
+            "leftover files by kind: `deleted`, `swap`, `cleaned`, `orphan`, `temporary`",
+        ),
+        TableColumn("foreign", list_of(pa.string()), "names of files that are not Kafka's"),
+    ),
+    LISTING_OPTIONS,
+    OF_PARTITIONS,
+)
+
+SEGMENTS: Final = Table(
+    "segments",
+    "a segment of a partition, as a starting broker loads it",
+    (
+        LOG_DIR_COLUMN,
+        DIRECTORY_COLUMN,
+        TOPIC_COLUMN,
+        PARTITION_COLUMN,
+        STATE_COLUMN,
+        TableColumn("path", pa.string(), "the log's file"),
+        TableColumn(
+            "base_offset",
+            pa.int64(),
+            "the first offset that it may hold; in Kafka 0.7 the position of its first byte",
+        ),
+        TableColumn(
+            "end_offset",
+            pa.int64(),
+            "after its last batch, by the chain of batch headers; the base offset if it is empty",
+        ),
+        TableColumn(
+            "latest_timestamp",
+            TIMESTAMP,
+            "the largest of a record, from the time index and the last batch headers",
+        ),
+        TableColumn("log_bytes", pa.int64(), "size of the log, with preallocated space"),
+        TableColumn(
+            "offset_index_bytes", pa.int64(), "size of the `.index`; null if it is missing"
+        ),
+        TableColumn("time_index_bytes", pa.int64(), "size of the `.timeindex`; likewise"),
+        TableColumn("transaction_index_bytes", pa.int64(), "size of the `.txnindex`; likewise"),
+        TableColumn("is_active", pa.bool_(), "whether it is the last one, which is written to"),
+    ),
+    LISTING_OPTIONS,
+    {**OF_PARTITIONS, "base_offset": "offset"},
+)
+
+TOPICS: Final = Table(
+    "topics",
+    "a topic that has partitions here, or that the cluster's metadata here has",
+    (
+        TableColumn("topic", pa.string(), "its name"),
+        TableColumn(
+            "topic_id",
+            pa.string(),
+            "in the cluster's metadata; if that is not here, from `partition.metadata`",
+        ),
+        TableColumn(
+            "partitions",
+            pa.int64(),
+            "how many the cluster's metadata has; null if it is not here or has no such topic",
+        ),
+        TableColumn(
+            "is_committed",
+            pa.bool_(),
+            "null if it is not known that the quorum committed the topic's record, or there is no"
+            " metadata here",
+        ),
+        TableColumn("partitions_here", pa.int64(), "how many have a live directory here"),
+        TableColumn("replicas_here", pa.int64(), "how many live directories its partitions have"),
+        TableColumn("segments", pa.int64(), "how many segments these have"),
+        TableColumn("log_bytes", pa.int64(), "size of their segments' logs"),
+        TableColumn("total_bytes", pa.int64(), "size of all their files"),
+        TableColumn("earliest_timestamp", TIMESTAMP, "the smallest of its partitions"),
+        TableColumn("latest_timestamp", TIMESTAMP, "the largest of its partitions"),
+    ),
+    LISTING_OPTIONS,
+    {"topic": "topic"},
+)
+
+BATCHES: Final = Table(
+    "batches",
+    "a batch of records, by its header; of magic 0 and 1, a message or a compressed set of"
+    " messages. Logs of Kafka 0.7 have none",
+    (
+        TOPIC_COLUMN,
+        PARTITION_COLUMN,
+        TableColumn("segment", pa.string(), "the log's file"),
+        TableColumn("position", pa.int64(), "the byte where it begins"),
+        TableColumn("size_bytes", pa.int64(), "its size"),
+        TableColumn("base_offset", pa.int64(), "of its first record, before compaction"),
+        TableColumn("last_offset", pa.int64(), "of its last record, before compaction"),
+        TableColumn("records_count", pa.int64(), "how many records it has"),
+        TableColumn("magic", pa.int64(), "the version of its format"),
+        TableColumn("codec", pa.string(), "how it is compressed"),
+        TableColumn("leader_epoch", pa.int64(), "of the leader that appended it"),
+        TableColumn("base_timestamp", TIMESTAMP, "of its first record"),
+        TableColumn("max_timestamp", TIMESTAMP, "the largest, as the header says"),
+        TableColumn("producer_id", pa.int64(), "null without an idempotent producer"),
+        TableColumn("producer_epoch", pa.int64(), "likewise"),
+        TableColumn("base_sequence", pa.int64(), "likewise"),
+        TableColumn("is_transactional", pa.bool_(), "whether it belongs to a transaction"),
+        TableColumn("is_control", pa.bool_(), "whether it has control records"),
+    ),
+    (
+        *LISTING_OPTIONS,
+        "startingOffsets",
+        "endingOffsets",
+        "startingTimestamp",
+        "endingTimestamp",
+        "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp",
+        "mode",
+        "minPartitions",
+    ),
+    {**OF_PARTITIONS, "base_offset": "offset", "last_offset": "offset"},
+)
+
+FINDINGS: Final = Table(
+    "findings",
+    "a finding of `kdump verify`",
+    (
+        LOG_DIR_COLUMN,
+        TableColumn(
+            "directory",
+            pa.string(),
+            "of the partition; null if it is about the log directory itself",
+        ),
+        TableColumn("topic", pa.string(), "likewise"),
+        TableColumn("partition", pa.int32(), "likewise"),
+        TableColumn("severity", pa.string(), "`info`, `warning`, `error` or `severe`"),
+        TableColumn("code", pa.string(), "what was found; `kdump explain` explains it"),
+        TableColumn("path", pa.string(), "the file"),
+        TableColumn("position", pa.int64(), "the byte in it"),
+        TableColumn("offset", pa.int64(), "the offset in the log"),
+        TableColumn("what", pa.string(), "the problem, in a sentence"),
+        TableColumn("expected", pa.string(), "what should be there"),
+        TableColumn("found", pa.string(), "what is there"),
+        TableColumn("loss", pa.string(), "what is lost, or would be"),
+    ),
+    (*LISTING_OPTIONS, "level", "now"),
+    OF_PARTITIONS,
+)

@@ -1,0 +1,66 @@
+"""The options of tables other than ``records``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kdump.tables.kafka_log.options import OptionParser, given_options
+from kdump.tables.kafka_log.selected_offsets import SelectedTopics
+from kdump.tables.table import Table, TableColumn, named_columns
+
+LEVELS: Final = ("quick", "default", "deep")
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What to read.
+
+    Attributes:
+        table: which table.
+        paths: as named.
+        topics: which partitions.
+        columns: to return if no schema selects any.
+        now_ms: the current time.
+        level: how much to verify: ``quick``, ``default`` or ``deep``.
+    """
+
+    table: Table
+    paths: tuple[str, ...]
+    topics: SelectedTopics
+    columns: tuple[TableColumn, ...]
+    now_ms: int
+    level: str
+
+
+def parse_table_options(options: Mapping[str, str], table: Table) -> TableOptions:
+    """Parse options; the case of their names does not matter.
+
+    Raises:
+        UsageProblem: the table has no such option, or an option has an invalid value.
+    """
+    whose = f"table {table.name} of kafka-log"
+    parser = OptionParser(given_options(options, table.options, whose))
+    columns = table.default_columns
+    text = parser.text("columns")
+    if text is not None:
+        named = [name.strip() for name in text.split(",") if name.strip()]
+        columns = named_columns(named, table.columns, whose)
+    level = (parser.text("level") or LEVELS[1]).lower()
+    if level not in LEVELS:
+        parser.refuse("level", ", ".join(LEVELS))
+    now_ms = parser.time("now")
+    return TableOptions(
+        table,
+        parser.paths(),
+        parser.topics(),
+        columns,
+        _now_ms() if now_ms is None else now_ms,
+        level,
+    )
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)

@@ -1,0 +1,268 @@
+"""The rows of tables are those of the JSON output of the commands."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.in_process import run_kdump
+from builders.json_answers import objects
+from builders.read_tables import as_in_json, read_table, table_rows
+from kdump.errors import UsageProblem
+from kdump.jobs.table_rows.table_reader import open_table
+from kdump.tables.all_tables import TABLES
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def crashed(fixtures: Path) -> Path:
+    return fixtures / "out" / "crashed" / "d1"
+
+
+@pytest.fixture(scope="module")
+def clean_dirs(fixtures: Path) -> list[Path]:
+    return [fixtures / "out" / "clean" / name for name in ("d1", "d2")]
+
+
+def json_rows(kind: str, *words: str | Path) -> Rows:
+    """The objects of one type that a command writes, without their type."""
+    outcome = run_kdump([*map(str, words), "--output", "jsonl"], Path.cwd())
+    return [without_type(row) for row in objects(outcome.stdout) if row["type"] == kind]
+
+
+def without_type(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "type"}
+
+
+def by_directory(rows: Iterable[dict[str, Any]]) -> Rows:
+    return sorted(rows, key=itemgetter("log_dir", "directory"))
+
+
+def test_partitions_are_those_of_ls(clean_dirs: list[Path], crashed: Path) -> None:
+    paths = [*clean_dirs, crashed]
+    table = as_in_json(read_table("partitions", paths))
+    assert by_directory(table) == by_directory(json_rows("partition", "ls", *paths))
+
+
+def test_a_partition_named_itself_is_listed_as_by_ls(crashed: Path) -> None:
+    path = crashed / "crash-none-0"
+    assert as_in_json(read_table("partitions", path)) == json_rows("partition", "ls", path)
+
+
+NOW_MS = 1795300000000
+
+
+def test_offsets_are_those_of_groups(clean_dirs: list[Path]) -> None:
+    ours = as_in_json(read_table("group_offsets", clean_dirs, now=str(NOW_MS)))
+    assert ours == json_rows("offset", "groups", *clean_dirs, "--now", str(NOW_MS))
+    assert ours
+
+
+def test_transactions_are_those_of_txns(clean_dirs: list[Path]) -> None:
+    outcome = run_kdump(
+        ["txns", *map(str, clean_dirs), "--now", str(NOW_MS), "--output", "jsonl"], Path.cwd()
+    )
+    theirs = [row for row in objects(outcome.stdout) if "transaction" in row["type"]]
+    ours = as_in_json(read_table("transactions", clean_dirs, now=str(NOW_MS)))
+    assert {row["type"] for row in theirs} == {"transaction", "open_transaction"}
+    assert [
+        {name: row[name] for name in wanted} for row, wanted in zip(ours, theirs, strict=True)
+    ] == theirs
+
+
+def test_findings_are_those_of_verify(crashed: Path, clean_dirs: list[Path]) -> None:
+    paths = [crashed, *clean_dirs]
+    rows = as_in_json(read_table("findings", paths, now=str(NOW_MS)))
+    ours = [{name: row[name] for name in row if name not in OF_THE_TABLE} for row in rows]
+    theirs = json_rows("finding", "verify", *paths, "--now", str(NOW_MS), "--verbose")
+    assert sorted(map(str, ours)) == sorted(map(str, theirs))
+    assert {row["directory"] for row in rows} > {None, "crash-none-0"}
+    assert {row["log_dir"] for row in rows} <= set(map(str, paths))
+
+
+OF_THE_TABLE = {"log_dir", "directory", "topic", "partition"}
+
+
+def test_a_level_of_findings_is_that_of_verify(crashed: Path) -> None:
+    quick = read_table("findings", crashed, level="quick", now=str(NOW_MS))
+    assert quick.num_rows == len(json_rows("finding", "verify", crashed, "--quick", "--verbose"))
+    with pytest.raises(UsageProblem, match=r"level .* not quick, default, deep"):
+        open_table({"table": "findings", "path": ".", "level": "most"})
+
+
+def test_configurations_are_those_of_metadata_show(clean_dirs: list[Path]) -> None:
+    (metadata,) = json_rows("metadata", "metadata", "show", *clean_dirs)
+    found: dict[str, dict[str, str]] = {}
+    for row in table_rows("configs", clean_dirs):
+        found.setdefault(row["resource"], {})[row["property"]] = row["value"]
+        assert row["topic"] == (row["resource"].partition("topic:")[2] or None)
+    assert found == metadata["configs"]
+
+
+def test_topics_are_those_of_the_metadata_and_of_the_listing(clean_dirs: list[Path]) -> None:
+    (metadata,) = json_rows("metadata", "metadata", "show", *clean_dirs)
+    topics = {row["topic"]: row for row in table_rows("topics", clean_dirs)}
+    for each in metadata["topics"]:
+        row = topics[each["name"]]
+        assert (row["topic_id"], row["partitions"]) == (each["id"], len(each["partitions"]))
+    listed = json_rows("partition", "ls", *clean_dirs)
+    for name, row in topics.items():
+        own = [each for each in listed if each["topic"] == name and each["state"] == "live"]
+        assert row["log_bytes"] == sum(each["log_bytes"] for each in own)
+        assert row["replicas_here"] == len(own)
+
+
+def test_batches_are_those_of_dump_segment(crashed: Path) -> None:
+    log = crashed / "crash-txn-0" / "00000000000000000000.log"
+    theirs = json_rows("batch", "dump-segment", log)
+    ours = as_in_json(read_table("batches", log))
+    assert len(ours) == len(theirs) > 0
+    for name in ("position", "size_bytes", "base_offset", "last_offset", "magic", "codec"):
+        assert [row[name] for row in ours] == [row[name] for row in theirs], name
+
+
+def test_batches_reach_into_the_offsets_of_a_condition(crashed: Path) -> None:
+    path = crashed / "crash-none-0"
+    everything = table_rows("batches", path)
+    found = table_rows(
+        "batches",
+        path,
+        [("GreaterThanOrEqual", "last_offset", 100), ("LessThan", "base_offset", 110)],
+    )
+    assert found == [
+        row for row in everything if row["last_offset"] >= 100 and row["base_offset"] < 110
+    ]
+    assert 0 < len(found) < len(everything)
+
+
+def test_producers_are_those_of_the_snapshot_that_a_broker_leaves(
+    crashed: Path, tmp_path: Path
+) -> None:
+    ours = table_rows("producers", crashed, assign='{"crash-txn":[0]}')
+    copy = shutil.copytree(crashed, tmp_path / "d1")
+    run_kdump(["recover", str(copy), "--no-undo", "--topic", "crash-txn"], Path.cwd())
+    snapshot = max((copy / "crash-txn-0").glob("*.snapshot"))
+    theirs = json_rows("producer_snapshot_entry", "dump-segment", snapshot)
+    theirs.sort(key=itemgetter("producer_id"))
+    assert [row["producer_id"] for row in ours] == [row["producer_id"] for row in theirs]
+    for name in ("producer_epoch", "last_sequence", "last_offset", "current_txn_first_offset"):
+        wanted = [None if row[name] < 0 else row[name] for row in theirs]
+        assert [row[name] for row in ours] == wanted, name
+
+
+def test_segments_add_up_to_their_partition(crashed: Path) -> None:
+    segments = table_rows("segments", crashed, assign='{"crash-none":[0]}')
+    (partition,) = table_rows("partitions", crashed, assign='{"crash-none":[0]}')
+    assert [(each["base_offset"], each["log_bytes"]) for each in segments] == [
+        (0, 25997),
+        (100, 129754),
+        (702, 28593),
+    ]
+    assert [each["end_offset"] for each in segments] == [100, 702, 834]
+    assert partition["log_end_offset"] == 834
+    assert max(each["latest_timestamp"] for each in segments) == partition["latest_timestamp"]
+    assert [each["is_active"] for each in segments] == [False, False, True]
+
+
+def test_a_directory_of_log_directories_has_the_partitions_of_all(clean_dirs: list[Path]) -> None:
+    of_each = [row for path in clean_dirs for row in table_rows("partitions", path)]
+    assert table_rows("partitions", clean_dirs[0].parent) == of_each
+
+
+OF_PARTITIONS = ["partitions", "segments", "batches", "producers", "findings"]
+"""Tables whose rows are about one directory of a partition each."""
+
+
+@pytest.mark.parametrize("name", OF_PARTITIONS)
+def test_conditions_on_topic_and_partition_reach_the_splits(name: str, crashed: Path) -> None:
+    everything = table_rows(name, crashed)
+    found = table_rows(
+        name, crashed, [("EqualTo", "topic", "crash-txn"), ("EqualTo", "partition", 0)]
+    )
+    assert found == [each for each in everything if each["topic"] == "crash-txn"]
+    assert found
+    assert not table_rows(name, crashed, [("GreaterThan", "partition", 10**6)])
+
+
+def test_a_condition_on_the_base_offset_leaves_segments_unread(crashed: Path) -> None:
+    found = table_rows(
+        "segments",
+        crashed,
+        [("EqualTo", "topic", "crash-none"), ("GreaterThanOrEqual", "base_offset", 101)],
+    )
+    assert [each["base_offset"] for each in found] == [702]
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "records"])
+def test_an_unknown_option_is_refused_with_the_list(name: str) -> None:
+    with pytest.raises(UsageProblem, match=rf"table {name} .* no option 'bogus'; it has .*path"):
+        open_table({"table": name, "path": ".", "bogus": "1"})
+
+
+def test_an_unknown_table_is_refused_with_the_list() -> None:
+    with pytest.raises(UsageProblem, match=r"no table 'record'; it has records, .*segments"):
+        open_table({"table": "record", "path": "."})
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_columns_are_chosen_regardless_of_case(name: str, crashed: Path) -> None:
+    first, second = TABLES[name].columns[:2]
+    reader = open_table({"table": name, "path": ".", "columns": f"{second.name.upper()}"})
+    assert [column.name for column in reader.columns] == [second.name]
+    with pytest.raises(UsageProblem, match=f"no column 'bogus'; it has {first.name}, "):
+        open_table({"table": name, "path": ".", "columns": "bogus"})
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_readers_and_splits_can_be_pickled(name: str, crashed: Path) -> None:
+    nothing = PushedFilters()
+    reader = pickle.loads(pickle.dumps(open_table({"table": name, "path": str(crashed)})))
+    for split in pickle.loads(pickle.dumps(reader.splits(nothing))):
+        for batch in reader.read(split, nothing):
+            assert batch.schema.names == [column.name for column in reader.columns]
+
+
+@pytest.mark.parametrize("name", ["records", *OF_PARTITIONS])
+def test_a_topic_that_is_not_there_is_refused(name: str, crashed: Path) -> None:
+    reader = open_table({"table": name, "path": str(crashed), "subscribe": "no-such"})
+    with pytest.raises(UsageProblem, match="finds no no-such"):
+        reader.splits(PushedFilters())
+
+
+@pytest.mark.parametrize("name", ["topics", "configs", "group_offsets", "transactions"])
+def test_conditions_and_options_select_topics_alike(name: str, clean_dirs: list[Path]) -> None:
+    clock = {"now": "0"} if name in CLOCKED else {}
+    everything = table_rows(name, clean_dirs, **clock)
+    topics = sorted({row["topic"] for row in everything} - {None})
+    wanted = [row for row in everything if row["topic"] == topics[0]]
+    assert wanted
+    by_condition = table_rows(name, clean_dirs, [("EqualTo", "topic", topics[0])], **clock)
+    assert [row for row in by_condition if row["topic"] == topics[0]] == wanted
+    by_option = table_rows(name, clean_dirs, subscribe=topics[0], **clock)
+    assert [row for row in by_option if row["topic"] is not None] == wanted
+
+
+CLOCKED = ("group_offsets", "transactions")
+
+
+@pytest.mark.parametrize("name", ["topics", "configs", "group_offsets", "transactions"])
+def test_a_partition_alone_is_refused_with_its_log_directory(name: str, crashed: Path) -> None:
+    reader = open_table({"table": name, "path": str(crashed / "crash-none-0")})
+    with pytest.raises(UsageProblem, match=f"is a partition: .* name its log directory, {crashed}"):
+        reader.splits(PushedFilters())
+
+
+def test_a_file_name_that_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / "00000000000000000000.log").touch()
+    (tmp_path / "orders-0" / b"\xff.txt".decode("utf-8", "surrogateescape")).touch()
+    (row,) = table_rows("partitions", tmp_path)
+    assert row["foreign"] == ["\\udcff.txt"]
