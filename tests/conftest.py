@@ -184,6 +184,13 @@ def spark(cache: Path) -> Iterator[SparkEngine]:
 
 
 @pytest.fixture(scope="session")
+def running_spark(spark: SparkEngine) -> SparkEngine:
+    """Return Spark after it has started: commands in this process use it."""
+    assert spark._session.context is not None
+    return spark
+
+
+@pytest.fixture(scope="session")
 def empty_workspace(tmp_path_factory: pytest.TempPathFactory) -> VirtualDirectory:
     """Return an empty virtual directory."""
     return VirtualDirectory(local(tmp_path_factory.mktemp("empty")))

@@ -297,6 +297,7 @@ USES_THE_DISK: Final = {
     "cli/command_group.py": "lists the modules of the commands",
     "cli/main.py": "writes what is known of a crash",
     "cli/options/config_options.py": "reads a file of an option, which may be a pipe",
+    "cli/shared/query_history.py": "keeps what was typed at a prompt",
     "cli/output/out_file.py": "writes the file of --out",
     "cli/output/streams.py": "opens standard streams",
 }
@@ -348,7 +349,7 @@ def test_modules_that_may_use_the_disk_do(name: str) -> None:
     assert any(use for module in modules for use in uses_of_the_disk(module))
 
 
-@pytest.mark.parametrize("distribution", ["click", "rich"])
+@pytest.mark.parametrize("distribution", ["click", "prompt_toolkit", "rich"])
 def test_only_the_command_line_uses_terminals(distribution: str) -> None:
     assert not listing(
         found for found in IMPORTS if found.room != "cli" and found.distribution == distribution

@@ -27,7 +27,7 @@ class Part(enum.Enum):
 
 
 NEEDS_KAFKA: Final = frozenset({"kafka_classpath", "java_classpath", "loader_server"})
-NEEDS_SPARK: Final = frozenset({"spark"})
+NEEDS_SPARK: Final = frozenset({"running_spark", "spark"})
 
 MOST_CPU_SECONDS: Final = 10.0
 """CPU time that a fast test and its processes may use. Other load hardly changes it."""

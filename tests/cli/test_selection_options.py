@@ -20,7 +20,7 @@ from kdump.cli.main import cli
 from kdump.formats import names
 
 WITHOUT_PARTITIONS: Final = {
-    *("checkpoint set", "completion", "dump-segment", "explain", "identity", "undo"),
+    *("checkpoint set", "completion", "dump-segment", "explain", "identity", "query", "undo"),
     *(
         "metadata apply",
         "metadata collect",
@@ -31,7 +31,8 @@ WITHOUT_PARTITIONS: Final = {
     ),
     "transplant",
 }
-"""Commands that name files, lines, runs or codes instead, or are about whole directories."""
+"""Commands that name files, lines, runs, codes or SQL conditions instead, or are about whole
+directories."""
 
 OF_RECORDS: Final = {"metadata show", "metadata history", "metadata diff"}
 """Commands that select partitions in the cluster's metadata, whether they are on disk or not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -24,6 +24,31 @@ class EngineArguments:
     options: EngineOptions
     progress: Progress
     """Receives the progress of the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkArguments:
+    """The options of a command that always runs on Spark."""
+
+    master: str | None
+    spark_conf: tuple[tuple[str, str], ...]
+
+
+_SPARK_CONF: Final = click.option(
+    "--spark-conf",
+    "spark_conf",
+    type=PropertyParameter(),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a Spark property; may be repeated.",
+)
+_PROGRESS: Final = click.option(
+    "--progress/--no-progress",
+    "progress",
+    default=None,
+    help="Show progress on standard error, as a line every few seconds if that is not a "
+    "terminal (default: only on a terminal).",
+)
 
 
 def engine_options(command: Command) -> Command:
@@ -57,21 +82,8 @@ def engine_options(command: Command) -> Command:
             "the same "
             "paths. Implies Spark with --engine auto.",
         ),
-        click.option(
-            "--spark-conf",
-            "spark_conf",
-            type=PropertyParameter(),
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Set a Spark property; may be repeated.",
-        ),
-        click.option(
-            "--progress/--no-progress",
-            "progress",
-            default=None,
-            help="Show progress on standard error, as a line every few seconds if that is not a "
-            "terminal (default: only on a terminal).",
-        ),
+        _SPARK_CONF,
+        _PROGRESS,
     )
 
 
@@ -94,5 +106,36 @@ def _gathered(command: Command, *options: Callable[[Any], Any]) -> Command:
 
     decorated: Any = with_one_argument
     for option in reversed(options):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def spark_options(command: Command) -> Command:
+    """Add the options of Spark to a command that always runs on it, as its argument ``spark``.
+
+    That is a :class:`SparkArguments`.
+    """
+
+    @functools.wraps(command)
+    def with_one_argument(
+        *args: Any,
+        master: str | None,
+        spark_conf: Sequence[tuple[str, str]],
+        progress: bool | None,
+        **others: Any,
+    ) -> Any:
+        from kdump.cli.output.progress_bar import shown
+
+        with shown(progress):
+            return command(*args, spark=SparkArguments(master, tuple(spark_conf)), **others)
+
+    decorated: Any = with_one_argument
+    master = click.option(
+        "--master",
+        metavar="URL",
+        help="Use this Spark master (default: local[*]); the nodes of a cluster must see the same "
+        "paths.",
+    )
+    for option in (_PROGRESS, _SPARK_CONF, master):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]

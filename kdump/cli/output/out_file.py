@@ -18,6 +18,7 @@ from typing import Any, Final, Self, TypeVar
 
 import click
 
+from kdump.cli.options.conflicts import require_with
 from kdump.errors import KdumpError, UsageProblem
 from kdump.phases import phase
 from kdump.storage.entries import EntryKind
@@ -164,18 +165,22 @@ def _problem(name: str, failure: Exception) -> OutFileError:
     return OutFileError(f"--out {name}: {what or failure}")
 
 
-def out_option(what: str) -> Callable[[Command], Command]:
+def out_option(what: str, *, required: bool = True) -> Callable[[Command], Command]:
     """Add ``--out FILE`` and ``--force`` to a command, as its argument ``out``.
 
-    That is an :class:`OutFile`, checked before the command begins.
+    That is an :class:`OutFile`, checked before the command begins; None if it was not given.
 
     Args:
         what: what the command writes there, as in "Write the document".
+        required: whether it must be given.
     """
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def with_one_argument(*args: Any, out_name: str, force: bool, **others: Any) -> Any:
+        def with_one_argument(*args: Any, out_name: str | None, force: bool, **others: Any) -> Any:
+            if out_name is None:
+                require_with("--out", {"--force": force})
+                return command(*args, out=None, **others)
             with phase(f"looking at {out_name}"):
                 out = OutFile.checked(out_name, is_replaced=force)
             return command(*args, out=out, **others)
@@ -189,7 +194,7 @@ def out_option(what: str) -> Callable[[Command], Command]:
             "out_name",
             type=click.Path(),
             metavar="FILE",
-            required=True,
+            required=required,
             help=f"{what} to FILE, outside the log directories; only you can read it.",
         )(decorated)
 

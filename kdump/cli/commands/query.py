@@ -1,0 +1,190 @@
+"""Query log directories with SQL."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import click
+
+from kdump.cli.options.conflicts import require_with
+from kdump.cli.options.engine_options import SparkArguments, spark_options
+from kdump.cli.options.parameters import NumberParameter
+from kdump.cli.output.out_file import OutFile, out_option
+from kdump.cli.output.query_output import FOR_PEOPLE, QueryFormat, RowLimit, print_result
+from kdump.cli.output.rendering import format_option
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.log.special_times import IsolationLevel
+from kdump.phases import phase
+from kdump.storage.local_disk import local
+
+_ROWS_ON_TERMINAL: Final = 1000
+
+
+@click.command("query")
+@click.argument("arguments", metavar="[STATEMENT] DIR...", nargs=-1, required=True)
+@click.option(
+    "--file",
+    "-f",
+    "script",
+    type=click.File("r", encoding="utf-8"),
+    metavar="FILE",
+    help="Run the statements in FILE (- is standard input), separated by semicolons.",
+)
+@click.option(
+    "--isolation-level",
+    type=click.Choice(IsolationLevel, case_sensitive=False),
+    default=IsolationLevel.READ_UNCOMMITTED,
+    help="Query all records (read_uncommitted, default) or, as read_committed consumers do, not "
+    "those of aborted and open transactions.",
+)
+@click.option(
+    "--limit",
+    type=NumberParameter(),
+    metavar="ROWS",
+    help="Print at most ROWS rows of a result; 0 is all (default: "
+    f"{_ROWS_ON_TERMINAL} on a terminal, else all).",
+)
+@format_option(
+    QueryFormat,
+    "output",
+    "Output format: text (default) or table for people; json, jsonl or csv for programs, with "
+    "binary values as base64; parquet into the file of --out.",
+)
+@out_option("Write the rows, with --output parquet,", required=False)
+@click.option("--no-history", is_flag=True, help="Keep no history of what is typed at the prompt.")
+@spark_options
+def command(
+    arguments: Sequence[str],
+    output: QueryFormat,
+    out: OutFile | None,
+    limit: int | None,
+    no_history: bool,
+    spark: SparkArguments,
+    **options: Any,
+) -> ExitStatus:
+    """Query log directories with Spark SQL: STATEMENT, or what is typed at a prompt.
+
+    DIR is a log directory; several are queried together. The first argument is a STATEMENT if it
+    begins with SELECT, WITH, VALUES, FROM, TABLE, SHOW or DESCRIBE.
+    """
+    from kdump.pipeline.sql_session import SqlSession
+
+    asked = _Asked.of(arguments, options["script"])
+    _require_output(output, out, asked.statements)
+    shown = _row_limit(limit, output)
+    with SqlSession(
+        {"paths": asked.paths, "kafka.isolation.level": options["isolation_level"].value},
+        master=spark.master,
+        spark_conf=dict(spark.spark_conf),
+    ) as session:
+        if asked.statements is None:
+            from kdump.cli.shared.query_prompt import run_prompt
+
+            return run_prompt(session, output, shown, keeps_history=not no_history)
+        status = ExitStatus.SOUND
+        for number, text in enumerate(asked.statements):
+            if number:
+                sys.stdout.write("\n")
+            status |= print_result(session.query(text, shown.rows_to_read), output, shown, out)
+        return status
+
+
+def _require_output(
+    output: QueryFormat, out: OutFile | None, statements: Sequence[str] | None
+) -> None:
+    """Refuse formats that do not fit the other arguments.
+
+    Raises:
+        UsageProblem: they do not, or there is no terminal for a prompt.
+    """
+    if output is not QueryFormat.PARQUET:
+        require_with("--output parquet", {"--out": out is not None})
+    elif out is None:
+        raise UsageProblem("--output parquet requires --out FILE")
+    if output not in FOR_PEOPLE:
+        if statements is None:
+            raise UsageProblem(f"--output {output.value} requires a statement")
+        if len(statements) > 1:
+            raise UsageProblem(
+                f"--output {output.value} takes one statement, not {len(statements)}"
+            )
+    if statements is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageProblem(
+            "a prompt needs a terminal: give a statement before DIR, or --file - to read it from"
+            " standard input"
+        )
+
+
+def _row_limit(limit: int | None, output: QueryFormat) -> RowLimit:
+    if limit is not None:
+        return RowLimit(limit or None)
+    is_on_terminal = output is not QueryFormat.PARQUET and sys.stdout.isatty()
+    return RowLimit(_ROWS_ON_TERMINAL if is_on_terminal else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The arguments of the command.
+
+    Attributes:
+        paths: of the directories, as a JSON array of absolute paths.
+        statements: to run; None for a prompt.
+    """
+
+    paths: str
+    statements: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, arguments: Sequence[str], script: Any) -> Self:
+        from kdump.pipeline.sql_statements import is_statement, require_readable, statements
+
+        text = None
+        names = list(arguments)
+        if script is not None:
+            with phase("reading the statements"):
+                text = script.read()
+        elif is_statement(names[0]):
+            text = names.pop(0)
+            if not names:
+                raise UsageProblem("DIR is needed after the statement: name a log directory")
+        found = None
+        if text is not None:
+            found = tuple(each.text for each in statements(text))
+            if not found:
+                raise UsageProblem("there is no statement in it")
+            for each in found:
+                require_readable(each)
+        for name in names:
+            _require_directory(name, is_first=name is arguments[0])
+        paths = [str(local(name).as_absolute()) for name in names]
+        return cls(json.dumps(paths), found)
+
+
+def _require_directory(name: str, *, is_first: bool) -> None:
+    """Refuse what is no directory of Kafka.
+
+    Raises:
+        UsageProblem: it is a statement.
+        KdumpError: it does not exist, or is not Kafka's.
+        OSError: it cannot be listed.
+    """
+    from kdump.log.directory import directory_kind, log_directories_below
+    from kdump.pipeline.sql_statements import FIRST_WORDS, is_statement
+
+    path = local(name)
+    with phase(f"looking at {name}"):
+        if path.kind() is not None:
+            kind = directory_kind(path)
+            if not (kind.is_log_directory or kind.is_partition or log_directories_below(path)):
+                raise KdumpError(f"{name}: not a Kafka log directory or partition")
+            return
+    if is_statement(name):
+        raise UsageProblem(f"a statement comes before the directories: {name}")
+    hint = ""
+    if is_first and any(map(str.isspace, name)):
+        hint = f"; a statement begins with {', '.join(FIRST_WORDS[:-1])}"
+    raise KdumpError(f"{name}: no such file or directory{hint}")

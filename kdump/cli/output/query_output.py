@@ -1,0 +1,325 @@
+"""The output of ``kdump query``: the rows of a statement."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime as dt
+import decimal
+import enum
+import io
+import itertools
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.cli.output.events import write_line
+from kdump.cli.output.json_output import format_json
+from kdump.cli.output.out_file import OutFile
+from kdump.cli.output.rendering import Column, OutputFormat, open_output
+from kdump.cli.output.sections import write_summary
+from kdump.cli.output.terminal import columns_of, terminal_columns
+from kdump.cli.output.value_text import Kind, format_bytes
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.pipeline.sql_session import QueryResult, ResultColumn
+    from kdump.pipeline.table_views import SkippedData
+
+
+class QueryFormat(enum.Enum):
+    """The output formats of ``kdump query``; the value is the word for ``--output``."""
+
+    TEXT = "text"
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+FOR_PEOPLE: Final = (QueryFormat.TEXT, QueryFormat.TABLE)
+
+MOST_PROBLEMS: Final = 20
+"""So many are reported one by one, the others only counted."""
+_MOST_CHARACTERS: Final = 1000
+"""A longer value is cut on a terminal."""
+_WIDEST: Final = 40
+_GAP: Final = 2
+_ROW_GROUP_BYTES: Final = 64 << 20
+_NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
+
+
+@dataclass(frozen=True, slots=True)
+class RowLimit:
+    """How many rows are printed.
+
+    Attributes:
+        most: as many; None for all.
+    """
+
+    most: int | None
+
+    @property
+    def rows_to_read(self) -> int | None:
+        """One more, to know whether there are more."""
+        return None if self.most is None else self.most + 1
+
+
+def print_result(
+    result: QueryResult, form: QueryFormat, limit: RowLimit, out: OutFile | None
+) -> ExitStatus:
+    """Print the rows of a result as they come; what was left out goes to standard error.
+
+    Raises:
+        UsageProblem: a program could not tell two columns from each other.
+        OSError: standard output cannot be written.
+    """
+    if form not in FOR_PEOPLE:
+        _require_names(result.columns)
+    if form is QueryFormat.PARQUET:
+        assert out is not None
+        rows = _Rows(result, limit.most)
+        size_bytes = out.write(_parquet(rows))
+        write_line(f"{counted(rows.count, 'row')}, {format_bytes(size_bytes)}: {out.name}")
+    else:
+        _print_rows(result, OutputFormat(form.value), limit)
+    return report_problems(result.problems)
+
+
+def _require_names(columns: Sequence[ResultColumn]) -> None:
+    names = [column.name for column in columns]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageProblem(
+            f"{len(names)} columns, and more than one is named {twice[0]!r}: name one with AS"
+        )
+
+
+class _Rows:
+    """The batches of a result, up to a limit."""
+
+    def __init__(self, result: QueryResult, most: int | None) -> None:
+        self.columns = result.columns
+        self.schema = result.schema
+        self.count = 0
+        self.has_more = False
+        self._batches = result.batches
+        self._most = most
+
+    def __iter__(self) -> Iterator[Any]:
+        with contextlib.closing(self._batches) as batches:
+            for batch in batches:
+                left = None if self._most is None else self._most - self.count
+                if left is not None and batch.num_rows > left:
+                    self.has_more = True
+                    batch = batch.slice(0, left)
+                self.count += batch.num_rows
+                if batch.num_rows:
+                    yield batch
+                if self.has_more:
+                    return
+
+
+def _print_rows(result: QueryResult, form: OutputFormat, limit: RowLimit) -> None:
+    rows = _Rows(result, limit.most)
+    is_on_terminal = sys.stdout.isatty()
+    if form.is_for_people:
+        values = _cells(rows, text_for_people, most=_MOST_CHARACTERS if is_on_terminal else None)
+        columns = [
+            Column(str(n), each.name, _kind(each), unknown="NULL")
+            for n, each in enumerate(result.columns)
+        ]
+        _print_for_people(form, columns, values)
+    elif form is OutputFormat.CSV:
+        names = [each.name for each in result.columns]
+        with open_output(form, [Column(name, name) for name in names]) as output:
+            for cells in _cells(rows, value_for_programs):
+                output.row(dict(zip(names, cells, strict=True)))
+    else:
+        _print_json(form, rows)
+        return
+    if lines := list(_last_lines(rows, is_on_terminal=is_on_terminal)):
+        if form.is_for_people:
+            write_line("")
+        write_summary(form, {}, lines)
+
+
+def _last_lines(rows: _Rows, *, is_on_terminal: bool) -> Iterator[str]:
+    if rows.has_more:
+        more = "--limit 0 prints all"
+        yield f"The first {counted(rows.count, 'row')}; there are more: {more}"
+    elif is_on_terminal:
+        yield counted(rows.count, "row")
+
+
+def _print_json(form: OutputFormat, rows: _Rows) -> None:
+    names = [each.name for each in rows.columns]
+    with open_output(form, ()) as output:
+        columns = [{"name": each.name, "sql_type": each.sql_type} for each in rows.columns]
+        output.row({"type": "columns", "columns": columns})
+        for cells in _cells(rows, value_for_programs):
+            output.row({"type": "row", "row": dict(zip(names, cells, strict=True))})
+        summary = {"type": "summary", "rows": rows.count, "has_more": rows.has_more}
+        output.row(summary)
+
+
+def _print_for_people(
+    form: OutputFormat, columns: Sequence[Column], rows: Iterator[list[Any]]
+) -> None:
+    width = terminal_columns(sys.stdout)
+    first: list[list[Any]] = []
+    if width is not None:
+        first = list(itertools.islice(rows, 100))
+    is_vertical = (
+        width is not None
+        and form is OutputFormat.TEXT
+        and (_needed_columns(columns, first) > width)
+    )
+    names = [column.name for column in columns]
+    with open_output(form, columns, vertical=is_vertical and bool(first)) as output:
+        for cells in itertools.chain(first, rows):
+            output.row(dict(zip(names, cells, strict=True)))
+
+
+def _needed_columns(columns: Sequence[Column], rows: Sequence[list[Any]]) -> int:
+    """The width of lines with a cell for each column."""
+    total = -_GAP
+    for index, column in enumerate(columns):
+        cells = (columns_of(str(row[index])) for row in rows)
+        total += min(max(len(column.title), *cells, 4), _WIDEST) + _GAP
+    return total
+
+
+def _kind(column: ResultColumn) -> Kind:
+    is_number = column.sql_type in _NUMBERS or column.sql_type.startswith("decimal")
+    return Kind.NUMBER if is_number else Kind.TEXT
+
+
+def _cells(
+    rows: _Rows, convert: Callable[[Any], Any], most: int | None = None
+) -> Iterator[list[Any]]:
+    for batch in rows:
+        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            cells = [convert(value) for value in values]
+            yield cells if most is None else [_cut(cell, most) for cell in cells]
+
+
+def _cut(cell: Any, most: int) -> Any:
+    if isinstance(cell, str) and len(cell) > most:
+        return f"{cell[:most]}… ({len(cell)} characters)"
+    return cell
+
+
+def text_for_people(value: Any) -> Any:
+    """A value of a result for people: bytes are text, with an escape for what is not UTF-8."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | dict | tuple):
+        return format_json(_nested(value, _text_in_json))
+    return _plain(value)
+
+
+def _text_in_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return _plain(value)
+
+
+def value_for_programs(value: Any) -> Any:
+    """A value of a result for JSON and CSV: bytes are base64, times ISO 8601 in UTC."""
+    if isinstance(value, list | dict | tuple):
+        return _nested(value, value_for_programs)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return _plain(value)
+
+
+def _nested(value: Any, convert: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: _converted(each, convert) for name, each in value.items()}
+    if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):
+        # A map of Arrow.
+        return {str(convert(key)): _converted(each, convert) for key, each in value}
+    return [_converted(each, convert) for each in value]
+
+
+def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
+    is_nested = isinstance(value, list | dict | tuple)
+    return _nested(value, convert) if is_nested else convert(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dt.datetime):
+        digits = "milliseconds" if value.microsecond % 1000 == 0 else "microseconds"
+        text = value.replace(tzinfo=None).isoformat(timespec=digits)
+        return text if value.tzinfo is None else f"{text}Z"
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+class _Pieces(io.RawIOBase):
+    """A file that gives what was written to it, piece by piece."""
+
+    def __init__(self) -> None:
+        self._written: list[bytes] = []
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        piece = bytes(data)
+        self._written.append(piece)
+        self._position += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._position
+
+    def taken(self) -> list[bytes]:
+        """What was written since the last call."""
+        written, self._written = self._written, []
+        return written
+
+
+def _parquet(rows: _Rows) -> Iterator[bytes]:
+    """The bytes of a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pieces = _Pieces()
+    with pq.ParquetWriter(pieces, rows.schema, compression="zstd") as writer:
+        held: list[pa.RecordBatch] = []
+        for batch in rows:
+            held.append(batch)
+            if sum(each.nbytes for each in held) >= _ROW_GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(held))
+                held = []
+                yield from pieces.taken()
+        if held:
+            writer.write_table(pa.Table.from_batches(held))
+    yield from pieces.taken()
+
+
+def report_problems(problems: Sequence[SkippedData]) -> ExitStatus:
+    """Report what was left out on standard error; returns the exit status."""
+    status = ExitStatus.SOUND
+    for problem in problems:
+        status |= problem.status
+    reported = list(dict.fromkeys(problem.what for problem in problems))
+    sys.stdout.flush()
+    for what in reported[:MOST_PROBLEMS]:
+        write_line(f"kdump: {what}", sys.stderr)
+    if (more := len(reported) - MOST_PROBLEMS) > 0:
+        write_line(f"kdump: {counted(more, 'more problem')} like these", sys.stderr)
+    return status

@@ -1,0 +1,51 @@
+"""The file that keeps what was typed at the prompt of ``kdump query``.
+
+Statements may hold keys and values of records: only the user can read the file, and it is never
+inside a log directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kdump.cli.output.out_file import refuse_log_directories
+from kdump.engine.class_archive import make_private_folder
+from kdump.errors import UsageProblem
+
+_NAME: Final = "query-history"
+
+
+def history_path(environment: Mapping[str, str]) -> Path | None:
+    """The file of the history, which exists then; None if there is nowhere to keep one.
+
+    Args:
+        environment: has ``XDG_STATE_HOME``, or ``HOME``.
+    """
+    folder = _state_folder(environment)
+    if folder is None:
+        return None
+    try:
+        if not make_private_folder(folder):
+            return None
+        path = folder / _NAME
+        refuse_log_directories(str(path))
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+    except (OSError, UsageProblem):
+        return None
+    return path
+
+
+def _state_folder(environment: Mapping[str, str]) -> Path | None:
+    configured = environment.get("XDG_STATE_HOME", "")
+    # The XDG Base Directory Specification says to ignore relative paths.
+    if configured.startswith("/"):
+        return Path(configured) / "kdump"
+    home = environment.get("HOME", "")
+    return Path(home) / ".local" / "state" / "kdump" if home.startswith("/") else None

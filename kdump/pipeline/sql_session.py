@@ -1,0 +1,409 @@
+"""Run SQL statements over the tables of log directories, on Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, cast
+
+import pyarrow as pa
+
+from kdump.engine.progress import TICK_SECONDS
+from kdump.engine.spark_installation import first_line
+from kdump.engine.spark_session import SparkSession
+from kdump.errors import KdumpError
+from kdump.phases import phase
+from kdump.pipeline.sql_statements import (
+    UNSAFE_FUNCTIONS,
+    StatementError,
+    clean_message,
+    is_showing,
+    names_in,
+    require_readable,
+    require_reading,
+    spark_cause,
+    with_quoted_offset,
+)
+from kdump.pipeline.statement_needs import EVERYTHING, TableNeeds, statement_needs
+from kdump.pipeline.table_views import (
+    Report,
+    ReportQueue,
+    SkippedData,
+    TableViews,
+    TaskEnd,
+    problems_logged,
+)
+from kdump.tables.all_tables import TABLES
+from kdump.tables.kafka_log.options import Mode
+from kdump.tables.table import Table
+
+Result = TypeVar("Result")
+
+SPARK_PROPERTIES: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    # The only tables are those of the directories.
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.driver.maxResultSize": "0",
+}
+"""Properties that the user may override."""
+
+_DEFAULT_MASTER: Final = "local[*, 1]"
+"""A task that fails is not run again: most fail because of the statement."""
+_FEW_TASKS: Final = 4
+_BY_SIZE: Final = (
+    # Compiling code takes a second, which is longer than few rows take without.
+    ("spark.sql.codegen.wholeStage", "false", "true"),
+    ("spark.sql.codegen.factoryMode", "NO_CODEGEN", "FALLBACK"),
+    ("spark.sql.adaptive.enabled", "false", "true"),
+    ("spark.sql.shuffle.partitions", "2", "64"),
+)
+"""Properties of statements with few and with many tasks."""
+_WAVE_GROWTH: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of a result.
+
+    Attributes:
+        name: as Spark names it; two may be the same.
+        sql_type: of its values.
+    """
+
+    name: str
+    sql_type: str
+
+
+@dataclass(slots=True)
+class QueryResult:
+    """The result of a statement.
+
+    Attributes:
+        columns: in order.
+        schema: the same for Arrow.
+        batches: Arrow batches of rows; runs the statement as they are taken.
+        problems: what was left out until now.
+    """
+
+    columns: tuple[ResultColumn, ...]
+    schema: pa.Schema
+    batches: Generator[pa.RecordBatch, None, None]
+    problems: list[SkippedData]
+
+
+class SqlSession:
+    """A Spark session with the tables of some directories as views; a context that ends it.
+
+    Spark starts in the background; the first statement waits for it.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        *,
+        master: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+    ) -> None:
+        """Begin to start Spark.
+
+        Args:
+            options: of the data source, for the tables that have them.
+            master: URL of Spark's master (default: all CPUs of this machine).
+            spark_conf: Spark's own properties.
+
+        Raises:
+            KdumpError: Spark cannot be started.
+        """
+        self.tables: Mapping[str, Table] = TABLES
+        self._options = {"mode": Mode.DROPMALFORMED.value} | dict(options)
+        self._pushed = {table.name: table.pushed for table in self.tables.values()}
+        self._spark = SparkSession(
+            master or _DEFAULT_MASTER, SPARK_PROPERTIES | dict(spark_conf or {})
+        )
+        self._chosen = frozenset(spark_conf or {})
+        self._sql: Any = None
+        self._views: Any = None
+        self._take: Callable[[Report], None] = _ignore
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        is_usual = kind is None or issubclass(kind, (GeneratorExit, StatementError))
+        (self._spark.close if is_usual else self._spark.abort)()
+
+    def start(self) -> None:
+        """Wait until Spark has started.
+
+        Raises:
+            KdumpError: it does not start.
+        """
+        if self._sql is None:
+            with phase("starting Spark"):
+                self._sql, self._views = self._started()
+
+    def _started(self) -> tuple[Any, TableViews]:
+        from pyspark.sql import SparkSession as PySparkSession
+
+        context = self._spark.context
+        # PySpark logs each failure of a statement, which is reported once here.
+        logging.getLogger("SQLQueryContextLogger").disabled = True
+        sql = PySparkSession(context)
+        # Spark may have been started by this process before, with other properties.
+        for name in SPARK_PROPERTIES:
+            if name.startswith("spark.sql."):
+                sql.conf.set(name, self._spark.properties[name])
+        _drop_functions(sql, UNSAFE_FUNCTIONS)
+        reports = context.accumulator([], ReportQueue(lambda report: self._take(report)))
+        views = TableViews(sql, self.tables, self._options, reports)
+        threading.Thread(target=views.warm_up, name="kdump warm-up", daemon=True).start()
+        return sql, views
+
+    def query(self, text: str, most_rows: int | None = None) -> QueryResult:
+        """Plan a statement; taking its batches runs it.
+
+        Args:
+            text: one statement, without a semicolon.
+            most_rows: the statement may stop after so many rows.
+
+        Raises:
+            StatementError: the statement is wrong, or is not run.
+            KdumpError: Spark does not start, or something cannot be listed.
+            OSError: a file cannot be read.
+        """
+        require_readable(text)
+        text = with_quoted_offset(text)
+        self.start()
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        problems: list[SkippedData] = []
+        running = _Running(self._sql.sparkContext)
+        with (
+            phase("planning the statement"),
+            problems_logged(problems.append),
+            self._errors(),
+        ):
+            frame, tasks = running.wait_for(lambda: self._planned(text))
+        columns = tuple(
+            ResultColumn(each.name, each.dataType.simpleString()) for each in frame.schema.fields
+        )
+        schema = to_arrow_schema(frame.schema, timezone="UTC")
+        batches = self._batches(frame, schema, most_rows, tasks, running, problems)
+        return QueryResult(columns, schema, batches, problems)
+
+    # Planning
+
+    def _planned(self, text: str) -> tuple[Any, int]:
+        """The statement as a ``DataFrame`` over views of what it needs, and the number of tasks."""
+        named = names_in(text, self.tables)
+        everything = dict.fromkeys(named, EVERYTHING)
+        self._views.show_columns(named)
+        plan = self._checked_plan(text)
+        needs = statement_needs(plan, self._pushed)
+        tasks = self._views.read(everything if needs is None else needs)
+        frame = self._sized(text, tasks)
+        if needs is not None and not self._is_covered(frame, needs):
+            tasks = self._views.read(everything)
+            frame = self._sized(text, tasks)
+        return frame, tasks
+
+    def _sized(self, text: str, tasks: int) -> Any:
+        """The statement as a ``DataFrame``, planned for so many tasks that read."""
+        is_small = tasks <= _FEW_TASKS
+        for name, of_small, of_large in _BY_SIZE:
+            if name not in self._chosen:
+                self._sql.conf.set(name, of_small if is_small else of_large)
+        return self._sql.sql(text)
+
+    def _checked_plan(self, text: str) -> Any:
+        """The optimized plan of a statement that only reads."""
+        jvm = self._sql._jvm
+        state = self._sql._jsparkSession.sessionState()
+        parsed = state.sqlParser().parsePlan(text)
+        if not is_showing(parsed):
+            require_reading(parsed, jvm)
+        execution = self._sql.sql(text)._jdf.queryExecution()
+        if not is_showing(parsed):
+            require_reading(execution.analyzed(), jvm)
+        return execution.optimizedPlan()
+
+    def _is_covered(self, frame: Any, needs: Mapping[str, TableNeeds]) -> bool:
+        """Whether the plan that will run needs no more than what the views read.
+
+        It was made a moment later than the plan before, which matters for ``now()``.
+        """
+        found = statement_needs(frame._jdf.queryExecution().optimizedPlan(), self._pushed)
+        return found is not None and all(
+            name in needs and needs[name].covers(each) for name, each in found.items()
+        )
+
+    # Running
+
+    def _batches(
+        self,
+        frame: Any,
+        schema: pa.Schema,
+        most_rows: int | None,
+        tasks: int,
+        running: _Running,
+        problems: list[SkippedData],
+    ) -> Generator[pa.RecordBatch, None, None]:
+        with phase("running the statement", tasks) as progress:
+
+            def take(report: Report) -> None:
+                if isinstance(report, TaskEnd):
+                    progress.step()
+                else:
+                    problems.append(report)
+
+            self._take = take
+            try:
+                with self._errors():
+                    yield from self._waves(frame, schema, most_rows, running)
+            except BaseException:
+                running.cancel()
+                raise
+            finally:
+                self._take = _ignore
+
+    def _waves(
+        self, frame: Any, schema: pa.Schema, most_rows: int | None, running: _Running
+    ) -> Iterator[pa.RecordBatch]:
+        """Run the partitions of a result in order, some at a time, until there are enough rows."""
+        limited = frame if most_rows is None else _limited(frame, most_rows, self._sql)
+        rdd = running.wait_for(lambda: limited._jdf.toArrowBatchRdd().toJavaRDD())
+        count = rdd.getNumPartitions()
+        workers = self._sql.sparkContext.defaultParallelism
+        begin, size, rows = 0, 1 if most_rows is not None else workers, 0
+        while begin < count and (most_rows is None or rows < most_rows):
+            end = min(count, begin + size)
+            for batch in running.collect(rdd, range(begin, end), schema):
+                rows += batch.num_rows
+                yield batch
+            begin, size = end, min(size * _WAVE_GROWTH, 2 * workers)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn Spark's exceptions into kdump's."""
+        try:
+            yield
+        except (KdumpError, OSError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except Exception as failure:
+            raise self._as_error(failure) from failure
+
+    def _as_error(self, failure: Exception) -> KdumpError:
+        cause = spark_cause(failure)
+        if cause is not None:
+            return StatementError(clean_message(cause))
+        return KdumpError(f"Spark failed: {self._spark.cause() or first_line(failure)}")
+
+
+def _drop_functions(sql: Any, names: Iterable[str]) -> None:
+    """Take functions out of Spark's registries: of this session, and of the JVM."""
+    catalyst = sql._jvm.org.apache.spark.sql.catalyst
+    some = sql._jvm.scala.Some
+    registries = (
+        sql._jsparkSession.sessionState().functionRegistry(),
+        catalyst.analysis.FunctionRegistry.builtin(),
+    )
+    for name in names:
+        function = catalyst.FunctionIdentifier(name, some("builtin"), some("system"))
+        for registry in registries:
+            registry.dropFunction(function)
+
+
+class _Running:
+    """What one statement runs in Spark.
+
+    Spark is called by threads, so that ^C reaches this one, and cancels the jobs.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._group = f"kdump-{uuid.uuid4()}"
+
+    def wait_for(self, call: Callable[[], Result]) -> Result:
+        """Call a function in another thread; ^C cancels what it runs in Spark."""
+        answers: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
+
+        def run() -> None:
+            try:
+                self._context.setJobGroup(self._group, "kdump query", interruptOnCancel=True)
+                answers.put((call(), None))
+            except BaseException as failure:  # noqa: BLE001 - raised again by the waiting thread
+                answers.put((None, failure))
+
+        threading.Thread(target=run, name="kdump SQL", daemon=True).start()
+        try:
+            result, failure = _arrived(answers)
+        except BaseException:
+            self.cancel()
+            raise
+        if failure is not None:
+            raise failure
+        return cast("Result", result)
+
+    def collect(self, rdd: Any, partitions: range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Run some partitions of an RDD of Arrow batches, and yield these in order."""
+        from pyspark.serializers import NoOpSerializer
+        from pyspark.util import _load_from_socket
+
+        numbers = self._context._jvm.java.util.ArrayList()
+        for each in partitions:
+            numbers.add(each)
+        run_job = self._context._jvm.PythonRDD.runJob
+        served = self.wait_for(lambda: run_job(self._context._jsc.sc(), rdd, numbers))
+        with _load_from_socket(served, NoOpSerializer()) as messages:
+            for message in messages:
+                yield pa.ipc.read_record_batch(pa.ipc.read_message(message), schema)
+
+    def cancel(self) -> None:
+        """End the jobs of the statement."""
+        # If the JVM is gone there is nothing to cancel.
+        with contextlib.suppress(Exception):
+            self._context.cancelJobGroup(self._group)
+
+
+def _arrived(answers: queue.SimpleQueue[Result]) -> Result:
+    """The next answer; wakes up now and then, so that signals are handled."""
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return answers.get(timeout=TICK_SECONDS)
+
+
+def _limited(frame: Any, most_rows: int, sql: Any) -> Any:
+    """A ``DataFrame`` that gives the first rows of another, or at least so many.
+
+    Spark's own limit reads every partition up to it if rows are not sorted; here each partition
+    stops, and who takes them stops in time.
+    """
+    from pyspark.sql import DataFrame
+
+    root = frame._jdf.queryExecution().optimizedPlan()
+    while str(root.nodeName()) == "Project":
+        root = root.child()
+    limited = frame.limit(most_rows)
+    if str(root.nodeName()) == "Sort":
+        return limited
+    # Spark's limit is a limit of all rows over a limit for each partition.
+    of_partitions = limited._jdf.queryExecution().logical().child()
+    dataset = sql._jvm.org.apache.spark.sql.classic.Dataset
+    return DataFrame(dataset.ofRows(sql._jsparkSession, of_partitions), sql)
+
+
+def _ignore(report: Report) -> None:
+    """Take a report that comes after the end of its statement."""

@@ -1,0 +1,263 @@
+"""The tables as views of a Spark session, each with what one statement needs of it.
+
+A view reads its table by a function over Arrow batches, not through the data source ``kafka-log``:
+the data source is planned by two more Python processes for each view, which takes longer than most
+statements, and cannot tell the driver about damage. Both read by the same
+:class:`~kdump.jobs.table_rows.table_reader.TableReader`.
+
+A view always has all columns. One that the statement does not need fails if Spark asks for it after
+all, so that a mistake here never gives wrong rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kdump.errors import ExitStatus, KdumpError
+from kdump.jobs.table_rows.table_reader import TableReader, open_table
+from kdump.pipeline.statement_needs import TableNeeds
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
+from kdump.tables.table import Table, TableColumn, ddl
+
+NOT_READ: Final = "kdump has not read column"
+"""Begins Spark's message if a statement needs a column that was not read."""
+
+_LOGGER: Final = "kdump"
+_NUMBERS: Final = frozenset({pa.int32(), pa.int64(), pa.bool_()})
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedData:
+    """Something that could not be read, or is damaged, and was left out.
+
+    Attributes:
+        what: where, and what is wrong.
+        status: its exit status.
+    """
+
+    what: str
+    status: ExitStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """A task has read its split."""
+
+
+Report = SkippedData | TaskEnd
+
+
+class ReportQueue:
+    """How an accumulator adds reports: the driver's passes each on.
+
+    Has the methods of ``pyspark.AccumulatorParam``, which is not imported before it is needed.
+    """
+
+    def __init__(self, take: Callable[[Report], None] | None = None) -> None:
+        self._take = take
+
+    def __reduce__(self) -> tuple[type[ReportQueue], tuple[()]]:
+        # On a worker it collects them.
+        return type(self), ()
+
+    def zero(self, value: list[Report]) -> list[Report]:
+        return []
+
+    def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:  # noqa: N802
+        if self._take is None:
+            value1.extend(value2)
+        else:
+            for each in value2:
+                self._take(each)
+        return value1
+
+
+class ReadTask:
+    """The function that reads a table in Spark's workers."""
+
+    def __init__(
+        self, reader: TableReader, filters: PushedFilters, splits: Sequence[Any], reports: Any
+    ) -> None:
+        """Take what all tasks need.
+
+        Args:
+            reader: of the table.
+            filters: those that the splits were planned with.
+            splits: of all tasks.
+            reports: an accumulator of :class:`ReportQueue`.
+        """
+        self._reader = reader
+        self._filters = filters
+        self._splits = splits
+        self._reports = reports
+
+    def __call__(self, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read the splits with these indexes, which are the only column of the batches."""
+        for batch in indexes:
+            for index in batch.column(0).to_pylist():
+                yield from self._read(self._splits[index])
+
+    def _read(self, split: Any) -> Iterator[pa.RecordBatch]:
+        with problems_logged(lambda problem: self._reports.add([problem])):
+            try:
+                yield from self._reader.read(split, self._filters)
+            except (OSError, KdumpError) as failure:
+                self._reports.add([problem_of(failure)])
+        self._reports.add([TaskEnd()])
+
+
+def problem_of(failure: OSError | KdumpError) -> SkippedData:
+    """A failure to read as a problem."""
+    if isinstance(failure, KdumpError):
+        return SkippedData(str(failure), failure.exit_status)
+    where = f"{failure.filename}: " if failure.filename else ""
+    what = f"{where}{failure.strerror or failure}"
+    return SkippedData(what, ExitStatus.OPERATIONAL_ERROR)
+
+
+@contextlib.contextmanager
+def problems_logged(take: Callable[[SkippedData], None]) -> Iterator[None]:
+    """Pass on what readers log about damage and failures, instead of logging it."""
+    logger = logging.getLogger(_LOGGER)
+    handler = _Handler(take)
+    propagated, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagated
+
+
+class _Handler(logging.Handler):
+    def __init__(self, take: Callable[[SkippedData], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._take_problem = take
+
+    def emit(self, record: logging.LogRecord) -> None:
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        is_failure = any(isinstance(each, OSError | KdumpError) for each in arguments)
+        status = ExitStatus.OPERATIONAL_ERROR if is_failure else ExitStatus.DAMAGE_LEFT
+        self._take_problem(SkippedData(record.getMessage(), status))
+
+
+class TableViews:
+    """Makes views over the tables of some directories."""
+
+    def __init__(
+        self, sql: Any, tables: Mapping[str, Table], options: Mapping[str, str], reports: Any
+    ) -> None:
+        """Take what all views need.
+
+        Args:
+            sql: a ``pyspark.sql.SparkSession``.
+            tables: by name.
+            options: of the data source, for all tables.
+            reports: an accumulator of :class:`ReportQueue`.
+        """
+        self._sql = sql
+        self._tables = tables
+        self._options = options
+        self._reports = reports
+
+    def warm_up(self) -> None:
+        """Let Spark start a worker, which takes seconds, while it plans the first statement."""
+        table = next(iter(self._tables.values()))
+        # Whatever fails here fails again in the statement, which reports it.
+        with contextlib.suppress(Exception):
+            frame = self._frame(table, _import_readers, ddl(table.columns), 1)
+            frame._jdf.toArrowBatchRdd().count()
+
+    def show_columns(self, names: Collection[str]) -> None:
+        """Make views that have all columns and no rows, and remove all others.
+
+        Args:
+            names: of the tables; each view takes a tenth of a second.
+        """
+        for table in self._tables.values():
+            if table.name not in names:
+                # It has only what the last statement needed.
+                self._sql.catalog.dropTempView(table.name)
+                continue
+            frame = self._frame(table, _nothing, ddl(table.columns), 1)
+            frame.createOrReplaceTempView(table.name)
+
+    def read(self, needs: Mapping[str, TableNeeds]) -> int:
+        """Make the views for a statement, and return the number of tasks.
+
+        Raises:
+            UsageProblem: a path is not Kafka's.
+            KdumpError: a selected partition cannot be listed.
+            OSError: a file cannot be read.
+        """
+        return sum(self._read_table(self._tables[name], each) for name, each in needs.items())
+
+    def _read_table(self, table: Table, needs: TableNeeds) -> int:
+        columns = _columns_read(table, needs)
+        taken = {name for name in table.options if name in self._options}
+        options = {name: self._options[name] for name in taken} | {"table": table.name}
+        reader = open_table(options, [column.name for column in columns])
+        splits = reader.splits(needs.filters)
+        task = ReadTask(reader, needs.filters, splits, self._reports)
+        frame = self._frame(table, task, ddl(columns), len(splits))
+        names = {column.name for column in columns}
+        shown = [
+            quoted(each.name) if each.name in names else _unread(table, each)
+            for each in table.columns
+        ]
+        frame.selectExpr(*shown).createOrReplaceTempView(table.name)
+        return len(splits)
+
+    def _frame(self, table: Table, read: Callable[..., Any], schema: str, tasks: int) -> Any:
+        from pyspark.sql import DataFrame
+        from pyspark.sql.types import StructType
+        from pyspark.sql.udf import UserDefinedFunction
+        from pyspark.util import PythonEvalType
+
+        # DataFrame.mapInArrow would need pandas.
+        function = UserDefinedFunction(
+            read,
+            returnType=StructType.fromDDL(schema),
+            name=table.name,
+            evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+        )
+        indexes = self._sql.range(0, tasks, 1, max(1, tasks))
+        column = function(indexes["id"])
+        return DataFrame(indexes._jdf.mapInArrow(column._jc, False, None), self._sql)
+
+
+def _columns_read(table: Table, needs: TableNeeds) -> Sequence[TableColumn]:
+    """The columns to read; a narrow one if the statement only counts rows."""
+    if needs.columns is None:
+        return table.columns
+    chosen = [column for column in table.columns if column.name in needs.columns]
+    narrow = [column for column in table.columns if column.arrow_type in _NUMBERS]
+    return chosen or (narrow or table.columns)[:1]
+
+
+def _unread(table: Table, column: TableColumn) -> str:
+    failing = f"raise_error('{NOT_READ} {table.name}.{column.name}')"
+    return f"CAST({failing} AS {column.sql_type}) AS {quoted(column.name)}"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL quotes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _import_readers(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Import what a worker needs to read records."""
+    import kdump.jobs.table_rows.records_reader  # noqa: F401
+
+    yield from ()
+
+
+def _nothing(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read nothing."""
+    yield from ()

@@ -1,0 +1,237 @@
+"""``kdump query``: its arguments, its output, and what it says of damage."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import shlex
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+import pytest
+from docutils import nodes
+
+from builders import log_directories
+from builders.batches import batch, batches, record
+from builders.in_process import Outcome, run_kdump, run_on_terminal
+from builders.json_answers import all_objects, objects
+from builders.json_schemas import problem_of_answer
+from builders.manual import document_of
+from builders.trees import contents_of
+from builders.verified import LogModel
+from cli.test_exit_statuses import CELLS
+from kdump.engine.spark import SparkEngine
+
+HOSTILE: Final = (b"=cmd()", b"a,\"b\"\n'c'", "\u202e\x1b[2J<script>".encode(), b"\xff\x00", None)
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a directory with a topic of hostile values, and two as people have them."""
+    path = log_directories.write_log_directory(tmp_path_factory.mktemp("a b%20`c`") / "logs")
+    values = [record(at, b"k%d" % at, value) for at, value in enumerate(HOSTILE)]
+    log_directories.write_partition(path / "hostile-0", {0: batch(values)})
+    for topic in ("orders", "payments"):
+        log_directories.write_partition(path / f"{topic}-0", {0: b"".join(batches(3))})
+    return path
+
+
+def query(*args: str | Path) -> Outcome:
+    return run_kdump(["query", *map(str, args)], Path.cwd())
+
+
+def said(outcome: Outcome) -> str:
+    return (outcome.stdout + outcome.stderr).decode()
+
+
+# Arguments, for which Spark does not run
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "message"),
+    [
+        (["SELECT 1"], 16, "DIR is needed after the statement"),
+        (["DIR", "SELECT 1"], 16, "a statement comes before the directories: SELECT 1"),
+        (["SELECT 1", "SELECT 2", "DIR"], 16, "a statement comes before the directories: SELECT 2"),
+        (["INSERT INTO a SELECT 1", "DIR"], 8, "no such file or directory; a statement begins"),
+        (["no-such", "DIR"], 8, "no-such: no such file or directory\n"),
+        (["SELECT 1", "/tmp"], 8, "/tmp: not a Kafka log directory or partition"),
+        (["/* ; */ SELECT 1; DROP TABLE a", "DIR"], 16, "DROP is not run"),
+        (["--output", "parquet", "SELECT 1", "DIR"], 16, "--output parquet requires --out FILE"),
+        (
+            ["--out", "/tmp/no-such.parquet", "SELECT 1", "DIR"],
+            16,
+            "--out requires --output parquet",
+        ),
+        (["--force", "SELECT 1", "DIR"], 16, "--force requires --out"),
+        (["--output", "csv", "SELECT 1; SELECT 2", "DIR"], 16, "csv takes one statement, not 2"),
+        (["DIR"], 16, "a prompt needs a terminal"),
+        (["--output", "csv", "DIR"], 16, "--output csv requires a statement"),
+    ],
+)
+def test_wrong_arguments_are_explained(
+    args: list[str], status: int, message: str, log_dir: Path
+) -> None:
+    outcome = query(*(str(log_dir) if word == "DIR" else word for word in args))
+    assert message in said(outcome)
+    assert outcome.exit_status == status
+
+
+def test_a_directory_may_look_like_a_statement(tmp_path: Path) -> None:
+    log_directories.write_log_directory(tmp_path / "select")
+    outcome = run_kdump(["query", "./select"], tmp_path)
+    assert "a prompt needs a terminal" in said(outcome)
+
+
+# Output
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("running_spark")
+class TestOutput:
+    """What is printed in each format."""
+
+    STATEMENT: Final = "SELECT offset, key, value FROM records WHERE topic = 'hostile' ORDER BY 1"
+
+    def test_programs_get_every_byte_as_base64(self, log_dir: Path) -> None:
+        answer = all_objects(query("--output", "json", self.STATEMENT, log_dir).stdout)
+        assert problem_of_answer("query", answer) is None
+        found = [each["row"]["value"] for each in answer if each["type"] == "row"]
+        encoded = [None if each is None else base64.b64encode(each).decode() for each in HOSTILE]
+        assert found == encoded
+        text = query("--output", "csv", self.STATEMENT, log_dir).stdout.decode()
+        read = list(csv.DictReader(io.StringIO(text)))
+        assert [each["value"] for each in read] == [each or "" for each in encoded]
+
+    def test_people_see_text_without_control_characters(self, log_dir: Path) -> None:
+        text = query(self.STATEMENT, log_dir).stdout.decode()
+        lines = text.splitlines()
+        assert [line.split() for line in lines[:2]] == [
+            ["OFFSET", "KEY", "VALUE"],
+            ["0", "k0", "=cmd()"],
+        ]
+        assert lines[4].endswith("\\xff\\x00")
+        assert lines[5].endswith("NULL")
+        assert text.replace("\n", "").isprintable()
+
+    def test_a_parquet_file_has_all_types(self, log_dir: Path, tmp_path: Path) -> None:
+        out = tmp_path / "a.parquet"
+        statement = "SELECT *, 1.5 AS decimal, map('a', 1) AS map FROM records WHERE offset < 2"
+        outcome = query("--output", "parquet", "--out", out, statement, log_dir)
+        assert (outcome.exit_status, outcome.stderr) == (0, b"")
+        table = pq.read_table(out)
+        assert table.num_rows == 6
+        assert [str(table.schema.field(name).type) for name in ("value", "timestamp", "map")] == [
+            "binary",
+            "timestamp[us, tz=UTC]",
+            "map<string, int32 ('map')>",
+        ]
+        refused = query("--output", "parquet", "--out", out, statement, log_dir)
+        assert "exists" in said(refused)
+        assert refused.exit_status == 16
+
+    def test_values_of_all_types(self, log_dir: Path) -> None:
+        statement = (
+            "SELECT TIMESTAMP '2026-11-21 05:00:00.5' AS t, DATE '2026-11-21' AS d, 1.50 AS n,"
+            " double('NaN') AS f, array(X'ff', NULL) AS a, map('a', X'61') AS m,"
+            " named_struct('b', true) AS s, NULL AS z, INTERVAL 1 DAY AS i"
+        )
+        (row,) = [
+            each["row"]
+            for each in objects(query("--output", "jsonl", statement, log_dir).stdout)
+            if each["type"] == "row"
+        ]
+        assert row == {
+            "t": "2026-11-21T05:00:00.500Z",
+            "d": "2026-11-21",
+            "n": "1.50",
+            "f": "NaN",
+            "a": ["/w==", None],
+            "m": {"a": "YQ=="},
+            "s": {"b": True},
+            "z": None,
+            "i": "1 day, 0:00:00",
+        }
+
+    def test_programs_need_different_names(self, log_dir: Path) -> None:
+        outcome = query("--output", "csv", "SELECT 1 AS a, 2 AS a", log_dir)
+        assert "more than one is named 'a': name one with AS" in said(outcome)
+        assert outcome.exit_status == 16
+
+    def test_a_limit_is_said(self, log_dir: Path) -> None:
+        outcome = query("--limit", "2", "SELECT topic FROM records ORDER BY 1", log_dir)
+        assert outcome.stdout.decode().splitlines() == [
+            "TOPIC",
+            "hostile",
+            "hostile",
+            "",
+            "The first 2 rows; there are more: --limit 0 prints all",
+        ]
+        assert query("--limit", "1", "SELECT 1 AS a", log_dir).stdout == b"A\n1\n"
+
+    def test_a_narrow_terminal_shows_rows_as_blocks(self, log_dir: Path) -> None:
+        statement = "SELECT * FROM records WHERE topic = 'orders' AND offset = 4"
+        lines = run_on_terminal(["query", statement, str(log_dir)], Path.cwd(), 80)
+        shown = [line for line in lines if "\x1b" not in line]
+        assert "offset:            4" in shown
+        assert shown[-1] == "1 row"
+        wide = run_on_terminal(["query", "SELECT 1 AS a", str(log_dir)], Path.cwd(), 80)
+        assert [line for line in wide if line and "\x1b" not in line] == ["A", "1", "1 row"]
+
+    def test_statements_of_a_file_are_run_in_order(self, log_dir: Path, tmp_path: Path) -> None:
+        script = tmp_path / "a.sql"
+        script.write_text("SELECT 'x;' AS a; -- b\n\nSELECT 2 AS b;")
+        assert query("--file", script, log_dir).stdout == b"A\nx;\n\nB\n2\n"
+
+    def test_a_wrong_statement_is_one_line_with_its_place(self, log_dir: Path) -> None:
+        outcome = query("SELECT\n  nope FROM records", log_dir)
+        (line,) = outcome.stderr.decode().splitlines()
+        assert line.startswith("kdump: line 2, column 3: ")
+        assert "`nope`" in line
+        assert (outcome.stdout, outcome.exit_status) == (b"", 16)
+
+    def test_nothing_is_written_to_the_log_directory(self, log_dir: Path) -> None:
+        before = contents_of(log_dir)
+        run_kdump(["query", "SELECT count(*) FROM records", "."], log_dir)
+        assert contents_of(log_dir) == before
+
+
+# Damage
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("expected", CELLS["query"])
+def test_each_status_of_the_manual_occurs(
+    expected: int, running_spark: SparkEngine, tmp_path: Path
+) -> None:
+    assert running_spark.name == "spark"
+    root = LogModel().write(tmp_path / "logs").parent
+    args, happening = CELLS["query"][expected]
+    happening(root)
+    outcome = run_kdump(args, root)
+    assert outcome.exit_status == expected
+    assert (b"skipped" in outcome.stderr) == (expected == 4)
+
+
+# The manual
+
+
+def recipes() -> list[str]:
+    """Return the commands of the manual page."""
+    blocks = [each.astext() for each in document_of("kdump-query").findall(nodes.literal_block)]
+    return [text for text in blocks if text.startswith("kdump query")]
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("running_spark")
+def test_the_recipes_of_the_manual_run_as_printed(log_dir: Path, tmp_path: Path) -> None:
+    found = recipes()
+    assert len(found) >= 12
+    for text in found:
+        words = shlex.split(text.replace("\\\n", " "))[1:]
+        words = [word.replace("/tmp/", f"{tmp_path}/") for word in words]
+        words[-1] = str(log_dir)
+        outcome = run_kdump(words, tmp_path)
+        assert (outcome.exit_status, outcome.stderr) == (0, b""), text
