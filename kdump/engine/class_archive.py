@@ -20,6 +20,8 @@ from typing import Final
 from kdump.engine.spark_installation import Java, Spark
 from kdump.formats.checksum import crc32c
 
+_CONTENT: Final = "2"
+"""Changes if the classes of an archive do."""
 _MOST_LINKS: Final = 40
 _CHUNK_BYTES: Final = 1 << 20
 
@@ -85,7 +87,9 @@ def find_archive(
         installed = str((spark.home / "jars").stat().st_mtime_ns)
     except OSError:
         installed = ""
-    described = "\n".join([java.identity, str(java.path), spark.class_path, installed, *options])
+    described = "\n".join(
+        [_CONTENT, java.identity, str(java.path), spark.class_path, installed, *options]
+    )
     key = hashlib.sha256(described.encode(errors="surrogateescape")).hexdigest()[:16]
     return ClassArchive(folder / f"spark-{spark.version}-{key}.jsa")
 

@@ -13,7 +13,8 @@ import os
 import subprocess
 import sys
 import time
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from kdump.engine.class_archive import ClassArchive, find_archive, make_private_folder
 from kdump.engine.spark_installation import find_java, find_spark
@@ -59,8 +60,9 @@ def make() -> None:
     part.touch(mode=0o600)
     session = SparkSession(None, {}, archive_to=part)
     try:
-        # Loads the classes that jobs need.
+        # Loads the classes that jobs need, and those of SQL statements.
         session.context.parallelize([[0], [1]], 2).foreachPartition(_visit)
+        _run_statements(session.context)
         session.finish()
         archive.keep(part)
     finally:
@@ -70,6 +72,43 @@ def make() -> None:
 
 def _visit(partition: object) -> None:
     """Do nothing with a partition."""
+
+
+def _run_statements(context: Any) -> None:
+    """Run a few SQL statements over rows that a Python function gives as Arrow batches."""
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.util import PythonEvalType
+
+    sql = SparkSession(context)
+    numbers = sql.range(0, 4, 1, 2)
+    schema = StructType.fromDDL("id BIGINT")
+    function = UserDefinedFunction(
+        _unchanged, schema, "numbers", PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    )
+    column = function(numbers["id"])
+    frame = DataFrame(numbers._jdf.mapInArrow(column._jc, False, None), sql)
+    frame.createOrReplaceTempView("numbers")
+    for statement in _STATEMENTS:
+        sql.sql(statement).limit(9).toArrow()
+
+
+_STATEMENTS: Final = (
+    "SELECT * FROM numbers WHERE id > 0",
+    """
+    SELECT id % 2 AS k, count(*) AS n, max(CAST(id AS STRING)), max_by(id, id) FROM numbers
+    WHERE id IN (1, 2) OR CAST(id AS STRING) LIKE 'x%' GROUP BY 1 ORDER BY n DESC
+    """,
+    """
+    SELECT a.id, date_trunc('hour', timestamp_millis(a.id)) FROM numbers AS a
+    JOIN numbers AS b USING (id) WHERE a.id BETWEEN 1 AND 2 ORDER BY a.id
+    """,
+)
+
+
+def _unchanged(batches: Iterable[Any]) -> Iterator[Any]:
+    yield from batches
 
 
 def _archive() -> ClassArchive | None:
