@@ -390,6 +390,25 @@ _EXPORTS: Final = tuple(
     for file_format in ("parquet", "csv", "jsonl")
 )
 
+_QUERIES: Final = tuple(
+    Case(
+        f"kdump query, {name}",
+        ("query", "--output", "csv", statement, "{data}/clean-11-kb"),
+        data=_partitions("clean-11-kb", _LARGE, 8, is_clean=True),
+        seconds=seconds,
+        peak_mib=200,
+    )
+    for name, statement, seconds in (
+        ("to the first row", "SELECT topic, offset FROM records LIMIT 1", 5.0),
+        ("a count of 8 GiB of records", "SELECT count(*) FROM records", None),
+        (
+            "a count with a condition on offsets",
+            "SELECT count(*) FROM records WHERE offset BETWEEN 1000 AND 2000",
+            5.0,
+        ),
+    )
+)
+
 CASES: Final = (
     *_DUMPS,
     *_SEARCHES,
@@ -402,4 +421,5 @@ CASES: Final = (
     *_GROWING,
     *_GROUPS,
     *_EXPORTS,
+    *_QUERIES,
 )
