@@ -9,7 +9,7 @@ from typing import Final
 
 from kdump.formats import record_batch
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
-from kdump.log.bounds import checkpointed, find_log_start
+from kdump.log.bounds import checkpointed, find_log_start, read_segment_end
 from kdump.log.directory import LogDirectory
 from kdump.log.header_seek import HeaderSeekableLog
 from kdump.log.headers import batch_spans
@@ -78,15 +78,18 @@ def replica_end(partition: Partition) -> ReplicaEnd:
 
     Checksums are not verified, unlike in :func:`~kdump.log.valid_end.valid_end`: few bytes must
     do to choose among the replicas of thousands of partitions. If the active segment is empty, the
-    epoch is that of the segment before it.
+    epoch is that of the segment before it. A log of Kafka 0.7 ends with its last file.
 
     Args:
-        partition: as a starting broker loads it; not of Kafka 0.7.
+        partition: as a starting broker loads it.
 
     Raises:
         OSError: a file of the partition cannot be read.
     """
     offset = None
+    if partition.is_0_7:
+        end = read_segment_end(partition, partition.segments[-1])
+        return ReplicaEnd(record_batch.NO_PARTITION_LEADER_EPOCH, end.end_offset)
     for segment in reversed(partition.segments):
         with partition.segment_path(segment, FileKind.LOG).open_file() as log:
             seekable = HeaderSeekableLog.of_segment(partition, segment, log)

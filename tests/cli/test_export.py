@@ -20,6 +20,7 @@ from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.json_schemas import problem_of_document
 from builders.log_directories import file_name, write_log_directory, write_partition
+from builders.message_sets import message_07, wrapper_07
 from builders.mounts import mounted
 from builders.recovery import marker, of_producer
 from builders.trees import contents_of
@@ -156,6 +157,32 @@ def test_null_and_empty_differ_in_csv(log_dir: Path, tmp_path: Path) -> None:
     assert path.read_text() == (
         f'"key","key_encoding","offset"\n"{binary}","base64",0\n,,1\n"","utf8",2\n'
     )
+
+
+@pytest.mark.parametrize("args", [(), ("--isolation-level", "read_committed")])
+def test_logs_of_kafka_0_7_are_exported(args: tuple[str, ...], tmp_path: Path) -> None:
+    log = [message_07(b"a"), wrapper_07([message_07(b"b"), message_07(b"c")]), message_07(b"d")]
+    starts = [100, 100 + len(log[0]), 100 + len(log[0] + log[1])]
+    end = 100 + len(b"".join(log))
+    paths = tmp_path / "short" / "old-0", tmp_path / "long" / "old-0"
+    for path, logs in zip(paths, (log[:1], log), strict=True):
+        path.mkdir(parents=True)
+        (path / f"{100:020d}.kafka").write_bytes(b"".join(logs))
+    (paths[1] / f"{end:020d}.kafka").write_bytes(message_07(b"e"))
+
+    done = export(tmp_path / "out", *args, "--to-offset", str(end + 1), "--output", "jsonl", *paths)
+
+    assert done.exit_status == 0
+    at = [starts[0], starts[1], starts[1], starts[2], end]
+    rows = rows_of(tmp_path / "out")
+    assert [(row["offset"], row["value"]) for row in rows] == list(
+        zip(at, [b"a", b"b", b"c", b"d", b"e"], strict=True)
+    )
+    row, _ = objects(done.stdout)
+    assert (row["log_start_offset"], row["log_end_offset"]) == (100, end + len(message_07(b"e")))
+
+    export(tmp_path / "late", "--from-time", "0", *paths)
+    assert manifest_of(tmp_path / "late")["totals"]["records"] == 0
 
 
 def test_damage_is_skipped_and_named(log_dir: Path, tmp_path: Path) -> None:

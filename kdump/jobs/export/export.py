@@ -183,8 +183,7 @@ def export(
     """Export partitions into a directory, which is locked and whose context has begun.
 
     Raises:
-        UsageProblem: the directory is of an export with other options, or a partition is of
-            Kafka 0.7.
+        UsageProblem: the directory is of an export with other options.
         KdumpError: the disk of the directory or the engine fails.
     """
     _refuse_other_options(directory, request.options())
@@ -242,12 +241,6 @@ def _refuse_other_options(directory: ExportDirectory, options: Document) -> None
 
 
 def _planned(request: ExportRequest) -> Iterator[PartitionExport]:
-    for found in request.targets:
-        if found.partition.is_0_7:
-            raise UsageProblem(
-                f"{found.partition.path} is of Kafka 0.7, which kdump export does not read;"
-                " use kdump dump-segment"
-            )
     targets = sorted(request.targets, key=lambda each: each.topic_partition or ("", 0))
     with phase("dividing the work", len(targets)) as dividing:
         for found in dividing.over(targets):

@@ -8,17 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kdump.engine.range_splits import RecordRange, range_splits
+from kdump.engine.range_splits import RecordRange
 from kdump.formats.names import TopicPartition
 from kdump.jobs.export.export_job import ExportSplit, ReadProblem
 from kdump.jobs.export.file_names import Layout, part_name, part_path
+from kdump.log.bounds import find_log_start
+from kdump.log.replicas import replica_end
 from kdump.log.valid_end import valid_end
 from kdump.log.valid_windows import Damage
 from kdump.size_groups import size_groups
 from kdump.state.open_transactions import read_transactions, usable_snapshots
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 from kdump.tables.kafka_log.rows import RecordOrigin
-from kdump.tables.kafka_log.splits import SourceSplit
+from kdump.tables.kafka_log.splits import SourceSplit, record_splits
 
 PART_BYTES: Final = 128 << 20
 """About how much of a log goes into one file. It decides the names of files: never change it."""
@@ -96,9 +98,9 @@ def plan_partition(
 def unreadable_partition(found: FoundPartition, why: str) -> PartitionExport:
     """A partition whose files cannot be planned."""
     assert found.topic_partition is not None
-    source = {
+    source: dict[str, Any] = {
         "path": str(found.partition.path.as_absolute()),
-        "log_start_offset": found.log_start_offset,
+        "log_start_offset": find_log_start(found.partition, found.log_start_offset),
         "log_end_offset": None,
         "segments": [],
         "last_stable_offset": None,
@@ -110,7 +112,7 @@ def unreadable_partition(found: FoundPartition, why: str) -> PartitionExport:
 def _source(found: FoundPartition) -> dict[str, Any]:
     """What a partition is read from."""
     partition = found.partition
-    end = None if partition.is_0_7 else valid_end(partition)
+    end = replica_end(partition) if partition.is_0_7 else valid_end(partition)
     segments = []
     for segment in partition.segments:
         status = partition.segment_path(segment, segment.log_kind).status()
@@ -123,7 +125,7 @@ def _source(found: FoundPartition) -> dict[str, Any]:
         )
     return {
         "path": str(partition.path.as_absolute()),
-        "log_start_offset": found.log_start_offset,
+        "log_start_offset": find_log_start(found.partition, found.log_start_offset),
         "log_end_offset": None if end is None else end.offset,
         "segments": segments,
     }
@@ -155,19 +157,9 @@ def _parts(
 def _pieces(
     found: FoundPartition, key: TopicPartition, records: RecordRange
 ) -> Iterator[SourceSplit]:
-    for piece in range_splits(found.partition, found.segments, records, PART_BYTES):
+    for piece in record_splits(found, records, PART_BYTES):
         path = str(piece.path.as_absolute())
-        yield SourceSplit(
-            path=piece.path,
-            start=piece.start,
-            end=piece.end,
-            size_bytes=piece.size_bytes,
-            label=piece.label,
-            from_offset=piece.from_offset,
-            to_offset=piece.to_offset,
-            segment=piece.segment,
-            origin=RecordOrigin(_text(key.topic), key.partition, _text(path)),
-        )
+        yield replace(piece, origin=RecordOrigin(_text(key.topic), key.partition, _text(path)))
 
 
 def _text(name: str) -> str:

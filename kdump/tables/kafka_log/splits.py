@@ -115,6 +115,31 @@ def grouped(splits: Sequence[SourceSplit], options: SourceOptions) -> list[tuple
     return list(map(tuple, groups))
 
 
+def record_splits(
+    found: FoundPartition, records: RecordRange, size_bytes: int
+) -> Iterator[SourceSplit]:
+    """Cut the logs of a partition into splits of about ``size_bytes``, in order.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    key = found.topic_partition
+    topic, number = (None, None) if key is None else (key.topic, key.partition)
+    for piece in range_splits(found.partition, found.segments, records, size_bytes):
+        yield SourceSplit(
+            path=piece.path,
+            start=piece.start,
+            end=piece.end,
+            size_bytes=piece.size_bytes,
+            label=piece.label,
+            from_offset=piece.from_offset,
+            to_offset=piece.to_offset,
+            segment=piece.segment,
+            origin=RecordOrigin(topic, number, str(piece.path)),
+            is_0_7=_is_0_7(piece.path),
+        )
+
+
 def _is_0_7(path: Location) -> bool:
     parsed = parse_offset_file_name(path.name)
     return parsed is not None and parsed.kind is FileKind.LOG_0_7
@@ -140,21 +165,7 @@ class _Planner:
             and self.filters.has_partition(key.partition if key else None)
         ):
             return
-        for piece in range_splits(self.partition, self.found.segments, self._range(), size):
-            yield SourceSplit(
-                path=piece.path,
-                start=piece.start,
-                end=piece.end,
-                size_bytes=piece.size_bytes,
-                label=piece.label,
-                from_offset=piece.from_offset,
-                to_offset=piece.to_offset,
-                segment=piece.segment,
-                origin=RecordOrigin(
-                    key.topic if key else None, key.partition if key else None, str(piece.path)
-                ),
-                is_0_7=_is_0_7(piece.path),
-            )
+        yield from record_splits(self.found, self._range(), size)
 
     def _range(self) -> RecordRange:
         """The selected offsets and times."""
