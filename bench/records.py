@@ -24,6 +24,7 @@ MILLION = 1_000_000
 
 def read_in_process(paths: Sequence[str], columns: str) -> int:
     """Read all records to Arrow batches of ``columns``; return their number."""
+    from kdump.payloads.record_payloads import RecordPayloads
     from kdump.tables.kafka_log.options import parse_options
     from kdump.tables.kafka_log.pushed_filters import PushedFilters
     from kdump.tables.kafka_log.reader import SourceReading
@@ -32,7 +33,7 @@ def read_in_process(paths: Sequence[str], columns: str) -> int:
     count = 0
     for path in paths:
         options = parse_options({"path": path, "columns": columns})
-        reading = SourceReading.of(options, options.columns, PushedFilters())
+        reading = SourceReading.of(options, options.columns, PushedFilters(), RecordPayloads())
         for split in plan_splits(options, PushedFilters()):
             count += sum(table.num_rows for table in reading.read(split))
     return count

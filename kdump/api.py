@@ -37,6 +37,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage, segment_part
+from kdump.payloads.record_payloads import RecordPayloads
 from kdump.repair.policies import Policy
 from kdump.state.settings import Settings, read_settings, require_accepted
 from kdump.storage.local_disk import local
@@ -364,7 +365,7 @@ def _source_options(
 
 
 def _read_records(options: SourceOptions) -> pa.RecordBatchReader:
-    reading = SourceReading.of(options, options.columns, PushedFilters())
+    reading = SourceReading.of(options, options.columns, PushedFilters(), RecordPayloads())
     splits = plan_splits(options, PushedFilters())
     tables = (table for split in splits for table in reading.read(split))
     return pa.RecordBatchReader.from_batches(arrow_schema(options.columns), tables)

@@ -105,7 +105,7 @@ class PayloadDecoder:
     @property
     def needs_headers(self) -> bool:
         """Whether a header may name the schema."""
-        return self.format not in (PayloadFormat.STRING, PayloadFormat.HEX)
+        return self.format.uses_schemas
 
     def decode(self, payload: bytes, headers: Iterable[RecordHeader] = ()) -> Decoded:
         """Decode a key or a value."""

@@ -14,3 +14,8 @@ class PayloadFormat(enum.StrEnum):
     PROTOBUF = "protobuf"
     STRING = "string"
     HEX = "hex"
+
+    @property
+    def uses_schemas(self) -> bool:
+        """Whether schemas matter to it."""
+        return self not in (PayloadFormat.STRING, PayloadFormat.HEX)

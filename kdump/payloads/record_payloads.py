@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,12 +12,16 @@ import pyarrow.compute as pc
 from kdump.dump.contents import FieldContents
 from kdump.formats.java.java_text import java_utf8
 from kdump.formats.record_batch import RecordHeader
-from kdump.payloads.payload_decoder import PayloadDecoder
+from kdump.payloads.payload_decoder import PayloadDecoder, utf8_column
+from kdump.payloads.payload_format import PayloadFormat
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.records import RecordColumns
+from kdump.state.schema_registry import SchemaRegistry
 
 _BINARY = pa.large_binary()
 Pair = tuple[bytes | None, bytes | None]
+HeadersAt = Callable[[int], Iterable[RecordHeader]] | None
+"""Gives the headers of a record by its row; None if no record has any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,24 @@ class RecordPayloads(FieldContents):
 
     key: PayloadDecoder | None = None
     value: PayloadDecoder | None = None
+
+    @classmethod
+    def of(
+        cls, key: PayloadFormat | None, value: PayloadFormat | None, registry: SchemaRegistry
+    ) -> Self:
+        """Decode with these formats; None to leave keys, or values, as they are."""
+        return cls(
+            None if key is None else PayloadDecoder(key, registry, is_key=True),
+            None if value is None else PayloadDecoder(value, registry),
+        )
+
+    def key_texts(self, keys: pa.Array, headers: HeadersAt) -> pa.Array:
+        """A binary column of keys as large_string: null for those that are, or have no text."""
+        return _texts(self.key, keys, headers)
+
+    def value_texts(self, values: pa.Array, headers: HeadersAt) -> pa.Array:
+        """The same of values."""
+        return _texts(self.value, values, headers)
 
     def text(
         self,
@@ -100,15 +122,16 @@ def _fields(
     yield f"{name}_problem", found and found.problem
 
 
-def _searched(
-    decoder: PayloadDecoder | None,
-    payloads: pa.Array,
-    headers: Callable[[int], Iterable[RecordHeader]] | None,
-) -> pa.Array:
+def _texts(decoder: PayloadDecoder | None, payloads: pa.Array, headers: HeadersAt) -> pa.Array:
+    if decoder is None:
+        return utf8_column(payloads.cast(_BINARY))
+    return decoder.text_column(payloads, headers if decoder.needs_headers else None)
+
+
+def _searched(decoder: PayloadDecoder | None, payloads: pa.Array, headers: HeadersAt) -> pa.Array:
     if decoder is None:
         return payloads
-    texts = decoder.text_column(payloads, headers if decoder.needs_headers else None)
-    return pc.coalesce(texts.cast(_BINARY), payloads)
+    return pc.coalesce(_texts(decoder, payloads, headers).cast(_BINARY), payloads)
 
 
 def _bytes(decoder: PayloadDecoder | None, payload: bytes | None) -> bytes | None:

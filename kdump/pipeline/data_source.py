@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kdump.errors import KdumpError, UsageProblem
 from kdump.jobs.table_rows.table_reader import TableReader, open_table, push_filter
+from kdump.payloads.record_payloads import RecordPayloads
 from kdump.tables.all_tables import table_of
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import Table, ddl
@@ -110,30 +111,27 @@ def source_class(*, push_filters: bool) -> type[Any]:
         """Plans on the driver and reads on the workers."""
 
         def __init__(self, options: dict[str, str], schema: StructType) -> None:
-            self.options = options
             self.table = table_of(options)
-            _check_types(schema, open_table(options, schema.fieldNames()))
+            # With the schemas of payloads: Spark pickles it for the tasks before it plans them.
+            self.opened = open_table(options, schema.fieldNames())
+            _check_types(schema, self.opened)
             # In the case that the user wrote: Spark compares names with their case.
             self.names = schema.fieldNames()
             self.pushed = PushedFilters()
 
         @_with_plain_errors
         def partitions(self) -> Sequence[InputPartition]:
-            splits = self._table().splits(self.pushed)
+            splits = self.opened.splits(self.pushed)
             # Spark turns no partitions into one partition without a value.
             return [InputPartition((split,)) for split in splits] or [InputPartition(())]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            reader = self._table()
             try:
                 for split in partition.value:
-                    for batch in reader.read(split, self.pushed):
+                    for batch in self.opened.read(split, self.pushed):
                         yield batch.rename_columns(self.names)
             except KdumpError as problem:
                 raise problem.with_traceback(None) from None
-
-        def _table(self) -> TableReader:
-            return open_table(self.options, self.names)
 
     class FilteringReader(KafkaLogReader):
         """Also uses filters to read less."""
@@ -166,7 +164,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
 
         @_with_plain_errors
         def schema(self) -> str:
-            return ddl(open_table(self.options).columns)
+            return ddl(open_table(self.options, payloads=RecordPayloads()).columns)
 
         @_with_plain_errors
         def reader(self, schema: StructType) -> DataSourceReader:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kdump.jobs.table_rows.source_schemas import read_payloads
 from kdump.tables.kafka_log.options import parse_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
 from kdump.tables.kafka_log.reader import SourceReading
@@ -35,7 +36,7 @@ def table_of(path: Path, filters: Sequence[Filter] = (), /, **options: str) -> p
     """Read the result of a query as a table, in order."""
     parsed = parse_options({"path": str(path), **options})
     wanted = wanted_by(filters)
-    reading = SourceReading.of(parsed, parsed.columns, wanted)
+    reading = SourceReading.of(parsed, parsed.columns, wanted, read_payloads(parsed))
     tables = [table for split in plan_splits(parsed, wanted) for table in reading.read(split)]
     return pa.Table.from_batches(tables, arrow_schema(parsed.columns))
 

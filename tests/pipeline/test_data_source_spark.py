@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from google.type import money_pb2
 
-from builders import batches, large_segments, log_directories
+from builders import batches, large_segments, log_directories, schema_topic
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.large_segments import LargeSegment
 from builders.read_tables import table_rows
+from builders.schema_topic import new_client
 from builders.source_tables import table_of
 from kdump.engine.spark_session import SparkSession
 from kdump.pipeline.data_source import register, sql_session
@@ -106,6 +109,24 @@ def test_spark_reads_the_same_rows_of_other_tables(
     topics = {"subscribe": "payments"}
     theirs = load(sql, log_dir, table=name, **topics).toArrow()
     assert theirs.to_pylist() == table_rows(name, log_dir, **topics)
+
+
+def test_tasks_have_the_schemas_of_payloads(sql: SqlSession, tmp_path: Path) -> None:
+    client = new_client()
+    money = ProtobufSerializer(money_pb2.Money, client)
+    values = [
+        money(money_pb2.Money(units=number), schema_topic.context("prices")) for number in range(40)
+    ]
+    log = b"".join(batches.batch([batches.record(at, None, v)]) for at, v in enumerate(values))
+    root = log_directories.write_log_directory(tmp_path / "logs")
+    log_directories.write_partition(root / "prices-0", {0: log})
+    records = [schema_topic.schema_record(one) for one in schema_topic.registered(client)]
+    schema_topic.write_schemas_topic(root, records)
+    options = {"subscribe": "prices", "columns": "offset,value_text", "valueFormat": "protobuf"}
+    frame = load(sql, root, **options, minPartitions="4")
+    assert frame.rdd.getNumPartitions() >= 4
+    rows = sorted(frame.collect())
+    assert [json.loads(row["value_text"])["units"] for row in rows] == list(map(str, range(40)))
 
 
 def test_several_paths_are_read_together(sql: SqlSession, log_dir: Path) -> None:

@@ -22,6 +22,7 @@ from builders.recovery import marker, of_producer
 from builders.source_tables import offsets_of, rows_of, splits_of, table_of, wanted_by
 from kdump.errors import UsageProblem
 from kdump.formats.compression import Codec
+from kdump.payloads.record_payloads import RecordPayloads
 from kdump.storage.local_disk import LocalFile
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.options import parse_options
@@ -276,6 +277,10 @@ def test_a_filter_on_topics_does_not_make_a_topic_missing(log_dir: Path) -> None
         ({"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "Value"}, "that no other column has"),
         ({"path": "hdfs://host/logs"}, "hdfs://host/logs is not a path"),
         ({"mode": "brave"}, "FAILFAST, DROPMALFORMED, PERMISSIVE"),
+        ({"valueFormat": "xml"}, "auto, avro, json, protobuf, string, hex"),
+        ({"keyFormat": "auto", "schemas": "[1]"}, "a JSON array of paths"),
+        ({"keyFormat": "auto", "schemas": "s3://bucket/schemas"}, "mounted file systems"),
+        ({"schemas": "/schemas"}, "no effect without keyFormat or valueFormat"),
         ({"kafka.isolation.level": "none"}, "read_uncommitted or read_committed"),
         ({"includeHeaders": "yes"}, "true or false"),
         ({"startingOffsets": '{"a":{"00":3}}'}, "such as"),
@@ -494,7 +499,7 @@ def test_a_time_index_with_an_offset_outside_the_segment_excludes_nothing(tmp_pa
 
 def test_splits_and_readings_can_be_pickled(large: Path) -> None:
     options = parse_options({"path": str(large), "columns": "offset,key"})
-    reading = SourceReading.of(options, options.columns, wanted_by([]))
+    reading = SourceReading.of(options, options.columns, wanted_by([]), RecordPayloads())
     splits = splits_of(large)
     carried, parts = pickle.loads(pickle.dumps((reading, splits)))
     assert parts == splits

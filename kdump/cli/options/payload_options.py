@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kdump.payloads.record_payloads import RecordPayloads
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_WITHOUT_SCHEMAS: Final = (PayloadFormat.STRING, PayloadFormat.HEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +51,16 @@ class PayloadArguments:
         """
         if not self.formats:
             return None
-        from kdump.payloads.payload_decoder import PayloadDecoder
         from kdump.payloads.record_payloads import RecordPayloads
         from kdump.state.schema_registry import SchemaRegistry
 
         registry = SchemaRegistry()
-        if set(self.formats) - set(_WITHOUT_SCHEMAS):
+        if any(each.uses_schemas for each in self.formats):
             from kdump.cli.shared.schemas import registry_at
 
             around = list(filter(_is_log_directory, log_directories))
             registry = registry_at(self.schemas, around, diagnostics)
-        return RecordPayloads(
-            None if self.key is None else PayloadDecoder(self.key, registry, is_key=True),
-            None if self.value is None else PayloadDecoder(self.value, registry),
-        )
+        return RecordPayloads.of(self.key, self.value, registry)
 
 
 def _is_log_directory(path: Location) -> bool:

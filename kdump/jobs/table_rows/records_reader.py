@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from kdump.jobs.table_rows.source_schemas import read_payloads
+from kdump.payloads.record_payloads import RecordPayloads
 from kdump.tables.kafka_log.columns import SourceColumn, columns_named
 from kdump.tables.kafka_log.options import SourceOptions, parse_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -21,10 +23,12 @@ class RecordsReader:
     Attributes:
         options: what to read, and how.
         columns: to return.
+        payloads: how keys and values become text.
     """
 
     options: SourceOptions
     columns: tuple[SourceColumn, ...]
+    payloads: RecordPayloads
 
     def splits(self, filters: PushedFilters, /) -> Sequence[tuple[SourceSplit, ...]]:
         return grouped(plan_splits(self.options, filters), self.options)
@@ -32,14 +36,17 @@ class RecordsReader:
     def read(
         self, split: Sequence[SourceSplit], filters: PushedFilters, /
     ) -> Iterator[pa.RecordBatch]:
-        reading = SourceReading.of(self.options, self.columns, filters)
+        reading = SourceReading.of(self.options, self.columns, filters, self.payloads)
         for each in split:
             yield from reading.read(each)
 
 
-def open_records(options: Mapping[str, str], names: Sequence[str] | None) -> RecordsReader:
+def open_records(
+    options: Mapping[str, str], names: Sequence[str] | None, payloads: RecordPayloads | None
+) -> RecordsReader:
     """The reader of records; takes what ``open_table`` does."""
     parsed = parse_options(options)
-    if names is None:
-        return RecordsReader(parsed, parsed.columns)
-    return RecordsReader(parsed, columns_named(names, parsed.corrupt_column))
+    columns = parsed.columns if names is None else columns_named(names, parsed.corrupt_column)
+    if payloads is None:
+        payloads = read_payloads(parsed)
+    return RecordsReader(parsed, columns, payloads)

@@ -13,7 +13,7 @@ Splits are planned on the driver and may be read anywhere, in any order and by d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -23,6 +23,9 @@ from kdump.tables.log_tables import BATCHES, FINDINGS, TOPICS
 from kdump.tables.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
 from kdump.tables.table import Table, TableColumn, named_columns
 from kdump.tables.table_options import parse_table_options
+
+if TYPE_CHECKING:
+    from kdump.payloads.record_payloads import RecordPayloads
 
 
 class TableReader(Protocol):
@@ -61,23 +64,30 @@ class TableReader(Protocol):
         ...
 
 
-def open_table(options: Mapping[str, str], names: Sequence[str] | None = None) -> TableReader:
+def open_table(
+    options: Mapping[str, str],
+    names: Sequence[str] | None = None,
+    payloads: RecordPayloads | None = None,
+) -> TableReader:
     """The reader of the table that ``options`` describe.
 
     Args:
         options: those of the data source, with ``path`` or ``paths``; the case of their names does
             not matter. ``table`` is the name of the table (default: ``records``).
         names: the columns to return; None for those of the option ``columns``, or the default ones.
+        payloads: how keys and values of records become text; None to read the schemas that the
+            options need.
 
     Raises:
         UsageProblem: there is no such table, column or option, or an option has an invalid value.
+        KdumpError: schemas are damaged or cannot be read, in ``FAILFAST``.
     """
     # Each reader imports what its table needs.
     table = table_of(options)
     if table is RECORDS:
         from kdump.jobs.table_rows.records_reader import open_records
 
-        return open_records(options, names)
+        return open_records(options, names, payloads)
     if table is BATCHES:
         from kdump.jobs.table_rows.batch_rows import open_batches
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kdump.formats import record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
@@ -33,6 +34,8 @@ TRANSACTION_STATES: Final = tuple(
 
 _NO_TIMESTAMP_TYPE: Final = -1
 """``TimestampType`` of a message of magic 0; 0 is CreateTime, 1 LogAppendTime."""
+_LARGEST_COLUMN: Final = (1 << 31) - 1
+"""The bytes of a column of text, whose positions have 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +63,20 @@ def _value(rows: Rows) -> pa.Array:
 
 
 def _key_text(rows: Rows) -> pa.Array:
-    return _text(rows.key())
+    return _text(rows.payloads.key_texts(rows.key(), rows.headers_at))
 
 
 def _value_text(rows: Rows) -> pa.Array:
-    return _text(rows.value())
+    return _text(rows.payloads.value_texts(rows.value(), rows.headers_at))
 
 
-def _text(payloads: pa.Array) -> pa.Array:
-    """Payloads as text; null for those that are not UTF-8."""
-    try:
-        return payloads.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([_as_text(each) for each in payloads.to_pylist()], pa.string())
-
-
-def _as_text(payload: bytes | None) -> str | None:
-    try:
-        return None if payload is None else payload.decode()
-    except UnicodeDecodeError:
-        return None
+def _text(texts: pa.Array) -> pa.Array:
+    """Texts in a column that holds at most 2 GiB; null for those after that."""
+    if texts.nbytes > _LARGEST_COLUMN:
+        sizes = pc.fill_null(pc.binary_length(texts), 0)
+        is_within = pc.less_equal(pc.cumulative_sum(sizes), _LARGEST_COLUMN)
+        texts = pc.if_else(is_within, texts, pa.scalar(None, texts.type))
+    return texts.cast(pa.string())
 
 
 def _topic(rows: Rows) -> pa.Array:
@@ -239,14 +236,14 @@ COLUMNS: Final = (
         "key_text",
         pa.string(),
         _key_text,
-        "the key as text; null if it is not UTF-8",
+        "the key as text, decoded with `keyFormat`; null if it has none",
         is_default=False,
     ),
     _column(
         "value_text",
         pa.string(),
         _value_text,
-        "the value as text; null if it is not UTF-8",
+        "the value as text, decoded with `valueFormat`; null if it has none",
         is_default=False,
     ),
 )

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
+from kdump.payloads.payload_format import PayloadFormat
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.tables.kafka_log import java_pattern
 from kdump.tables.kafka_log.columns import (
@@ -63,6 +64,9 @@ class SourceOptions:
         corrupt_column: name of the column that says what is wrong.
         min_partitions: the least number of tasks, if there is enough to read.
         largest_record_bytes: larger records of compressed batches are not decoded.
+        key_format: how keys become text; None if they are only UTF-8.
+        value_format: the same of values.
+        schemas: where schemas are; empty to look for the registry's topic beside the data.
     """
 
     paths: tuple[str, ...]
@@ -76,6 +80,9 @@ class SourceOptions:
     corrupt_column: str
     min_partitions: int | None
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    key_format: PayloadFormat | None = None
+    value_format: PayloadFormat | None = None
+    schemas: tuple[str, ...] = ()
 
 
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
@@ -102,6 +109,9 @@ OPTIONS: Final = (
     "columns",
     "minPartitions",
     "maxRecordBytes",
+    "keyFormat",
+    "valueFormat",
+    "schemas",
 )
 """All options of records that have an effect."""
 _WITHOUT_EFFECT: Final = frozenset(
@@ -192,26 +202,22 @@ class OptionParser:
 
     def paths(self) -> tuple[str, ...]:
         """The paths: ``path`` for one; ``paths`` has several as JSON (``DataFrameReader.load``)."""
-        found: list[str] = []
-        if (several := self.text("paths")) is not None:
-            try:
-                parsed = json.loads(several)
-            except ValueError:
-                parsed = None
-            if not isinstance(parsed, list) or not all(isinstance(each, str) for each in parsed):
-                self.refuse("paths", "a JSON array of paths")
-            found += parsed
+        found = self.array_of_paths("paths") if self.text("paths") is not None else []
         if (path := self.text("path")) is not None:
             found.append(path)
         if not found:
             raise UsageProblem("kafka-log needs a path: a log directory, a partition or a segment")
-        found = [re.sub("^file:/+", "/", each) for each in found]
-        for each in found:
-            if re.match(r"\w+://", each):
-                raise UsageProblem(
-                    f"{each} is not a path: kafka-log reads only mounted file systems"
-                )
-        return tuple(found)
+        return _as_mounted(found)
+
+    def array_of_paths(self, name: str) -> list[str]:
+        """Several paths, as JSON."""
+        try:
+            parsed = json.loads(self.text(name) or "")
+        except (ValueError, RecursionError):
+            parsed = None
+        if not isinstance(parsed, list) or not all(isinstance(each, str) for each in parsed):
+            self.refuse(name, "a JSON array of paths")
+        return parsed
 
     def topics(self) -> SelectedTopics:
         chosen = [n for n in ("subscribe", "subscribePattern", "assign") if self.text(n)]
@@ -284,7 +290,28 @@ class RecordParser(OptionParser):
             corrupt_column=corrupt_column,
             min_partitions=self.positive("minPartitions"),
             largest_record_bytes=self.positive("maxRecordBytes") or LARGEST_RECORD_BYTES,
+            key_format=self.payload_format("keyFormat"),
+            value_format=self.payload_format("valueFormat"),
+            schemas=self.schemas(),
         )
+
+    def payload_format(self, name: str) -> PayloadFormat | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            return PayloadFormat(text.lower())
+        except ValueError:
+            self.refuse(name, ", ".join(PayloadFormat))
+
+    def schemas(self) -> tuple[str, ...]:
+        """Where schemas are: one path, or several as JSON."""
+        text = self.text("schemas")
+        if text is None:
+            return ()
+        if self.text("keyFormat") is None and self.text("valueFormat") is None:
+            raise UsageProblem("option schemas has no effect without keyFormat or valueFormat")
+        return _as_mounted(self.array_of_paths("schemas") if text.startswith("[") else [text])
 
     def bounds(self, which: str, default: Edge) -> Bounds:
         """A bound from the first of three options that is given, as in Spark's source."""
@@ -344,6 +371,19 @@ class RecordParser(OptionParser):
             )
         names = [name.strip() for name in text.split(",") if name.strip()]
         return columns_named(names, corrupt_column)
+
+
+def _as_mounted(paths: Sequence[str]) -> tuple[str, ...]:
+    """Paths as the file system has them.
+
+    Raises:
+        UsageProblem: one is of another kind of storage.
+    """
+    found = tuple(re.sub("^file:/+", "/", each) for each in paths)
+    for each in found:
+        if re.match(r"\w+://", each):
+            raise UsageProblem(f"{each} is not a path: kafka-log reads only mounted file systems")
+    return found
 
 
 def _is_whole(value: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 from kdump.formats import record_batch
 from kdump.formats.errors import FormatError
 from kdump.log.valid_windows import Damage, batch_damage
+from kdump.payloads.record_payloads import RecordPayloads
 from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.selection import Selection
@@ -70,6 +71,7 @@ class SourceReading:
         with_control: return control records, too.
         largest_record_bytes: larger records of compressed batches are not decoded; ``mode`` treats
             them as damage.
+        payloads: how keys and values become text.
     """
 
     columns: tuple[SourceColumn, ...]
@@ -78,10 +80,15 @@ class SourceReading:
     is_committed: bool
     with_control: bool
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    payloads: RecordPayloads = field(default_factory=RecordPayloads)
 
     @classmethod
     def of(
-        cls, options: SourceOptions, columns: tuple[SourceColumn, ...], filters: PushedFilters
+        cls,
+        options: SourceOptions,
+        columns: tuple[SourceColumn, ...],
+        filters: PushedFilters,
+        payloads: RecordPayloads,
     ) -> SourceReading:
         return cls(
             columns,
@@ -90,6 +97,7 @@ class SourceReading:
             options.is_committed,
             options.with_control,
             options.largest_record_bytes,
+            payloads,
         )
 
     def read(self, split: SourceSplit, left_out: LeftOut | None = None) -> Iterator[pa.RecordBatch]:
@@ -214,6 +222,7 @@ class _SplitReader:
 
     def _table(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         if rows.count:
+            rows = replace(rows, payloads=self.reading.payloads)
             yield record_table(rows, self.reading.columns, self.schema)
 
     # Damage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kdump.formats import record_batch
 from kdump.formats.java.java_text import java_utf8
+from kdump.payloads.record_payloads import HeadersAt, RecordPayloads
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import BatchColumns, Column
 from kdump.scan.records import RecordColumns, locate_headers
@@ -55,6 +56,8 @@ class Rows:
         key: builds the keys, as a binary array.
         value: builds the values, as a binary array.
         headers: builds the headers, as an array of lists.
+        headers_at: gives those of a row; None if no record has any.
+        payloads: how keys and values become text.
     """
 
     origin: RecordOrigin
@@ -67,6 +70,8 @@ class Rows:
     key: Callable[[], pa.Array]
     value: Callable[[], pa.Array]
     headers: Callable[[], pa.Array]
+    headers_at: HeadersAt = None
+    payloads: RecordPayloads = field(default_factory=RecordPayloads)
 
     @property
     def count(self) -> int:
@@ -86,6 +91,7 @@ def rows_of_records(origin: RecordOrigin, columns: RecordColumns, state: Column 
         key=lambda: _gathered(columns, columns.key_start, columns.key_size),
         value=lambda: _gathered(columns, columns.value_start, columns.value_size),
         headers=lambda: _headers(columns),
+        headers_at=columns.headers if columns.headers_count.any() else None,
     )
 
 

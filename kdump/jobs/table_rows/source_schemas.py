@@ -1,0 +1,90 @@
+"""The schemas that a query over ``kafka-log`` needs, read once for all of its tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kdump.errors import KdumpError
+from kdump.jobs.schemas import SchemasRead, read_schemas
+from kdump.log.directory import directory_kind, log_directories_below
+from kdump.payloads.record_payloads import RecordPayloads
+from kdump.state.schema_registry import SCHEMAS_TOPIC, SchemaRegistry
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
+from kdump.tables.kafka_log.damage import DamagedLogError
+from kdump.tables.kafka_log.options import Mode, SourceOptions
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def read_payloads(options: SourceOptions) -> RecordPayloads:
+    """How keys and values become text, with the schemas that their formats need.
+
+    Raises:
+        KdumpError: schemas are damaged or cannot be read, and the mode is ``FAILFAST``.
+    """
+    registry = SchemaRegistry()
+    formats = (options.key_format, options.value_format)
+    if any(each is not None and each.uses_schemas for each in formats):
+        places = list(map(local, options.schemas)) or list(_log_directories(options.paths))
+        found = read_schemas(places)
+        _report(found, options.mode)
+        if not found.has_source and not found.unreadable:
+            named = ", ".join(map(str, places)) or "the directories around the data"
+            _LOG.warning("no topic %s in %s", SCHEMAS_TOPIC, named)
+        registry = found.registry
+    return RecordPayloads.of(*formats, registry)
+
+
+def _report(found: SchemasRead, mode: Mode) -> None:
+    if mode is Mode.FAILFAST:
+        for failure in found.unreadable:
+            raise KdumpError(f"{failure.path}: {failure.what}")
+        for damage in found.damage:
+            raise DamagedLogError(damage)
+    for failure in found.unreadable:
+        _LOG.warning("%s: %s", failure.path, failure.what)
+    for damage in found.damage:
+        _LOG.warning("%s: schemas in it are missing", damage)
+    for problem in found.registry.problems:
+        _LOG.warning("%s; it is left out", problem)
+
+
+def _log_directories(paths: Sequence[str]) -> Iterator[Location]:
+    """The log directories that the data is in."""
+    seen = set[str]()
+    for each in paths:
+        try:
+            around = _around(local(each))
+        except OSError:
+            # The data cannot be listed either, which is reported then.
+            continue
+        for path in around:
+            name = str(path.as_absolute())
+            if name not in seen:
+                seen.add(name)
+                yield path
+
+
+def _around(path: Location) -> Sequence[Location]:
+    """The log directories of a path of the data source.
+
+    Raises:
+        OSError: a directory cannot be listed.
+    """
+    named = path.as_absolute()
+    if path.kind() is EntryKind.FILE:
+        return _if_log_directory(named.parent.parent)
+    if path.kind() is not EntryKind.DIRECTORY:
+        return ()
+    kind = directory_kind(path)
+    if kind.is_log_directory:
+        return (path,)
+    return _if_log_directory(named.parent) if kind.is_partition else log_directories_below(path)
+
+
+def _if_log_directory(path: Location) -> Sequence[Location]:
+    return (path,) if directory_kind(path).is_log_directory else ()
