@@ -38,6 +38,7 @@ _TASK_ATTEMPTS: Final = 4
 """How often a task runs if its worker dies: as often as Spark does on a cluster."""
 _HEAP_PROPERTY: Final = "spark.driver.memory"
 _DEFAULT_HEAP: Final = "1g"
+_SQL_MODULE: Final = "pyspark.sql"
 _NEEDS_SUBMIT: Final = (
     "spark.archives",
     "spark.driver.defaultJavaOptions",
@@ -275,6 +276,16 @@ def _detach(context: Any) -> None:
     _close_gateway()
     with SparkContext._lock:
         SparkContext._active_spark_context = None
+    _forget_sql_session()
+
+
+def _forget_sql_session() -> None:
+    """Keep a SQL session of this process, if there is one, from being taken for the next one."""
+    if _SQL_MODULE in sys.modules:
+        from pyspark.sql import SparkSession as SqlSession
+
+        SqlSession._instantiatedSession = None
+        SqlSession._activeSession = None
 
 
 def _close_gateway() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 
@@ -129,6 +128,7 @@ class SqlSession:
             master or _DEFAULT_MASTER, SPARK_PROPERTIES | dict(spark_conf or {})
         )
         self._chosen = frozenset(spark_conf or {})
+        self._starting: _Call[tuple[Any, TableViews]] | None = None
         self._sql: Any = None
         self._views: Any = None
         self._take: Callable[[Report], None] = _ignore
@@ -151,9 +151,10 @@ class SqlSession:
         Raises:
             KdumpError: it does not start.
         """
-        if self._sql is None:
-            with phase("starting Spark"):
-                self._sql, self._views = self._started()
+        if self._starting is None:
+            self._starting = _Call(self._started)
+        with phase("starting Spark"):
+            self._sql, self._views = self._starting.result()
 
     def _started(self) -> tuple[Any, TableViews]:
         from pyspark.sql import SparkSession as PySparkSession
@@ -191,16 +192,21 @@ class SqlSession:
 
         problems: list[SkippedData] = []
         running = _Running(self._sql.sparkContext)
+
+        def planned() -> tuple[Any, int, Any]:
+            frame, tasks = self._planned(text)
+            return frame, tasks, frame.schema
+
         with (
             phase("planning the statement"),
             problems_logged(problems.append),
             self._errors(),
         ):
-            frame, tasks = running.wait_for(lambda: self._planned(text))
+            frame, tasks, row_type = running.wait_for(planned)
         columns = tuple(
-            ResultColumn(each.name, each.dataType.simpleString()) for each in frame.schema.fields
+            ResultColumn(each.name, each.dataType.simpleString()) for each in row_type.fields
         )
-        schema = to_arrow_schema(frame.schema, timezone="UTC")
+        schema = to_arrow_schema(row_type, timezone="UTC")
         batches = self._batches(frame, schema, most_rows, tasks, running, problems)
         return QueryResult(columns, schema, batches, problems)
 
@@ -283,10 +289,14 @@ class SqlSession:
         self, frame: Any, schema: pa.Schema, most_rows: int | None, running: _Running
     ) -> Iterator[pa.RecordBatch]:
         """Run the partitions of a result in order, some at a time, until there are enough rows."""
-        limited = frame if most_rows is None else _limited(frame, most_rows, self._sql)
-        rdd = running.wait_for(lambda: limited._jdf.toArrowBatchRdd().toJavaRDD())
-        count = rdd.getNumPartitions()
-        workers = self._sql.sparkContext.defaultParallelism
+        context = self._sql.sparkContext
+
+        def partitioned() -> tuple[Any, int, int]:
+            limited = frame if most_rows is None else _limited(frame, most_rows, self._sql)
+            rdd = limited._jdf.toArrowBatchRdd().toJavaRDD()
+            return rdd, int(rdd.getNumPartitions()), int(context.defaultParallelism)
+
+        rdd, count, workers = running.wait_for(partitioned)
         begin, size, rows = 0, 1 if most_rows is not None else workers, 0
         while begin < count and (most_rows is None or rows < most_rows):
             end = min(count, begin + size)
@@ -338,35 +348,29 @@ class _Running:
 
     def wait_for(self, call: Callable[[], Result]) -> Result:
         """Call a function in another thread; ^C cancels what it runs in Spark."""
-        answers: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
 
-        def run() -> None:
-            try:
-                self._context.setJobGroup(self._group, "kdump query", interruptOnCancel=True)
-                answers.put((call(), None))
-            except BaseException as failure:  # noqa: BLE001 - raised again by the waiting thread
-                answers.put((None, failure))
+        def grouped() -> Result:
+            self._context.setJobGroup(self._group, "kdump query", interruptOnCancel=True)
+            return call()
 
-        threading.Thread(target=run, name="kdump SQL", daemon=True).start()
         try:
-            result, failure = _arrived(answers)
+            return _Call(grouped).result()
         except BaseException:
             self.cancel()
             raise
-        if failure is not None:
-            raise failure
-        return cast("Result", result)
 
     def collect(self, rdd: Any, partitions: range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Run some partitions of an RDD of Arrow batches, and yield these in order."""
         from pyspark.serializers import NoOpSerializer
         from pyspark.util import _load_from_socket
 
-        numbers = self._context._jvm.java.util.ArrayList()
-        for each in partitions:
-            numbers.add(each)
-        run_job = self._context._jvm.PythonRDD.runJob
-        served = self.wait_for(lambda: run_job(self._context._jsc.sc(), rdd, numbers))
+        def run() -> Any:
+            numbers = self._context._jvm.java.util.ArrayList()
+            for each in partitions:
+                numbers.add(each)
+            return self._context._jvm.PythonRDD.runJob(self._context._jsc.sc(), rdd, numbers)
+
+        served = self.wait_for(run)
         with _load_from_socket(served, NoOpSerializer()) as messages:
             for message in messages:
                 yield pa.ipc.read_record_batch(pa.ipc.read_message(message), schema)
@@ -378,11 +382,34 @@ class _Running:
             self._context.cancelJobGroup(self._group)
 
 
-def _arrived(answers: queue.SimpleQueue[Result]) -> Result:
-    """The next answer; wakes up now and then, so that signals are handled."""
-    while True:
-        with contextlib.suppress(queue.Empty):
-            return answers.get(timeout=TICK_SECONDS)
+class _Call(Generic[Result]):
+    """A call in another thread.
+
+    ^C does not reach a thread that waits for Spark, and py4j would log where it was.
+    """
+
+    def __init__(self, call: Callable[[], Result]) -> None:
+        self._call = call
+        self._results: list[Result] = []
+        self._failure: BaseException | None = None
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name="kdump SQL", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._results.append(self._call())
+        except BaseException as failure:  # noqa: BLE001 - raised again by the waiting thread
+            self._failure = failure
+        self._ended.set()
+
+    def result(self) -> Result:
+        """Wait for the end, also again after ^C."""
+        # Wakes up now and then, so that signals are handled.
+        while not self._ended.wait(TICK_SECONDS):
+            pass
+        if self._failure is not None:
+            raise self._failure
+        return self._results[0]
 
 
 def _limited(frame: Any, most_rows: int, sql: Any) -> Any:

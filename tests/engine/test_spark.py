@@ -405,3 +405,13 @@ def test_an_interrupt_ends_all_processes(tmp_path: Path, cache: Path) -> None:
     interrupted.interrupt()
     assert not interrupted.workers_left()
     assert not Path(f"/proc/{java}").exists()
+
+
+def test_a_sql_session_is_forgotten_with_its_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession as SqlSession
+
+    for name in ("_instantiatedSession", "_activeSession"):
+        monkeypatch.setattr(SqlSession, name, object())
+    spark_session._forget_sql_session()
+    assert SqlSession._instantiatedSession is None
+    assert SqlSession._activeSession is None

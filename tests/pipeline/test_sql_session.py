@@ -281,7 +281,7 @@ def test_no_row_that_meets_a_random_condition_is_left_out(
 ) -> None:
     chance = random.Random(7)
     restricted = 0
-    for _ in range(25):
+    for _ in range(8):
         condition = random_condition(chance)
         filters = filters_of(session, condition)
         restricted += filters != PushedFilters()
@@ -291,7 +291,7 @@ def test_no_row_that_meets_a_random_condition_is_left_out(
             f" WHERE {quoted}"
         ).fetchall()
         assert all(has(filters, *row) for row in wanted), condition
-    assert restricted > 5
+    assert restricted > 2
 
 
 TEMPLATES: Final = (
