@@ -71,7 +71,9 @@ def in_hex(text: str | None) -> str:
     return "-" if text is None else base64.b64decode(text).hex().upper()
 
 
-@pytest.mark.parametrize("level", ["uncommitted", "committed"])
+@pytest.mark.parametrize(
+    "level", ["committed", pytest.param("uncommitted", marks=pytest.mark.soak)]
+)
 def test_counts_sums_and_hashes_agree(
     level: str, fixtures: Path, tmp_path: Path, sql: SqlSession
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,12 @@ import pytest
 from builders.batches import batch, record
 from builders.log_directories import write_log_directory, write_partition
 from builders.programs import in_a_fresh_process
+from builders.samples import at_some_or_all, moments_of
 
 pytestmark = pytest.mark.slow
 
 PROGRAM = """
-import hashlib, json, os, shutil, signal, sys
+import os, shutil, signal, sys
 from pathlib import Path
 
 import pyarrow.parquet
@@ -24,9 +25,11 @@ from kdump.jobs.export import export, export_directory, record_files
 
 CHANGES = ("fsync", "mkdir", "rename", "rmdir", "unlink", "open")
 log_dir, folder = sys.argv[1], Path(sys.argv[2])
+begun = folder / "begun"
 
 
 def run(out, at=None):
+    begun.write_bytes(b"")
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -39,9 +42,11 @@ def run(out, at=None):
                 if not left:
                     os.kill(os.getpid(), signal.SIGKILL)
                 left -= 1
+            os.write(counter, b".")
             return change(*args, **named)
         return count
 
+    counter = os.open(begun, os.O_WRONLY | os.O_APPEND)
     for name in CHANGES:
         setattr(os, name, counted(getattr(os, name)))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -55,31 +60,33 @@ def tree(out):
 
 assert run(folder / "whole") == 0
 whole = tree(folder / "whole")
-step, killed = int(sys.argv[3]), 0
-for at in range(0, 10_000, step):
+if len(sys.argv) == 3:
+    print(begun.stat().st_size)
+for at in map(int, sys.argv[3:]):
     out = folder / "out"
-    status = run(out, at)
-    if status != -signal.SIGKILL:
-        break
+    assert run(out, at) == -signal.SIGKILL, at
     if (out / "_SUCCESS").exists():
         assert tree(out) == whole
-    killed += 1
     assert run(out) == 0, at
     assert tree(out) == whole, at
     shutil.rmtree(out)
-print(json.dumps([status, killed]))
 """
 
 
-def test_run_again_after_a_kill_it_is_complete_and_equal(tmp_path: Path) -> None:
+@at_some_or_all
+def test_run_again_after_a_kill_it_is_complete_and_equal(tmp_path: Path, *, is_all: bool) -> None:
     log_dir = write_log_directory(tmp_path / "logs")
     for topic in ("orders", "payments"):
         content = batch([record(at, b"k", b"v") for at in range(20)])
         write_partition(log_dir / f"{topic}-0", {0: content})
     write_partition(log_dir / "empty-0", {0: b""})
 
-    done = in_a_fresh_process(PROGRAM, str(log_dir), str(tmp_path), "5")
+    def run(name: str, moments: Sequence[int]) -> str:
+        folder = tmp_path / name
+        folder.mkdir()
+        args = (str(log_dir), str(folder), *map(str, moments))
+        return in_a_fresh_process(PROGRAM, *args).stdout
 
-    status, killed = json.loads(done.stdout)
-    assert status == 0
-    assert killed > 5
+    changes = int(run("counted", ()))
+    assert changes > 50
+    run("killed", moments_of(range(changes), is_all=is_all))
