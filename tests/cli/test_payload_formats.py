@@ -171,11 +171,6 @@ def test_schemas_that_cannot_be_read_are_an_error_and_the_rest_is_shown(root: Pa
     assert outcome.stderr == b"kdump: missing: No such file or directory\n"
 
 
-def test_workers_decode_as_this_process_does(root: Path) -> None:
-    words = ["grep", "EUR", "orders-0", "--value-format", "auto"]
-    assert run_kdump([*words, "--engine", "local"], root).stdout.count(b"EUR") == 1
-
-
 def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
     client = new_client()
     avro = AvroSerializer(client, json.dumps(ORDER))

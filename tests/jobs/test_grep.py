@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from google.type import money_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import schema_topic
 from builders.batches import batch, record
 from builders.log_directories import write_partition
 from builders.message_sets import message, wrapper
+from kdump.dump.text_options import TextOptions
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.range_splits import RangeSplit, RecordRange
 from kdump.formats.compression import Codec
@@ -23,6 +28,8 @@ from kdump.jobs.grep import grep as pipeline
 from kdump.jobs.grep import search
 from kdump.jobs.grep.grep import GrepRequest, grep
 from kdump.jobs.grep.search import GrepJob, SearchResult, Shown
+from kdump.payloads.payload_format import PayloadFormat
+from kdump.payloads.record_payloads import RecordPayloads
 from kdump.scan.record_patterns import HeaderPattern, Patterns, RecordPart, RecordPatterns
 from kdump.storage.local_disk import local
 from kdump.tables.kafka_log.found_partitions import lone_partition
@@ -354,3 +361,33 @@ def test_a_changed_byte_never_makes_a_search_fail(folder: Path) -> None:
         found = job.run(split_of(bytes(changed), folder))
         assert found.failure is None
         assert found.matches <= 4
+
+
+def test_workers_decode_payloads_as_one_process_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = schema_topic.new_client()
+    avro = AvroSerializer(client, '{"type": "map", "values": "long"}')
+    money = ProtobufSerializer(money_pb2.Money, client)
+    values = [
+        avro({"units": n}, schema_topic.context("avro"))
+        if n % 3
+        else money(money_pb2.Money(units=n), schema_topic.context("protobuf"))
+        for n in range(600)
+    ]
+    log = b"".join(batch([record(n, None, value)]) for n, value in enumerate(values))
+    path = write_partition(tmp_path / "logs" / "orders-0", {0: log})
+    registry = schema_topic.registry_with(client)
+    payloads = RecordPayloads.of(None, PayloadFormat.AUTO, registry)
+    job = GrepJob(
+        RecordPatterns(Patterns((rb'"units":"?\d*[02468]\b',))),
+        Shown.LINES,
+        text=TextOptions(payloads),
+        payloads=payloads,
+    )
+    alone = text_of(searched(path, job))
+    assert alone.count(b"\n") == 300
+    monkeypatch.setattr(pipeline, "_SPLIT_BYTES", 4096)
+    by_workers = searched(path, job, BY_WORKERS)
+    assert len(by_workers) > 8
+    assert text_of(by_workers) == alone
