@@ -17,6 +17,7 @@ from kdump.engine.progress import TICK_SECONDS
 from kdump.engine.spark_installation import first_line
 from kdump.engine.spark_session import SparkSession
 from kdump.errors import KdumpError
+from kdump.payloads.record_payloads import RecordPayloads
 from kdump.phases import phase
 from kdump.pipeline.sql_statements import (
     UNSAFE_FUNCTIONS,
@@ -108,6 +109,7 @@ class SqlSession:
         self,
         options: Mapping[str, str],
         *,
+        payloads: RecordPayloads | None = None,
         master: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
     ) -> None:
@@ -115,6 +117,7 @@ class SqlSession:
 
         Args:
             options: of the data source, for the tables that have them.
+            payloads: how keys and values of records become text (default: if they are UTF-8).
             master: URL of Spark's master (default: all CPUs of this machine).
             spark_conf: Spark's own properties.
 
@@ -123,6 +126,7 @@ class SqlSession:
         """
         self.tables: Mapping[str, Table] = TABLES
         self._options = {"mode": Mode.DROPMALFORMED.value} | dict(options)
+        self._payloads = payloads or RecordPayloads()
         self._pushed = {table.name: table.pushed for table in self.tables.values()}
         self._spark = SparkSession(
             master or _DEFAULT_MASTER, SPARK_PROPERTIES | dict(spark_conf or {})
@@ -169,7 +173,7 @@ class SqlSession:
                 sql.conf.set(name, self._spark.properties[name])
         _drop_functions(sql, UNSAFE_FUNCTIONS)
         reports = context.accumulator([], ReportQueue(lambda report: self._take(report)))
-        views = TableViews(sql, self.tables, self._options, reports)
+        views = TableViews(sql, self.tables, self._options, self._payloads, reports)
         threading.Thread(target=views.warm_up, name="kdump warm-up", daemon=True).start()
         return sql, views
 

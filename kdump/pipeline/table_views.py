@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from kdump.errors import ExitStatus, KdumpError
 from kdump.jobs.table_rows.table_reader import TableReader, open_table
+from kdump.payloads.record_payloads import RecordPayloads
 from kdump.pipeline.statement_needs import TableNeeds
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import Table, TableColumn, ddl
@@ -151,7 +152,12 @@ class TableViews:
     """Makes views over the tables of some directories."""
 
     def __init__(
-        self, sql: Any, tables: Mapping[str, Table], options: Mapping[str, str], reports: Any
+        self,
+        sql: Any,
+        tables: Mapping[str, Table],
+        options: Mapping[str, str],
+        payloads: RecordPayloads,
+        reports: Any,
     ) -> None:
         """Take what all views need.
 
@@ -159,11 +165,13 @@ class TableViews:
             sql: a ``pyspark.sql.SparkSession``.
             tables: by name.
             options: of the data source, for all tables.
+            payloads: how keys and values of records become text.
             reports: an accumulator of :class:`ReportQueue`.
         """
         self._sql = sql
         self._tables = tables
         self._options = options
+        self._payloads = payloads
         self._reports = reports
 
     def warm_up(self) -> None:
@@ -202,7 +210,7 @@ class TableViews:
         columns = _columns_read(table, needs)
         taken = {name for name in table.options if name in self._options}
         options = {name: self._options[name] for name in taken} | {"table": table.name}
-        reader = open_table(options, [column.name for column in columns])
+        reader = open_table(options, [column.name for column in columns], self._payloads)
         splits = reader.splits(needs.filters)
         task = ReadTask(reader, needs.filters, splits, self._reports)
         frame = self._frame(table, task, ddl(columns), len(splits))

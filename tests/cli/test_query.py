@@ -11,9 +11,10 @@ from typing import Final
 
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka.schema_registry.avro import AvroSerializer
 from docutils import nodes
 
-from builders import log_directories
+from builders import log_directories, schema_topic
 from builders.batches import batch, batches, record
 from builders.in_process import Outcome, run_kdump, run_on_terminal
 from builders.json_answers import all_objects, objects
@@ -198,6 +199,31 @@ class TestOutput:
 
 
 # Damage
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("running_spark")
+def test_texts_are_decoded_by_the_schemas_beside_the_data(tmp_path: Path) -> None:
+    client = schema_topic.new_client()
+    avro = AvroSerializer(client, '{"type": "map", "values": "long"}')
+    values = [avro({"id": at}, schema_topic.context("orders")) for at in range(3)]
+    root = log_directories.write_log_directory(tmp_path / "logs")
+    rows = [record(at, b"k", value) for at, value in enumerate([*values, b"\0\0\0\1\xc8"])]
+    log_directories.write_partition(root / "orders-0", {0: batch(rows)})
+    records = [schema_topic.schema_record(one) for one in schema_topic.registered(client)]
+    schema_topic.write_schemas_topic(root, records)
+    statement = "SELECT key_text, value_text FROM records WHERE topic = 'orders' ORDER BY offset"
+    options = ["--value-format", "avro", "--output", "jsonl"]
+    for place in ([root], [root / "orders-0"], [root / "orders-0", "--schemas", root]):
+        outcome = query(*options, statement, *place)
+        assert (outcome.exit_status, outcome.stderr) == (0, b"")
+        rows_found = [each["row"] for each in objects(outcome.stdout) if each["type"] == "row"]
+        assert [each["key_text"] for each in rows_found] == ["k"] * 4
+        texts = [each["value_text"] for each in rows_found]
+        assert texts == ['{"id":0}', '{"id":1}', '{"id":2}', None]
+    missing = query(*options, statement, root, "--schemas", tmp_path / "nowhere")
+    assert missing.exit_status == 8
+    assert b"nowhere: No such file or directory" in missing.stderr
 
 
 @pytest.mark.slow

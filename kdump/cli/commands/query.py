@@ -13,6 +13,7 @@ import click
 from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.engine_options import SparkArguments, spark_options
 from kdump.cli.options.parameters import NumberParameter
+from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.output.out_file import OutFile, out_option
 from kdump.cli.output.query_output import FOR_PEOPLE, QueryFormat, RowLimit, print_result
 from kdump.cli.output.rendering import format_option
@@ -41,6 +42,7 @@ _ROWS_ON_TERMINAL: Final = 1000
     help="Query all records (read_uncommitted, default) or, as read_committed consumers do, not "
     "those of aborted and open transactions.",
 )
+@payload_options
 @click.option(
     "--limit",
     type=NumberParameter(),
@@ -63,6 +65,7 @@ def command(
     out: OutFile | None,
     limit: int | None,
     no_history: bool,
+    payloads: PayloadArguments,
     spark: SparkArguments,
     **options: Any,
 ) -> ExitStatus:
@@ -71,21 +74,32 @@ def command(
     DIR is a log directory; several are queried together. The first argument is a STATEMENT if it
     begins with SELECT, WITH, VALUES, FROM, TABLE, SHOW or DESCRIBE.
     """
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.table_rows.source_schemas import log_directories_of
     from kdump.pipeline.sql_session import SqlSession
 
     asked = _Asked.of(arguments, options["script"])
     _require_output(output, out, asked.statements)
     shown = _row_limit(limit, output)
+    diagnostics = Diagnostics()
+    directories = list(log_directories_of(asked.paths)) if payloads.formats else []
+    decoded = payloads.read(directories, diagnostics)
+    source = {
+        "paths": json.dumps(asked.paths),
+        "kafka.isolation.level": options["isolation_level"].value,
+    }
     with SqlSession(
-        {"paths": asked.paths, "kafka.isolation.level": options["isolation_level"].value},
+        source,
+        payloads=decoded,
         master=spark.master,
         spark_conf=dict(spark.spark_conf),
     ) as session:
         if asked.statements is None:
             from kdump.cli.shared.query_prompt import run_prompt
 
-            return run_prompt(session, output, shown, keeps_history=not no_history)
-        status = ExitStatus.SOUND
+            ended = run_prompt(session, output, shown, keeps_history=not no_history)
+            return ended | diagnostics.status
+        status = diagnostics.status
         for number, text in enumerate(asked.statements):
             if number:
                 sys.stdout.write("\n")
@@ -131,11 +145,11 @@ class _Asked:
     """The arguments of the command.
 
     Attributes:
-        paths: of the directories, as a JSON array of absolute paths.
+        paths: of the directories, absolute.
         statements: to run; None for a prompt.
     """
 
-    paths: str
+    paths: Sequence[str]
     statements: tuple[str, ...] | None
 
     @classmethod
@@ -161,7 +175,7 @@ class _Asked:
         for name in names:
             _require_directory(name, is_first=name is arguments[0])
         paths = [str(local(name).as_absolute()) for name in names]
-        return cls(json.dumps(paths), found)
+        return cls(paths, found)
 
 
 def _require_directory(name: str, *, is_first: bool) -> None:

@@ -29,7 +29,7 @@ def read_payloads(options: SourceOptions) -> RecordPayloads:
     registry = SchemaRegistry()
     formats = (options.key_format, options.value_format)
     if any(each is not None and each.uses_schemas for each in formats):
-        places = list(map(local, options.schemas)) or list(_log_directories(options.paths))
+        places = list(map(local, options.schemas)) or list(log_directories_of(options.paths))
         found = read_schemas(places)
         _report(found, options.mode)
         if not found.has_source and not found.unreadable:
@@ -53,8 +53,8 @@ def _report(found: SchemasRead, mode: Mode) -> None:
         _LOG.warning("%s; it is left out", problem)
 
 
-def _log_directories(paths: Sequence[str]) -> Iterator[Location]:
-    """The log directories that the data is in."""
+def log_directories_of(paths: Sequence[str]) -> Iterator[Location]:
+    """The log directories that the data at some paths of the data source is in, each once."""
     seen = set[str]()
     for each in paths:
         try:
