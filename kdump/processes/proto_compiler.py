@@ -61,7 +61,9 @@ def compile_proto(files: Mapping[str, str], root: str, known: bytes) -> bytes:
             f"--descriptor_set_in={directory / 'known'}",
             f"--descriptor_set_out={out}",
             "--include_imports",
-            root,
+            # As an absolute path: the compiler takes a name with @ for a file of options, and one
+            # with - for an option, and an option may run a program.
+            str(sources / root),
         ]
         try:
             done = subprocess.run(  # noqa: S603 - this Python, and arguments of kdump's own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -176,6 +177,22 @@ def test_a_hostile_schema_has_a_reason(text: str, why: str) -> None:
     assert found.text is None
     assert why in (found.problem or "")
     assert "/tmp" not in (found.problem or "")
+
+
+@pytest.mark.parametrize("name", ["@sources/options", "--python_out={}", "-I/"])
+def test_the_name_of_a_schema_is_no_option_of_the_compiler(name: str, tmp_path: Path) -> None:
+    """An option could write files, or run a program as a plugin."""
+    out = tmp_path / "out"
+    out.mkdir()
+    files = {
+        "options": f"--plugin=protoc-gen-x=/bin/true\n--python_out={out}\nplain.proto",
+        "plain.proto": 'syntax = "proto3"; message M {}',
+        name.format(out): 'syntax = "proto3"; import "plain.proto"; message N {}',
+    }
+    known = FileDescriptorSet().SerializeToString()
+    compiled = FileDescriptorSet.FromString(compile_proto(files, name.format(out), known))
+    assert [each.message_type[0].name for each in compiled.file] == ["M", "N"]
+    assert not list(out.iterdir())
 
 
 @pytest.mark.parametrize(
