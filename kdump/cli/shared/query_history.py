@@ -28,10 +28,12 @@ def history_path(environment: Mapping[str, str]) -> Path | None:
     if folder is None:
         return None
     try:
+        there = next(each for each in (folder, *folder.parents) if each.is_dir())
+        # Before anything is made: a broker does not start with a directory that is not its own.
+        refuse_log_directories(str(there / _NAME))
         if not make_private_folder(folder):
             return None
         path = folder / _NAME
-        refuse_log_directories(str(path))
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
