@@ -35,6 +35,11 @@ class RecordRange:
     to_offset: int | None = None
     from_time_ms: int | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no offset is in it."""
+        return self.to_offset is not None and self.from_offset >= self.to_offset
+
 
 @dataclass(frozen=True, slots=True)
 class RangeSplit(Split):
@@ -70,9 +75,9 @@ def range_splits(
     Raises:
         OSError: a file cannot be read.
     """
-    to_offset = records.to_offset
-    if to_offset is not None and records.from_offset >= to_offset:
+    if records.is_empty:
         return
+    to_offset = records.to_offset
     chosen = {segment.base_offset for segment in segments}
     for segment, following in partition.with_following():
         if segment.base_offset not in chosen:

@@ -113,6 +113,8 @@ def either(one: PushedFilters, other: PushedFilters) -> PushedFilters:
         topics = one.topics | other.topics
     return PushedFilters(
         offsets=_hull(one.offsets, other.offsets),
+        base_offsets=_hull(one.base_offsets, other.base_offsets),
+        last_offsets=_hull(one.last_offsets, other.last_offsets),
         timestamps_ms=_hull(one.timestamps_ms, other.timestamps_ms),
         partitions=_hull(one.partitions, other.partitions),
         topics=topics,

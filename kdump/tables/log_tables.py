@@ -196,7 +196,7 @@ BATCHES: Final = Table(
         "mode",
         "minPartitions",
     ),
-    {**OF_PARTITIONS, "base_offset": "offset", "last_offset": "offset"},
+    {**OF_PARTITIONS, "base_offset": "base_offset", "last_offset": "last_offset"},
 )
 
 FINDINGS: Final = Table(

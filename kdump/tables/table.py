@@ -34,7 +34,7 @@ _SQL_TYPES: Final = {
 }
 _MS: Final = "_ms"
 
-PushedColumn = Literal["topic", "partition", "offset", "timestamp"]
+PushedColumn = Literal["topic", "partition", "offset", "base_offset", "last_offset", "timestamp"]
 """What a condition on a column restricts."""
 
 

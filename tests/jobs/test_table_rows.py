@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
 import shutil
 from collections.abc import Iterable, Mapping
+from itertools import combinations, product
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builders import log_directories
+from builders.batches import batch, record
 from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.read_tables import as_in_json, read_table, table_rows
 from kdump.errors import UsageProblem
+from kdump.formats.record_batch import Record
 from kdump.jobs.table_rows.table_reader import open_table
 from kdump.tables.all_tables import TABLES
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -143,6 +148,45 @@ def test_batches_reach_into_the_offsets_of_a_condition(crashed: Path) -> None:
     assert 0 < len(found) < len(everything)
 
 
+COMPARISONS = {
+    "EqualTo": operator.eq,
+    "GreaterThanOrEqual": operator.ge,
+    "LessThanOrEqual": operator.le,
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"startingOffsets": '{"a":{"0":3}}'},
+        {"endingOffsets": '{"a":{"0":4}}'},
+        {"startingOffsets": '{"a":{"0":4}}', "endingOffsets": '{"a":{"0":2}}'},
+    ],
+)
+def test_no_batch_that_meets_two_conditions_is_left_out(
+    options: dict[str, str], tmp_path: Path
+) -> None:
+    logs = {0: batch(records_at(0, 5)), 5: batch(records_at(5, 2)) + batch(records_at(7, 3))}
+    log_dir = log_directories.write_log_directory(tmp_path / "logs")
+    log_directories.write_partition(log_dir / "a-0", logs)
+    everything = table_rows("batches", log_dir, **options)
+    conditions = list(product(COMPARISONS, ("base_offset", "last_offset"), (0, 1, 4, 5, 6, 9)))
+    for pair in combinations(conditions, 2):
+        wanted = [row for row in everything if meets(row, pair)]
+        found = table_rows("batches", log_dir, pair, **options)
+        assert [row for row in found if meets(row, pair)] == wanted, pair
+        assert all(row in everything for row in found), pair
+
+
+def records_at(first: int, count: int) -> list[Record]:
+    return [record(at) for at in range(first, first + count)]
+
+
+def meets(row: Mapping[str, Any], conditions: Iterable[tuple[str, str, int]]) -> bool:
+    return all(COMPARISONS[kind](row[column], value) for kind, column, value in conditions)
+
+
 def test_producers_are_those_of_the_snapshot_that_a_broker_leaves(
     crashed: Path, tmp_path: Path
 ) -> None:
@@ -226,8 +270,8 @@ def test_readers_and_splits_can_be_pickled(name: str, crashed: Path) -> None:
     nothing = PushedFilters()
     reader = pickle.loads(pickle.dumps(open_table({"table": name, "path": str(crashed)})))
     for split in pickle.loads(pickle.dumps(reader.splits(nothing))):
-        for batch in reader.read(split, nothing):
-            assert batch.schema.names == [column.name for column in reader.columns]
+        for read in reader.read(split, nothing):
+            assert read.schema.names == [column.name for column in reader.columns]
 
 
 @pytest.mark.parametrize("name", ["records", *OF_PARTITIONS])

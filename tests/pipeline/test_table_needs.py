@@ -14,6 +14,8 @@ TOPICS = ("a", "ab", "b")
 FILTERS = st.builds(
     PushedFilters,
     offsets=INTERVALS,
+    base_offsets=INTERVALS,
+    last_offsets=INTERVALS,
     timestamps_ms=INTERVALS,
     partitions=INTERVALS,
     topics=st.none() | st.frozensets(st.sampled_from(TOPICS)),
@@ -22,18 +24,18 @@ FILTERS = st.builds(
 NEEDS = st.builds(
     TableNeeds, st.none() | st.frozensets(st.sampled_from(["key", "offset"])), FILTERS
 )
-Row = tuple[str, int, int, int]
-ROWS = st.tuples(
-    st.sampled_from(TOPICS), st.integers(-3, 7), st.integers(-3, 7), st.integers(-3, 7)
-)
+Row = tuple[str, int, int, int, int, int]
+ROWS = st.tuples(st.sampled_from(TOPICS), *([st.integers(-3, 7)] * 5))
 
 
 def lets_through(filters: PushedFilters, row: Row) -> bool:
-    topic, partition, offset, timestamp_ms = row
+    topic, partition, offset, base_offset, last_offset, timestamp_ms = row
     return (
         filters.has_topic(topic)
         and filters.has_partition(partition)
         and filters.offsets.has(offset)
+        and filters.base_offsets.has(base_offset)
+        and filters.last_offsets.has(last_offset)
         and filters.timestamps_ms.has(timestamp_ms)
     )
 

@@ -45,7 +45,9 @@ class PushedFilters:
     """What all filters together let through.
 
     Attributes:
-        offsets: of records.
+        offsets: of records, or base offsets of segments.
+        base_offsets: of batches.
+        last_offsets: of batches.
         timestamps_ms: of records.
         partitions: numbers of partitions.
         topics: only these; None is any.
@@ -55,6 +57,8 @@ class PushedFilters:
     """
 
     offsets: Interval = EVERYTHING
+    base_offsets: Interval = EVERYTHING
+    last_offsets: Interval = EVERYTHING
     timestamps_ms: Interval = EVERYTHING
     partitions: Interval = EVERYTHING
     topics: frozenset[str] | None = None
@@ -65,6 +69,8 @@ class PushedFilters:
     def is_empty(self) -> bool:
         return (
             self.offsets.is_empty
+            or self.base_offsets.is_empty
+            or self.last_offsets.is_empty
             or self.timestamps_ms.is_empty
             or self.partitions.is_empty
             or self.topics == frozenset()
@@ -106,6 +112,16 @@ def _offset(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilter
     return _without_damage(narrowed, kind, interval), is_exact
 
 
+def _base_offset(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
+    interval, is_exact = _whole_numbers(kind, value)
+    return replace(filters, base_offsets=filters.base_offsets & interval), is_exact
+
+
+def _last_offset(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
+    interval, is_exact = _whole_numbers(kind, value)
+    return replace(filters, last_offsets=filters.last_offsets & interval), is_exact
+
+
 def _timestamp(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
     interval, is_exact = _milliseconds(kind, value)
     narrowed = replace(filters, timestamps_ms=filters.timestamps_ms & interval)
@@ -141,6 +157,8 @@ def _topic(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters
 
 _NARROW: Final[dict[str, Callable[[PushedFilters, str, Any], tuple[PushedFilters, bool]]]] = {
     "offset": _offset,
+    "base_offset": _base_offset,
+    "last_offset": _last_offset,
     "timestamp": _timestamp,
     "partition": _partition,
     "topic": _topic,

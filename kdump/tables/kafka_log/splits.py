@@ -165,7 +165,27 @@ class _Planner:
             and self.filters.has_partition(key.partition if key else None)
         ):
             return
-        yield from record_splits(self.found, self._range(), size)
+        records = self._range()
+        if not records.is_empty:
+            yield from self._reaching_into(records, size)
+
+    def _reaching_into(self, records: RecordRange, size: int) -> Iterator[SourceSplit]:
+        """The splits of a range, narrowed by conditions on the offsets of whole batches.
+
+        A batch lies between its base offset and its last one, so a bound of either is one of both.
+        A batch may reach from before the upper bound to after the lower one: the bounds may cross.
+        """
+        of_batches = (self.filters.base_offsets, self.filters.last_offsets)
+        leasts = [each.least for each in of_batches if each.least is not None]
+        ends = [each.most + 1 for each in of_batches if each.most is not None]
+        from_offset = max([records.from_offset, *leasts])
+        to_offset = min(
+            [*ends, *([] if records.to_offset is None else [records.to_offset])], default=None
+        )
+        first = from_offset if to_offset is None else min(from_offset, to_offset - 1)
+        narrowed = replace(records, from_offset=first, to_offset=to_offset)
+        for split in record_splits(self.found, narrowed, size):
+            yield replace(split, from_offset=from_offset)
 
     def _range(self) -> RecordRange:
         """The selected offsets and times."""
