@@ -99,25 +99,29 @@ OPTIONS = ("--print-data-log", "--deep-iteration")
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], Outcome]:
-    """Dump each content in each way with workers, all in one process: to start one takes long."""
+def shared(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, Mapping[tuple[str, str], Outcome]]:
+    """Dump each content in each way with workers, all in one process: to start one takes long.
+
+    Gives the directory of the contents, too.
+    """
     root = tmp_path_factory.mktemp("shared")
     for name, content in CONTENTS.items():
         (root / name).mkdir()
         (root / name / NAME).write_bytes(b"".join(content))
     in_a_fresh_process(DUMP_ALL, str(root), *OPTIONS)
     found: Mapping[tuple[str, str], Outcome] = pickle.loads((root / "outcomes").read_bytes())
-    return found
+    return root, found
 
 
 @pytest.mark.parametrize("name", CONTENTS)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_the_outcome_is_the_same_as_with_one_process(
-    tmp_path: Path, name: str, option: str, shared: Mapping[tuple[str, str], Outcome]
+    name: str, option: str, shared: tuple[Path, Mapping[tuple[str, str], Outcome]]
 ) -> None:
-    (tmp_path / NAME).write_bytes(b"".join(CONTENTS[name]))
-    alone = run_kdump(["dump-segment", option, NAME], tmp_path)
-    assert shared[name, option] == alone
+    root, found = shared
+    assert found[name, option] == run_kdump(["dump-segment", option, NAME], root / name)
 
 
 @pytest.mark.parametrize(("more", "what"), [(DIES, b"ended early"), (FAILS, b"Input/output")])

@@ -220,7 +220,7 @@ def test_a_log_that_is_damaged_before_its_end_is_refused(controllers: Path) -> N
     content = bytearray(log.read_bytes())
     content[70_000] ^= 1
     log.write_bytes(content)
-    for snapshot in list((home / METADATA).glob("*.checkpoint"))[1:]:
+    for snapshot in sorted((home / METADATA).glob("*.checkpoint"))[1:]:
         snapshot.unlink()
     before = contents_of(home)
     done = reset(home, "1002@h:1")
