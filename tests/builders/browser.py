@@ -33,7 +33,7 @@ class Browser:
         """Open a file, as a double click does."""
         self.resize(width)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self._devtools("Emulation.setEmulatedMedia", features=features)
+        self._devtools("Emulation.setEmulatedMedia", media="", features=features)
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(page.as_uri())
@@ -46,6 +46,10 @@ class Browser:
             deviceScaleFactor=1,
             mobile=False,
         )
+
+    def show_as_printed(self) -> None:
+        """Use the style for paper, until the next page is opened."""
+        self._devtools("Emulation.setEmulatedMedia", media="print")
 
     def run(self, script: str) -> Any:
         """Run the body of a function, and return what it returns."""

@@ -138,6 +138,15 @@ def test_printing_opens_details_and_lists_rows(
     assert browser.complaints() == []
 
 
+def test_printed_tables_are_as_wide_as_the_paper(browser: Browser, page: Path) -> None:
+    browser.open(page, width=720)
+    browser.show_as_printed()
+    browser.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.run("return document.documentElement.scrollWidth") <= 720
+    edges = f"[...{TABLE}.querySelectorAll('.cell')].map((each) => each.getBoundingClientRect())"
+    assert browser.run(f"return Math.max(...{edges}.map((each) => each.right))") <= 720
+
+
 @pytest.mark.soak
 def test_ten_thousand_partitions_are_a_small_page_that_stays_fluid(
     browser: Browser, tmp_path: Path

@@ -429,7 +429,8 @@
       this.needle = "";
       this.facet = null;
       this.rowsShown = new Map();
-      this.template = this.columns.map((column) => this.widthOf(column)).join(" ");
+      this.widths = this.columns.map((column) => this.widthOf(column));
+      this.template = this.widths.map((width) => `${width}px`).join(" ");
       this.build(box);
       this.select();
     }
@@ -437,8 +438,7 @@
     widthOf(column) {
       const most = { severity: 90, worst: 90, code: 200, path: 330, what: 420, verdict: 460, directory: 230, partition: 230,
         group: 220, log_dir: 200, transactional_id: 220 }[column.key];
-      if (most) return `${most}px`;
-      return { text: "170px", bytes: "105px", number: "115px", timestamp: "200px" }[column.kind];
+      return most || { text: 170, bytes: 105, number: 115, timestamp: 200 }[column.kind];
     }
 
     build(box) {
@@ -492,6 +492,7 @@
 
     head() {
       const head = element("div", "head");
+      this.heads = head;
       head.setAttribute("role", "row");
       head.style.gridTemplateColumns = this.template;
       this.headings = this.columns.map((column) => {
@@ -614,7 +615,15 @@
       }
     }
 
+    setTemplate(template) {
+      this.template = template;
+      this.heads.style.gridTemplateColumns = template;
+      this.clear();
+    }
+
     print() {
+      // A sheet of paper does not scroll: the columns share its width.
+      this.setTemplate(this.widths.map((width) => `minmax(0, ${width}fr)`).join(" "));
       this.drawRows(0, Math.min(this.rows.length, PRINTED_ROWS));
       const more = this.rows.length - PRINTED_ROWS;
       if (more > 0) {
@@ -626,7 +635,7 @@
     unprint() {
       if (this.rest) this.rest.remove();
       this.rest = null;
-      this.clear();
+      this.setTemplate(this.widths.map((width) => `${width}px`).join(" "));
       this.draw();
     }
   }
