@@ -15,10 +15,14 @@ import pytest
 
 from builders.in_process import Outcome, run_kdump
 from builders.verified import NOW_MS, LogModel, file
+from kdump.check.part import ByteAccount
 from kdump.cli.output.report.island import Strings, encode_island
 from kdump.cli.output.report.redaction import redaction
+from kdump.cli.output.report.report_verdict import report_verdict
 from kdump.formats import names
 from kdump.formats.names import FileKind
+from kdump.jobs.report.collected import CollectedResults
+from kdump.jobs.verify.verify import VerifySummary
 
 HOSTILE: Final = "</script><img src=x onerror=alert(1)>\u2028\"'&"
 
@@ -91,6 +95,27 @@ def test_the_verdict_on_a_sound_directory_is_on_the_page_and_on_the_screen(
     assert outcome.exit_status == 0
     assert "No damage found: 1 partition checked" in Parsed(page).texts["h1"][0]
     assert b"No damage found: 1 partition checked" in outcome.stdout
+    assert "<title>kdump report: no damage</title>" in page
+    assert '<span class="word">no damage</span>' in page
+
+
+def test_the_verdict_marks_thousands_as_the_tiles_do() -> None:
+    results = CollectedResults()
+    results.summary(
+        VerifySummary(
+            partitions=10_000,
+            segments=0,
+            batches=0,
+            records=0,
+            not_decoded=0,
+            account=ByteAccount(),
+            findings={},
+            seconds=0.0,
+            is_unreadable=False,
+        )
+    )
+    sentence = report_verdict(results, ()).sentence
+    assert sentence == "No damage found: 10,000 partitions checked, byte by byte."
 
 
 def test_damage_is_named_with_what_to_do_and_has_a_map(log_dir: Path, tmp_path: Path) -> None:
@@ -217,6 +242,7 @@ def test_freed_space_is_not_known_after_an_unclean_shutdown(log_dir: Path, tmp_p
     (log_dir / names.CLEAN_SHUTDOWN_MARKER).unlink()
     _, page = report(log_dir, out=tmp_path / "r.html")
     assert "Not known before the directories are recovered" in page
+    assert "Nothing to do: 1 kind of information" in page
 
 
 def test_groups_and_open_transactions_are_those_of_their_commands(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 LARGEST_PAGE_BYTES: Final = 6 << 20
-"""Findings are left out, the least bad first, until the page is smaller, if it can be."""
+"""Findings are left out, the least severe first, until the page is smaller, if it can be."""
 _MOST_FINDINGS: Final = (20_000, 5_000, 1_000)
 _OPTION: Final = re.compile(r"(--[a-z-]+)")
 _SCRIPTS: Final = ("d3.min.js", "report.js")

@@ -14,7 +14,6 @@ from kdump.cli.output.value_text import format_bytes
 from kdump.jobs.report.collected import CollectedResults
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory
-from kdump.words import counted
 
 MOST_PLACES: Final = 3
 """The places named for each code; the table has all."""
@@ -31,6 +30,11 @@ class ReportVerdict:
 
     word: str
     sentence: str
+
+    @property
+    def label(self) -> str:
+        """The verdict in a word or two, as it is shown."""
+        return "no damage" if self.word == "sound" else self.word
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def report_verdict(results: CollectedResults, directories: Sequence[LogDirectory
         return ReportVerdict("unknown", "Nothing could be verified.")
     damaged = [each for each in results.reports if each.worst is not None and each.worst.is_damage]
     worst = max((each.severity for each in results.findings), default=Severity.INFO)
-    total = counted(totals.partitions, "partition")
+    total = _partitions(totals.partitions)
     unread = "" if not totals.is_unreadable else " Not everything could be read."
     if damaged or worst.is_damage:
         return ReportVerdict("damaged", _damage_sentence(damaged, results, total) + unread)
@@ -75,7 +79,7 @@ def report_verdict(results: CollectedResults, directories: Sequence[LogDirectory
     if losing:
         return ReportVerdict(
             "unclean",
-            f"No damage found, but a starting broker would lose data in {losing} of {total}.",
+            f"No damage found, but a starting broker would lose data in {losing:,} of {total}.",
         )
     if not all(each.is_clean for each in directories):
         return ReportVerdict(
@@ -86,13 +90,18 @@ def report_verdict(results: CollectedResults, directories: Sequence[LogDirectory
     return ReportVerdict("sound", f"No damage found: {total} checked, byte by byte.")
 
 
+def _partitions(count: int) -> str:
+    """So many partitions, with the thousands marked as in the tiles of the page."""
+    return f"{count:,} {'partition' if count == 1 else 'partitions'}"
+
+
 def _damage_sentence(
     damaged: Sequence[PartitionReport], results: CollectedResults, total: str
 ) -> str:
     totals = results.totals
     assert totals is not None
     size_bytes = totals.account.damaged_bytes
-    where = f"{len(damaged)} of {total}" if damaged else "files outside the partitions"
+    where = f"{len(damaged):,} of {total}" if damaged else "files outside the partitions"
     amount = f", {format_bytes(size_bytes)} in all" if size_bytes else ""
     return f"Damage in {where}{amount}: {_consequence(damaged)}."
 
@@ -105,7 +114,7 @@ def _consequence(damaged: Sequence[PartitionReport]) -> str:
         return "a broker would refuse to start"
     losing = kinds.count("loss")
     if losing:
-        return f"a starting broker would lose data in {counted(losing, 'partition')}"
+        return f"a starting broker would lose data in {_partitions(losing)}"
     if set(kinds) & {"stray", "offline"}:
         return "a starting broker would not serve all of them"
     return "a starting broker would not notice, and serve the logs as they are"
