@@ -7,6 +7,7 @@ import hashlib
 import html.parser
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any, Final
@@ -218,6 +219,40 @@ def test_a_redacted_page_has_no_paths(tmp_path: Path) -> None:
     assert "host17" in plain
     assert "host17" not in page
     assert "LOG_DIR_1" in page
+
+
+def test_redaction_leaves_words_alone_that_are_names_of_directories() -> None:
+    shown = redaction(is_redacted=True, log_dirs=["data", "logs/here"], files=[])
+    assert shown.text("a broker would lose data in 2 logs") == "a broker would lose data in 2 logs"
+    assert shown.text("see data/a-0/1.log in logs/here.") == "see LOG_DIR_1/a-0/1.log in LOG_DIR_2."
+    assert shown.text("data: cannot be listed") == "LOG_DIR_1: cannot be listed"
+    assert shown.text("logs/here.old logs/here-2") == "logs/here.old logs/here-2"
+    assert (shown.path("data"), shown.path("data/a-0")) == ("LOG_DIR_1", "LOG_DIR_1/a-0")
+    assert shown.path("database/a-0") == "database/a-0"
+
+
+def test_redaction_finds_quoted_paths() -> None:
+    path = "/data/it's here"
+    shown = redaction(is_redacted=True, log_dirs=[path], files=["/etc/my broker"])
+    command = shlex.join(["kdump", "recover", "--metadata=/etc/my broker", path, f"{path}/a-0"])
+    assert shown.command(command) == "kdump recover --metadata=FILE LOG_DIR_1 LOG_DIR_1/a-0"
+    assert shown.text(f"run '{command}'").count("LOG_DIR_1") == 2
+    assert "here" not in shown.text(f"{path!r} and {path}: {command}")
+
+
+def test_a_redacted_page_of_a_relative_quoted_directory_has_words_and_no_path(
+    tmp_path: Path,
+) -> None:
+    LogModel().write(tmp_path / "it's" / "data")
+    break_a_batch(tmp_path / "it's" / "data" / "orders-0")
+    out = tmp_path / "r.html"
+    run_kdump(["report", "--redact", "--out", str(out), "data"], tmp_path / "it's")
+    data = out.read_text(encoding="utf-8")
+    assert "LOG_DIR_1/orders-0" in data
+    assert "lose LOG_DIR" not in data
+    _, page = report("--redact", tmp_path / "it's" / "data", out=out)
+    assert "/it&" not in page
+    assert "LOG_DIR_1</code></pre>" in page
 
 
 def test_redaction_leaves_longer_names_alone() -> None:

@@ -81,7 +81,7 @@ def _finding_row(finding: Finding, redaction: Redaction) -> dict[str, Any]:
     return {
         "severity": finding.severity.label,
         "code": finding.code,
-        "path": redaction.text(finding.place.path),
+        "path": redaction.path(finding.place.path),
         "position": finding.place.position,
         "offset": finding.place.offset,
         "what": redaction.text(finding.what),
@@ -99,7 +99,7 @@ def _partition_row(report: PartitionReport, redaction: Redaction) -> dict[str, A
     return {
         "worst": "none" if report.worst is None else report.worst.label,
         "directory": redaction.text(report.partition.path.name),
-        "log_dir": redaction.text(report.log_dir),
+        "log_dir": redaction.path(report.log_dir),
         "size_bytes": report.partition.total_bytes,
         "damaged_bytes": report.account.damaged_bytes,
         "findings": sum(report.findings.values()),
@@ -168,7 +168,7 @@ def freeable_table(partitions: Iterable[FreeablePartition], redaction: Redaction
     rows = [
         {
             "directory": redaction.text(each.directory),
-            "log_dir": redaction.text(each.log_dir),
+            "log_dir": redaction.path(each.log_dir),
             "log_bytes": each.log_bytes,
             "retention_bytes": each.retention_bytes,
             "cleanable_bytes": each.cleanable_bytes,

@@ -57,7 +57,7 @@ def map_picture(
     maps = [
         {
             "name": strings.number(redaction.text(partition_name(report))),
-            "dir": strings.number(redaction.text(report.log_dir)),
+            "dir": strings.number(redaction.path(report.log_dir)),
             "verdict": strings.number(redaction.text(report.verdict)),
             "damaged": damaged,
             **_segments(statistics_of(report).maps, quarantined, strings),

@@ -178,14 +178,14 @@ def _facts(content: ReportContent, redaction: Redaction) -> dict[str, Any]:
     return {
         "version": kdump.__version__,
         "now_ms": content.now_ms,
-        "paths": [redaction.text(each) for each in content.paths],
+        "paths": [redaction.path(each) for each in content.paths],
         "selection": content.selection,
         "is_redacted": redaction.is_redacted,
         "directories": [_directory(each, redaction) for each in content.directories],
         "verdict": verdict,
         "totals": results.totals,
         "severities": _severities(results),
-        "actions": [_action(redaction.text(line)) for line in content.advice],
+        "actions": [_action(line, redaction) for line in content.advice],
         "summaries": [each for each in summaries if each.severity != Severity.INFO.label],
         "information": [each for each in summaries if each.severity == Severity.INFO.label],
         "lag": content.lag,
@@ -201,16 +201,18 @@ def _severities(results: CollectedResults) -> Mapping[str, int]:
     return {each.label: found.get(each, 0) for each in reversed(Severity)}
 
 
-def _action(line: str) -> tuple[str, str]:
+def _action(line: str, redaction: Redaction) -> tuple[str, str]:
     """A line of advice as a sentence and its command; empty if it has none."""
-    sentence, colon, command = line.rpartition(": kdump ")
-    return (sentence, f"kdump {command}") if colon else (line, "")
+    # A path in the command may look like another command.
+    sentence, colon, command = line.partition(": kdump ")
+    shown = redaction.command(f"kdump {command}") if colon else ""
+    return redaction.text(sentence), shown
 
 
 def _directory(directory: LogDirectory, redaction: Redaction) -> dict[str, Any]:
     properties = directory.meta_properties
     return {
-        "path": redaction.text(str(directory.path)),
+        "path": redaction.path(str(directory.path)),
         "partitions": len(directory.identities),
         "shutdown": "clean" if directory.is_clean else "not clean",
         "node": None if properties is None else properties.node_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.check.explanations import read_explanations
@@ -149,9 +149,12 @@ def _summary(
         meaning=INVARIANTS[code].meaning,
         count=sum(1 + each.more for each in findings),
         files=len({each.place.path for each in findings}),
-        places=tuple(
-            redaction.text(f"{each.place}: {each.what}") for each in findings[:MOST_PLACES]
-        ),
+        places=tuple(_place(each, redaction) for each in findings[:MOST_PLACES]),
         paragraphs=paragraphs,
         remedy="" if remedy is Remedy.NONE else remedy.value,
     )
+
+
+def _place(finding: Finding, redaction: Redaction) -> str:
+    place = replace(finding.place, path=redaction.path(finding.place.path))
+    return f"{place}: {redaction.text(finding.what)}"
