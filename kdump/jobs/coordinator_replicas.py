@@ -62,6 +62,11 @@ class ChosenLog:
         yield self.log
         yield from (other.log for other in self.others)
 
+    def all_unreadable(self) -> list[Unreadable]:
+        """Why not all of its replicas could be read."""
+        failures = [log.unreadable for log in self.logs if log.unreadable is not None]
+        return [*self.unreadable, *failures]
+
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html.parser
 import json
+import os
 import re
 import shlex
 import shutil
@@ -15,6 +16,9 @@ from typing import Any, Final
 import pytest
 
 from builders.in_process import Outcome, run_kdump
+from builders.log_directories import write_log_directory, write_partition
+from builders.recovery import of_producer
+from builders.transaction_states import key_of, log_of, value_of
 from builders.verified import NOW_MS, LogModel, file
 from kdump.check.part import ByteAccount
 from kdump.cli.output.report.island import Strings, encode_island
@@ -262,6 +266,30 @@ def test_redaction_leaves_longer_names_alone() -> None:
     )
     assert shown.transactional_id("app@host") == shown.transactional_id("app@host")
     assert "host" not in shown.transactional_id("app@host")
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_coordinators_that_cannot_be_read_are_noted_and_in_the_status(
+    topic: str, tmp_path: Path
+) -> None:
+    root = write_log_directory(tmp_path / "d1")
+    write_partition(root / "orders-0", {0: of_producer(0, 7, transactional=True)})
+    write_partition(root / f"{topic}-0", {0: b""})
+    os.mkfifo(root / f"{topic}-0" / f"{9:020d}.log")
+    outcome, page = report("--topic", "orders", root, out=tmp_path / "r.html")
+    assert outcome.exit_status & 8
+    (note,) = re.findall(f'<p class="note">(.*{topic}-0.*FIFO.*)</p>', page)
+    assert f"kdump: {note}" in outcome.stderr.decode()
+
+
+def test_a_transaction_that_no_coordinator_loads_is_noted_and_in_the_status(tmp_path: Path) -> None:
+    root = write_log_directory(tmp_path / "d1")
+    write_partition(root / "orders-0", {0: of_producer(0, 7, transactional=True)})
+    log = log_of([(key_of("b"), value_of(state=4, partitions=None))])
+    write_partition(root / "__transaction_state-0", {0: log})
+    outcome, page = report("--topic", "orders", root, out=tmp_path / "r.html")
+    assert outcome.exit_status == 4
+    assert "__transaction_state-0: offset 0: null partitions in state CompleteCommit" in page
 
 
 def test_only_selected_partitions_are_on_the_page(log_dir: Path, tmp_path: Path) -> None:

@@ -154,12 +154,10 @@ def _retention_ms(settings: Sequence[Settings]) -> int:
 def _report_problems(report: GroupsReport, diagnostics: Diagnostics) -> None:
     """Report damage in the coordinators' logs, and what cannot be read."""
     for each in report.coordinators:
-        unreadable = [*each.unreadable]
         for log in each.logs:
             for damage in log.damage:
                 diagnostics.report_damage(damage)
-            unreadable += [] if log.unreadable is None else [log.unreadable]
-        for why in unreadable:
+        for why in each.all_unreadable():
             diagnostics.report_problem(why.path, why.what, is_damage=False)
     for log, problem in report.failures:
         diagnostics.report(log.replica.partition.path, f"a coordinator does not load it: {problem}")

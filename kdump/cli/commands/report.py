@@ -23,6 +23,8 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.cli.output.report.redaction import Redaction
     from kdump.cli.output.report.report_page import ReportContent
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.txns import Problem
     from kdump.log.selection import PartitionSelection
 
 
@@ -75,7 +77,7 @@ def command(
         listed = verification.listed(diagnostics)
         if listed is None:
             return diagnostics.status
-        content, status = _content(verification, listed)
+        content, status = _content(verification, listed, diagnostics)
         with phase("making the page"):
             redaction = _redaction(content, config, is_redacted=redact)
             page = render_report(content, redaction)
@@ -85,7 +87,9 @@ def command(
     return status | diagnostics.status
 
 
-def _content(verification: Verification, listed: Listed) -> tuple[ReportContent, ExitStatus]:
+def _content(
+    verification: Verification, listed: Listed, diagnostics: Diagnostics
+) -> tuple[ReportContent, ExitStatus]:
     """Read everything."""
     from kdump.cli.output.advice import AdvisingPrinter
     from kdump.cli.output.report.report_page import ReportContent
@@ -107,13 +111,15 @@ def _content(verification: Verification, listed: Listed) -> tuple[ReportContent,
         now_ms=verification.now_ms,
         selection=shlex.join(selection_words(verification.selection)),
     )
-    return _with_surroundings(content, verification, listed), status
+    return _with_surroundings(content, verification, listed, diagnostics), status
 
 
 def _with_surroundings(
-    content: ReportContent, verification: Verification, listed: Listed
+    content: ReportContent, verification: Verification, listed: Listed, diagnostics: Diagnostics
 ) -> ReportContent:
-    """Add what small files and the brokers' own topics say; what cannot be read is noted.
+    """Add what small files and the brokers' own topics say; what cannot be read is reported.
+
+    Whatever was reported is noted on the page, too.
 
     This reads little, so it is never a job for Spark.
     """
@@ -126,24 +132,33 @@ def _with_surroundings(
     settings, selection = listed.request.settings, verification.selection
     engine = verification.engine
     options = dataclasses.replace(engine.options, choice=EngineChoice.LOCAL, master=None)
-    loaded, notes = directories_as_loaded(listed.directories)
+    if not selection.is_everything:
+        # Otherwise the verification finds them.
+        for directory in listed.directories:
+            diagnostics.report_unreadable(directory)
+    loaded = directories_as_loaded(listed.directories, diagnostics)
+    problems: list[Problem] = []
     try:
         with phase("reading the groups"):
             lag = consumer_lag(loaded, list(settings.values()), selection, options, engine.progress)
         content = dataclasses.replace(content, lag=lag)
+        problems += lag.problems
     except (KdumpError, OSError) as failure:
-        notes.append(f"consumer groups cannot be read: {failure}")
+        diagnostics.report_failure(KdumpError(f"consumer groups cannot be read: {failure}"))
     try:
-        unstable = unstable_partitions(
+        unstable, of_transactions = unstable_partitions(
             content.results.reports, loaded, content.now_ms, options, engine.progress
         )
         content = dataclasses.replace(content, unstable=unstable)
+        problems += of_transactions
     except (KdumpError, OSError) as failure:
-        notes.append(f"transactions cannot be read: {failure}")
+        diagnostics.report_failure(KdumpError(f"transactions cannot be read: {failure}"))
+    for each in dict.fromkeys(problems):
+        diagnostics.report_problem(each.path, each.what, is_damage=each.is_damage)
     space = freeable_space(
         listed.directories, settings, selection, content.now_ms, options, engine.progress
     )
-    return dataclasses.replace(content, space=space, notes=notes)
+    return dataclasses.replace(content, space=space, notes=tuple(diagnostics.lines))
 
 
 def _redaction(content: ReportContent, config: ConfigArguments, *, is_redacted: bool) -> Redaction:

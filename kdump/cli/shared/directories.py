@@ -26,10 +26,16 @@ Value = TypeVar("Value")
 
 
 class Diagnostics:
-    """Report problems as lines on standard error, and collect the exit status."""
+    """Report problems as lines on standard error, and collect the exit status.
+
+    Attributes:
+        status: the exit status.
+        lines: what was reported, without the name of the program.
+    """
 
     def __init__(self) -> None:
         self.status = ExitStatus.SOUND
+        self.lines: list[str] = []
 
     def report(self, path: Location, problem: FormatError | OSError | str) -> None:
         """Report that ``path`` cannot be read (an OSError) or is damaged (anything else)."""
@@ -44,8 +50,7 @@ class Diagnostics:
 
     def report_damage(self, damage: Damage) -> None:
         """Report a damaged range of a log."""
-        self.status |= ExitStatus.DAMAGE_LEFT
-        write_line(f"kdump: {damage}", sys.stderr)
+        self._write(str(damage), ExitStatus.DAMAGE_LEFT)
 
     def report_problem(self, path: str, what: str, *, is_damage: bool) -> None:
         """Report what a job could not read, or found to be damaged."""
@@ -54,8 +59,7 @@ class Diagnostics:
 
     def report_failure(self, failure: KdumpError) -> None:
         """Report why something cannot be read."""
-        self.status |= failure.exit_status
-        write_line(f"kdump: {failure}", sys.stderr)
+        self._write(str(failure), failure.exit_status)
 
     def report_problems(self, found: LogDirectory) -> None:
         """Report the unreadable and malformed files of a log directory."""
@@ -88,8 +92,12 @@ class Diagnostics:
         self._report(path, what, ExitStatus.OPERATIONAL_ERROR)
 
     def _report(self, path: Location | str, what: str, status: ExitStatus) -> None:
+        self._write(f"{path}: {what}", status)
+
+    def _write(self, line: str, status: ExitStatus) -> None:
         self.status |= status
-        write_line(f"kdump: {path}: {what}", sys.stderr)
+        self.lines.append(line)
+        write_line(f"kdump: {line}", sys.stderr)
 
 
 def find_log_directories(

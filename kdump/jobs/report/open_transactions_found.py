@@ -14,7 +14,7 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.jobs.partition_transactions import all_txns
 from kdump.jobs.report.collected import statistics_of
-from kdump.jobs.txns import TxnsRequest, txns
+from kdump.jobs.txns import Problem, TxnsRequest, txns
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
@@ -68,8 +68,10 @@ def unstable_partitions(
     now_ms: int,
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
-) -> list[UnstablePartition]:
+) -> tuple[list[UnstablePartition], Sequence[Problem]]:
     """Find the partitions with transactions that are open, or not replicated up to their marker.
+
+    Also return what of the coordinators' logs could not be read, or is not loaded.
 
     Args:
         reports: of a verification with statistics.
@@ -83,15 +85,16 @@ def unstable_partitions(
     """
     chosen = {key: each for key, each in _most_advanced(reports).items() if _is_unstable(each)}
     if not chosen:
-        return []
+        return [], ()
     selection = PartitionSelection(topics=(TRANSACTION_STATE_TOPIC,))
     request = TxnsRequest(directories, selection, now_ms)
-    coordinators = txns(request, options, progress).coordinators
+    found = txns(request, options, progress)
     around = {str(each.path): each for each in directories}
-    return [
-        _judged(key, report, around.get(report.log_dir), coordinators, now_ms)
+    unstable = [
+        _judged(key, report, around.get(report.log_dir), found.coordinators, now_ms)
         for key, report in sorted(chosen.items())
     ]
+    return unstable, found.problems
 
 
 def _most_advanced(reports: Iterable[PartitionReport]) -> dict[TopicPartition, PartitionReport]:
