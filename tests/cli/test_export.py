@@ -238,17 +238,82 @@ def test_run_again_an_export_writes_only_what_is_missing(log_dir: Path, tmp_path
 def test_a_partition_that_changed_is_exported_again(log_dir: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export(out, log_dir)
-    shutil.rmtree(log_dir / "orders-1")
     (log_dir / "orders-0" / file_name(5, FileKind.LOG)).unlink()
     (log_dir / "orders-0" / file_name(9, FileKind.LOG)).write_bytes(batch([record(9, b"new")]))
 
-    assert export(out, log_dir).exit_status == 0
+    done = export(out, log_dir)
 
-    assert [row["key"] for row in rows_of(out)] == [b"a", b"b", b"new"]
+    assert (done.exit_status, b"1 earlier file replaced and 0 removed" in done.stdout) == (0, True)
+    assert [row["key"] for row in rows_of(out)][:3] == [b"a", b"b", b"new"]
     assert {partition["topic"] for partition in manifest_of(out)["partitions"]} == {
         "empty",
         "orders",
     }
+
+
+def test_files_of_a_log_that_is_empty_now_are_removed_and_counted(
+    log_dir: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    export(out, log_dir)
+    (log_dir / "orders-1" / LOG).write_bytes(b"")
+
+    *_, summary = objects(export(out, log_dir, "--output", "jsonl").stdout)
+
+    assert (summary["is_complete"], summary["written"]) == (True, 0)
+    assert (summary["replaced"], summary["removed"]) == (0, 1)
+    assert not (out / "topic=orders/partition=1").exists()
+
+
+def test_files_of_a_partition_that_is_gone_stay(log_dir: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(out, log_dir)
+    before = rows_of(out)
+    away = tmp_path / "away"
+    away.mkdir()
+    (log_dir / "orders-1").rename(away / "orders-1")
+    for _ in range(2):
+        done = export(out, log_dir)
+        assert done.exit_status == 8
+        assert b"orders-1: is not found now; the files that were exported earlier" in done.stderr
+        assert rows_of(out) == before
+        assert manifest_of(out)["totals"]["files"] == 2
+        assert "_SUCCESS" not in files_of(out)
+
+    (away / "orders-1").rename(log_dir / "orders-1")
+    *_, summary = objects(export(out, log_dir, "--output", "jsonl").stdout)
+    assert (summary["is_complete"], summary["written"]) == (True, 0)
+
+
+def test_files_of_a_partition_whose_disk_fails_now_stay(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    export(out, log_dir)
+    before = rows_of(out)
+    real = LocalFile.read_into
+
+    def failing(self: LocalFile, buffer: memoryview, position: int) -> int:
+        if "orders-1" in str(self.location):
+            raise OSError(errno.EIO, "Input/output error", str(self.location))
+        return real(self, buffer, position)
+
+    monkeypatch.setattr(LocalFile, "read_into", failing)
+    assert export(out, log_dir).exit_status == 8
+    assert rows_of(out) == before
+    assert "_SUCCESS" not in files_of(out)
+
+
+def test_other_directories_are_refused(log_dir: Path, tmp_path: Path) -> None:
+    out, other = tmp_path / "out", write_log_directory(tmp_path / "other")
+    write_partition(other / "payments-0", {0: batch([record(0)])})
+    export(out, log_dir)
+    before = contents_of(out)
+    for paths in ([other], [log_dir, other]):
+        done = export(out, *paths)
+        assert done.exit_status == 16
+        assert f"'kdump export --out {out} {log_dir}'".encode() in done.stderr
+        assert contents_of(out) == before
 
 
 def test_other_options_are_refused(log_dir: Path, tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def command(
                 raise nothing_selected(selection, paths)
         request = dataclasses.replace(
             _request(targets, columns, selection, options),
+            sources=tuple(str(path.resolved()) for path in paths),
             not_exported=tuple(others),
             is_everything_listed=is_listed,
         )

@@ -80,6 +80,8 @@ def write_result(result: ExportResult, out: str, output: OutputFormat) -> None:
         "out": out,
         "is_complete": result.is_complete,
         "written": result.written,
+        "replaced": result.replaced,
+        "removed": result.removed,
         **sums,
     }
     with open_sections(output, SECTIONS) as sections:
@@ -129,9 +131,14 @@ def _summary_lines(result: ExportResult, sums: Row, out: str) -> Iterator[str]:
         left_out.append(f"{counted(sums['problems'], 'range')} of bytes that cannot be decoded")
     if left_out:
         yield f"left out: {', '.join(left_out)}"
+    if result.replaced or result.removed:
+        yield (
+            f"{counted(result.replaced, 'earlier file')} replaced and {result.removed} removed:"
+            " the logs changed"
+        )
     if not result.is_complete:
         yield f"{out}: not complete: run the same command again once everything can be read"
-    elif result.written:
+    elif result.written or result.removed:
         yield f"{out}: complete"
     else:
         yield f"{out}: already complete: nothing was written"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 import kdump
@@ -13,6 +13,7 @@ from kdump.engine.job import describe_failure
 from kdump.engine.progress import SILENT, Progress
 from kdump.engine.range_splits import RecordRange
 from kdump.errors import UsageProblem
+from kdump.formats.names import TopicPartition
 from kdump.jobs.export.export_directory import (
     FORMAT,
     VERSION,
@@ -22,7 +23,7 @@ from kdump.jobs.export.export_directory import (
 )
 from kdump.jobs.export.export_job import ExportJob, ExportSplit, ReadProblem, WrittenPart
 from kdump.jobs.export.export_plan import PartitionExport, plan_partition, unreadable_partition
-from kdump.jobs.export.file_names import Layout
+from kdump.jobs.export.file_names import Layout, part_path
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.phases import phase
 from kdump.scan.records import LARGEST_RECORD_BYTES
@@ -31,6 +32,7 @@ from kdump.tables.kafka_log.found_partitions import FoundPartition
 from kdump.tables.kafka_log.options import Mode
 from kdump.tables.kafka_log.pushed_filters import Interval, PushedFilters
 from kdump.tables.kafka_log.reader import SourceReading
+from kdump.words import shell_command
 
 _OFFSET: Final = "offset"
 _IN_THE_PATH: Final = frozenset({"topic", "partition"})
@@ -51,6 +53,7 @@ class ExportRequest:
         is_committed: leave out records of aborted and open transactions.
         with_control: export control records, too.
         largest_record_bytes: larger records of compressed batches are not decoded.
+        sources: the absolute paths of the directories that were named, without symbolic links.
         selected: the globs that chose the targets, for the manifest.
         not_exported: other copies of the partitions, and what cannot be read.
         is_everything_listed: whether all partitions that were asked for are known.
@@ -65,6 +68,7 @@ class ExportRequest:
     is_committed: bool = False
     with_control: bool = False
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    sources: tuple[str, ...] = ()
     selected: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     not_exported: tuple[str, ...] = ()
     is_everything_listed: bool = True
@@ -73,6 +77,7 @@ class ExportRequest:
         """What a later run must have in common with this one, as JSON."""
         topics, partitions = self.selected
         return {
+            "sources": sorted(set(self.sources)),
             "format": self.file_format.value,
             "layout": self.layout.value,
             "columns": [column.name for column in self.file_columns()],
@@ -167,11 +172,15 @@ class ExportResult:
         partitions: in the order of topics and partitions.
         is_complete: whether everything that was asked for is exported or known to be damaged.
         written: how many files this run wrote; the others were there.
+        replaced: how many of those took the place of a file of an earlier run.
+        removed: how many other files of earlier runs were deleted: their partitions changed.
     """
 
     partitions: tuple[ExportedPartition, ...]
     is_complete: bool
-    written: int
+    written: int = 0
+    replaced: int = 0
+    removed: int = 0
 
 
 def export(
@@ -187,7 +196,7 @@ def export(
         KdumpError: the disk of the directory or the engine fails.
     """
     _refuse_other_options(directory, request.options())
-    planned = list(_planned(request))
+    planned, left = _with_earlier(request, list(_planned(request)), directory)
     files = {(each.fingerprint, part.file) for each in planned for part in each.parts}
     with phase(f"looking at what is in {directory.name}"):
         kept = {
@@ -195,23 +204,35 @@ def export(
             for key, part in directory.entries.items()
             if key in files and directory.is_there(part)
         }
+        earlier = {
+            (each.planned.fingerprint, part["part"]): part for each in left for part in each.parts
+        }
         is_new = (
             not directory.is_complete
+            or left
             or any(each.unreadable is not None for each in planned)
             or kept.keys() != files
             or len(directory.entries) != len(files)
         )
     if not is_new:
-        return _result(planned, kept, is_complete=True, written=0)
+        return _result(planned, kept, left, is_complete=True)
     written = 0
     try:
-        directory.begin(request.options(), kept)
+        directory.begin(
+            request.options(),
+            [each.document() for each in (*left, *(ExportedPartition(one, ()) for one in planned))],
+            {**kept, **earlier},
+        )
         for each, split, part in _run(request, directory, planned, kept, options, progress):
             document = _part_document(split, part)
             directory.add(each.fingerprint, document, part.temporary)
             kept[each.fingerprint, split.file] = document
             written += part.temporary is not None
-        result = _result(planned, kept, is_complete=request.is_everything_listed, written=written)
+        result = _result(planned, kept, left, is_complete=request.is_everything_listed)
+        directory.remove(_obsolete(request, directory, result))
+        result = replace(
+            result, written=written, replaced=directory.replaced, removed=directory.removed
+        )
         with phase("writing the manifest"):
             directory.finish(_manifest(request, result), is_complete=result.is_complete)
     except BaseException:
@@ -229,6 +250,12 @@ def _refuse_other_options(directory: ExportDirectory, options: Document) -> None
     earlier = directory.options
     if earlier is None or earlier == options:
         return
+    if earlier == {**options, "sources": earlier.get("sources")}:
+        again = shell_command("export --out", [directory.name, *earlier["sources"]])
+        raise UsageProblem(
+            f"{directory.name}: was exported from other directories: name a new directory, or"
+            f" continue with '{again}' and the same options"
+        )
     different = [
         f"{name} was {earlier.get(name)!r}, not {value!r}"
         for name, value in options.items()
@@ -255,6 +282,49 @@ def _planned(request: ExportRequest) -> Iterator[PartitionExport]:
             except OSError as failure:
                 place = failure.filename or found.partition.path
                 yield unreadable_partition(found, f"{place}: {describe_failure(failure)}")
+
+
+def _with_earlier(
+    request: ExportRequest, planned: Sequence[PartitionExport], directory: ExportDirectory
+) -> tuple[list[PartitionExport], list[ExportedPartition]]:
+    """The partitions to export, and those that were exported earlier and cannot be read now."""
+    current = {each.key: each for each in planned}
+    left = []
+    for (topic, number), document in directory.partitions.items():
+        key, path = TopicPartition(topic, number), document["source"]["path"]
+        own = current.get(key)
+        why = f"{path}: is not found now" if own is None else own.unreadable
+        if own is not None and own.source["path"] != path and not request.is_everything_listed:
+            # The better replica may be on the disk that cannot be listed.
+            why = f"{path}: is not found now"
+        parts = directory.parts_of(document)
+        if why is None or not any(part["file"] for part in parts):
+            continue
+        current.pop(key, None)
+        problems = tuple(ReadProblem(**problem) for problem in document["problems"])
+        earlier = PartitionExport(
+            key,
+            document["source"],
+            document["fingerprint"],
+            (),
+            problems,
+            f"{why}; the files that were exported earlier stay",
+        )
+        left.append(ExportedPartition(earlier, tuple(parts)))
+    return list(current.values()), left
+
+
+def _obsolete(
+    request: ExportRequest, directory: ExportDirectory, result: ExportResult
+) -> list[str]:
+    """The earlier files of partitions that were read whole, and do not have them now."""
+    read = {
+        part_path(request.layout, each.planned.key, "")
+        for each in result.partitions
+        if not each.unreadable
+    }
+    wanted = {part["file"] for each in result.partitions for part in each.parts}
+    return directory.obsolete(wanted, read)
 
 
 def _run(
@@ -318,16 +388,17 @@ def _problem_document(problem: ReadProblem) -> Document:
 def _result(
     planned: Sequence[PartitionExport],
     parts: Mapping[tuple[str, str], Document],
+    left: Sequence[ExportedPartition],
     *,
     is_complete: bool,
-    written: int,
 ) -> ExportResult:
-    partitions = tuple(
+    written = [
         ExportedPartition(each, tuple(parts[each.fingerprint, part.file] for part in each.parts))
         for each in planned
-    )
+    ]
+    partitions = sorted([*written, *left], key=lambda each: each.planned.key)
     is_readable = not any(each.unreadable for each in partitions)
-    return ExportResult(partitions, is_complete and is_readable, written)
+    return ExportResult(tuple(partitions), is_complete and is_readable)
 
 
 def _manifest(request: ExportRequest, result: ExportResult) -> Document:

@@ -1,7 +1,8 @@
 """The directory of an export on a disk: its files, its manifest, and what earlier runs left.
 
 While a run writes, its progress is in ``_progress.jsonl``: a header, and a line for each file that
-is complete. What a reader finds if the machine stops:
+is complete. Earlier files that are not wanted any more are deleted when all new ones are written,
+and only those of partitions that could be read. What a reader finds if the machine stops:
 
 1. A file has a temporary name until it is complete and synced; nobody reads it, and the next run
    deletes it.
@@ -18,13 +19,13 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from kdump.errors import KdumpError, UsageProblem
-from kdump.jobs.export.file_names import PART_NAME
+from kdump.jobs.export.file_names import partition_of
 
 MANIFEST: Final = "_manifest.json"
 SUCCESS: Final = "_SUCCESS"
@@ -104,8 +105,11 @@ class ExportDirectory:
         name: as typed.
         path: absolute.
         options: of the earlier runs; None if there was none.
+        partitions: what they exported, by topic and number, as in the manifest but without files.
         entries: their complete files, by fingerprint of the partition and path of the file.
         is_complete: whether an earlier run wrote everything.
+        replaced: how many of their files this run has written again.
+        removed: how many it has deleted.
     """
 
     def __init__(self, name: str) -> None:
@@ -114,7 +118,10 @@ class ExportDirectory:
         self.path = Path(name).absolute()
         self.options: Document | None = None
         self.entries: dict[tuple[str, str], Document] = {}
+        self.partitions: dict[tuple[str, int], Document] = {}
         self.is_complete = False
+        self.replaced = 0
+        self.removed = 0
         self._lock = -1
         self._progress: IO[bytes] | None = None
         self._renamed: set[Path] = set()
@@ -182,17 +189,33 @@ class ExportDirectory:
         for partition in found["partitions"]:
             for part in partition["parts"]:
                 self.entries[partition["fingerprint"], part["part"]] = part
+        self._take_partitions(found["partitions"])
 
     def _read_progress(self) -> None:
         lines = (self.path / PROGRESS).read_bytes().splitlines(keepends=True)
-        self.options = self._checked(PROGRESS, lines[0] if lines else b"")["options"]
+        header = self._checked(PROGRESS, lines[0] if lines else b"")
+        self.options = header["options"]
         self.is_complete = False
         self.entries.clear()
+        self._take_partitions(header["partitions"])
         for line in lines[1:]:
             # The last lines may be incomplete.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 found = json.loads(line)
                 self.entries[found["fingerprint"], found["part"]["part"]] = found["part"]
+
+    def _take_partitions(self, documents: Iterable[Document]) -> None:
+        self.partitions = {
+            (each["topic"], each["partition"]): _without_parts(each) for each in documents
+        }
+
+    def parts_of(self, partition: Document) -> list[Document]:
+        """The files of a partition of earlier runs that are as they were written."""
+        return [
+            part
+            for (fingerprint, _), part in self.entries.items()
+            if fingerprint == partition["fingerprint"] and self.is_there(part)
+        ]
 
     def _checked(self, name: str, text: bytes) -> Document:
         """A document of this format and version.
@@ -226,25 +249,32 @@ class ExportDirectory:
             return bool((self.path / part["file"]).stat().st_size == part["size_bytes"])
         return False
 
-    def obsolete(self, wanted: set[str]) -> list[Path]:
-        """Temporary files, and exported files that are not wanted."""
-        found = []
-        for root, _, names in os.walk(self.path):
-            for name in names:
-                path = Path(root) / name
-                relative = str(path.relative_to(self.path))
-                is_old = PART_NAME.fullmatch(name) and relative not in wanted
-                if is_old or _is_temporary(name):
-                    found.append(path)
-        return found
+    def obsolete(self, wanted: Collection[str], partitions: Collection[str]) -> list[str]:
+        """The exported files of some partitions that are not wanted.
+
+        Args:
+            wanted: files that are.
+            partitions: what the paths of their files begin with.
+        """
+        paths = (str(path.relative_to(self.path)) for path in self._files())
+        return [path for path in paths if partition_of(path) in partitions and path not in wanted]
+
+    def _files(self) -> Iterator[Path]:
+        return (Path(root) / name for root, _, names in os.walk(self.path) for name in names)
 
     # Writing
 
-    def begin(self, options: Document, kept: Mapping[tuple[str, str], Document]) -> None:
+    def begin(
+        self,
+        options: Document,
+        partitions: Iterable[Document],
+        kept: Mapping[tuple[str, str], Document],
+    ) -> None:
         """Begin to write: from now on the directory is incomplete.
 
         Args:
             options: of this run.
+            partitions: of this run, as in the manifest.
             kept: the entries of files that stay.
 
         Raises:
@@ -252,13 +282,17 @@ class ExportDirectory:
         """
         try:
             self._remove(SUCCESS)
-            header = {"format": FORMAT, "version": VERSION, "options": options}
+            header = {
+                "format": FORMAT,
+                "version": VERSION,
+                "options": options,
+                "partitions": list(map(_without_parts, partitions)),
+            }
             lines = [_line(header)]
             lines += [_progress_line(fingerprint, part) for (fingerprint, _), part in kept.items()]
             self._write(PROGRESS, lines)
             self._progress = (self.path / PROGRESS).open("ab", buffering=0)
-            for path in self.obsolete({part["file"] for part in kept.values()}):
-                self._delete(path)
+            self._delete_temporary()
         except OSError as failure:
             raise self._error(failure) from failure
 
@@ -272,10 +306,25 @@ class ExportDirectory:
         try:
             if temporary is not None:
                 path = self.path / part["file"]
+                self.replaced += path.exists()
                 Path(temporary).rename(path)
                 self._renamed |= {path.parent, path.parent.parent}
             # Not synced: the next run looks whether the file is there.
             self._progress.write(_progress_line(fingerprint, part))
+        except OSError as failure:
+            raise self._error(failure) from failure
+
+    def remove(self, files: Iterable[str]) -> None:
+        """Delete exported files, after those that replace them are durable.
+
+        Raises:
+            ExportError: the disk fails.
+        """
+        try:
+            self._sync_renamed()
+            for file in files:
+                self._delete(self.path / file)
+                self.removed += 1
         except OSError as failure:
             raise self._error(failure) from failure
 
@@ -286,8 +335,7 @@ class ExportDirectory:
             ExportError: the disk fails.
         """
         try:
-            for directory in sorted(self._renamed):
-                _sync_directory(directory)
+            self._sync_renamed()
             self._write(MANIFEST, [json.dumps(manifest, indent=1).encode(), b"\n"])
             self._remove(PROGRESS)
             if is_complete:
@@ -295,12 +343,20 @@ class ExportDirectory:
         except OSError as failure:
             raise self._error(failure) from failure
 
+    def _sync_renamed(self) -> None:
+        for directory in sorted(self._renamed):
+            _sync_directory(directory)
+        self._renamed.clear()
+
     def drop_temporary(self) -> None:
         """Delete the files that were not finished."""
         with contextlib.suppress(OSError):
-            for root, _, names in os.walk(self.path):
-                for name in filter(_is_temporary, names):
-                    self._delete(Path(root) / name)
+            self._delete_temporary()
+
+    def _delete_temporary(self) -> None:
+        for path in list(self._files()):
+            if _is_temporary(path.name):
+                self._delete(path)
 
     def _delete(self, path: Path) -> None:
         """Delete a file, and the directories around it that are empty then."""
@@ -329,6 +385,10 @@ class ExportDirectory:
 
 def _is_temporary(name: str) -> bool:
     return name.startswith(_TEMPORARY_PREFIX) and name.endswith(_TEMPORARY_SUFFIX)
+
+
+def _without_parts(partition: Document) -> Document:
+    return {name: value for name, value in partition.items() if name != "parts"}
 
 
 def _line(document: Document) -> bytes:

@@ -41,12 +41,18 @@ def part_name(base_offset: int, position: int) -> str:
     return f"{base_offset:020d}-{position:010d}"
 
 
-PART_NAME: Final = re.compile(r"(?:.*-)?[0-9]{20}-[0-9]{10}\.(?:parquet|csv|jsonl)")
-"""The whole name of an exported file, in any layout and format."""
+_PART_PATH: Final = re.compile(r"(.*?)[0-9]{20}-[0-9]{10}\.(?:parquet|csv|jsonl)", re.DOTALL)
+"""The whole path of an exported file, in any layout and format."""
+
+
+def partition_of(path: str) -> str | None:
+    """What the paths of a partition's files begin with; None for another file."""
+    found = _PART_PATH.fullmatch(path)
+    return None if found is None else found[1]
 
 
 def part_path(layout: Layout, key: TopicPartition, name: str) -> str:
-    """The path of a file, relative to the directory of the export."""
+    """The path of a file, relative to the directory of the export; without a name its beginning."""
     if layout is Layout.FLAT:
         return f"{_visible(_escaped(key.topic))}-{key.partition}-{name}"
     return f"topic={hive_value(key.topic)}/partition={key.partition}/{name}"
