@@ -304,6 +304,23 @@ def test_files_of_a_partition_whose_disk_fails_now_stay(
     assert "_SUCCESS" not in files_of(out)
 
 
+@pytest.mark.parametrize("is_other_there", [True, False])
+def test_a_directory_that_cannot_be_listed_leaves_no_success(
+    is_other_there: bool, log_dir: Path, tmp_path: Path
+) -> None:
+    out, other = tmp_path / "out", write_log_directory(tmp_path / "other")
+    paths = [log_dir, other] if is_other_there else [log_dir]
+    export(out, *paths)
+    assert "_SUCCESS" in files_of(out)
+    (other if is_other_there else log_dir).rename(tmp_path / "away")
+
+    done = export(out, *paths)
+
+    assert (done.exit_status, b"already complete" in done.stdout) == (8, False)
+    assert (len(rows_of(out)), manifest_of(out)["state"]) == (6, "incomplete")
+    assert "_SUCCESS" not in files_of(out)
+
+
 def test_other_directories_are_refused(log_dir: Path, tmp_path: Path) -> None:
     out, other = tmp_path / "out", write_log_directory(tmp_path / "other")
     write_partition(other / "payments-0", {0: batch([record(0)])})

@@ -24,6 +24,7 @@ from kdump.jobs.export.file_names import Layout
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.log.special_times import IsolationLevel
 from kdump.phases import phase
+from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -113,9 +114,9 @@ def command(
         targets, others = _targets(paths, selection, diagnostics)
         is_listed = not diagnostics.status & ExitStatus.OPERATIONAL_ERROR
         if not targets:
-            if not is_listed:
+            if not is_listed and local(out).kind() is None:
                 return diagnostics.status
-            if not selection.is_everything:
+            if is_listed and not selection.is_everything:
                 raise nothing_selected(selection, paths)
         request = dataclasses.replace(
             _request(targets, columns, selection, options),

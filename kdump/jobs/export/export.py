@@ -209,6 +209,7 @@ def export(
         }
         is_new = (
             not directory.is_complete
+            or not request.is_everything_listed
             or left
             or any(each.unreadable is not None for each in planned)
             or kept.keys() != files
