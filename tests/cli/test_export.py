@@ -466,6 +466,23 @@ def test_an_interrupted_export_leaves_complete_files_only(
     assert contents_of(out) == contents_of(tmp_path / "whole")
 
 
+def test_files_have_the_modes_of_any_file(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mask is of the whole process: a thread that changes it changes it for all."""
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patch:
+            patch.delattr(os, "umask")
+            assert export(tmp_path / "out", log_dir, "--engine", "local").exit_status == 0
+    finally:
+        os.umask(before)
+    modes = {
+        (tmp_path / "out" / name).stat().st_mode & 0o777 for name in files_of(tmp_path / "out")
+    }
+    assert modes == {0o640}
+
+
 def test_two_exports_to_one_directory_are_refused(log_dir: Path, tmp_path: Path) -> None:
     with ExportDirectory(str(tmp_path / "out")):
         done = export(tmp_path / "out", log_dir)

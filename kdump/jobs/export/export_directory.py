@@ -18,7 +18,7 @@ import contextlib
 import fcntl
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -64,12 +64,10 @@ class UnfinishedFile:
         """
         parent = (Path(directory) / file).parent
         parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(_TEMPORARY_SUFFIX, _TEMPORARY_PREFIX, parent)
+        path = parent / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}{_TEMPORARY_SUFFIX}"
         # Other programs read an export: its files have the modes of any file.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.fchmod(descriptor, 0o666 & ~mask)
-        return cls(os.fdopen(descriptor, "wb", buffering=1 << 20), Path(name))
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        return cls(os.fdopen(descriptor, "wb", buffering=1 << 20), path)
 
     def finish(self) -> int:
         """Sync the file; returns its size in bytes.
