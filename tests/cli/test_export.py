@@ -343,6 +343,31 @@ def test_other_options_are_refused(log_dir: Path, tmp_path: Path) -> None:
     assert contents_of(out) == before
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"options": {', '"option": {', "options: missing"),
+        ('"sources": [', '"paths": [', "options.sources: missing"),
+        ('"size_bytes": ', '"size": ', "size_bytes: missing"),
+        ('"problems": [', '"problems": ["x"', "not an object"),
+        ('"fingerprint": "', '"fingerprint": 1, "x": "', "fingerprint: not a string"),
+        ('"version": 1', '"version": 2', "this kdump reads version 1"),
+    ],
+)
+def test_a_manifest_that_was_edited_is_refused(
+    old: str, new: str, problem: str, log_dir: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    export(out, log_dir)
+    manifest = out / "_manifest.json"
+    manifest.write_text(manifest.read_text().replace(old, new))
+    before = contents_of(out)
+    done = export(out, log_dir)
+    assert (done.exit_status, b"name a new directory" in done.stderr) == (16, True)
+    assert problem.encode() in done.stderr
+    assert contents_of(out) == before
+
+
 def test_a_directory_with_something_else_is_refused(log_dir: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for name, content in (("notes.txt", ""), ("_manifest.json", "{}"), ("_progress.jsonl", "")):

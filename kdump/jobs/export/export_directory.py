@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from kdump.errors import KdumpError, UsageProblem
+from kdump.formats.json_document import DocumentError, JsonObject, read_document
 from kdump.jobs.export.file_names import partition_of
 
 MANIFEST: Final = "_manifest.json"
@@ -181,31 +182,48 @@ class ExportDirectory:
             )
 
     def _read_manifest(self) -> None:
-        found = self._checked(MANIFEST, (self.path / MANIFEST).read_bytes())
-        self.options = found["options"]
-        self.is_complete = found["state"] == "complete" and (self.path / SUCCESS).exists()
-        for partition in found["partitions"]:
-            for part in partition["parts"]:
-                self.entries[partition["fingerprint"], part["part"]] = part
-        self._take_partitions(found["partitions"])
+        with self._checking(MANIFEST):
+            found = read_document((self.path / MANIFEST).read_bytes(), FORMAT, VERSION)
+            self.options = _read_options(found)
+            is_complete = found.text("state") == "complete"
+            for partition in found.objects("partitions"):
+                self._take_partition(partition)
+                for part in map(_read_part, partition.objects("parts")):
+                    self.entries[partition.text("fingerprint"), part["part"]] = part
+        self.is_complete = is_complete and (self.path / SUCCESS).exists()
 
     def _read_progress(self) -> None:
-        lines = (self.path / PROGRESS).read_bytes().splitlines(keepends=True)
-        header = self._checked(PROGRESS, lines[0] if lines else b"")
-        self.options = header["options"]
         self.is_complete = False
         self.entries.clear()
-        self._take_partitions(header["partitions"])
+        self.partitions.clear()
+        lines = (self.path / PROGRESS).read_bytes().splitlines(keepends=True)
+        with self._checking(PROGRESS):
+            header = read_document(lines[0] if lines else b"", FORMAT, VERSION)
+            self.options = _read_options(header)
+            for partition in header.objects("partitions"):
+                self._take_partition(partition)
         for line in lines[1:]:
             # The last lines may be incomplete.
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                found = json.loads(line)
-                self.entries[found["fingerprint"], found["part"]["part"]] = found["part"]
+            with contextlib.suppress(ValueError, DocumentError):
+                found = JsonObject.of(json.loads(line), "")
+                part = _read_part(found.object("part"))
+                self.entries[found.text("fingerprint"), part["part"]] = part
 
-    def _take_partitions(self, documents: Iterable[Document]) -> None:
-        self.partitions = {
-            (each["topic"], each["partition"]): _without_parts(each) for each in documents
-        }
+    def _take_partition(self, partition: JsonObject) -> None:
+        key = partition.text("topic"), partition.number("partition")
+        self.partitions[key] = _read_partition(partition)
+
+    @contextlib.contextmanager
+    def _checking(self, name: str) -> Iterator[None]:
+        """Refuse a document that another program or version wrote, or that was edited.
+
+        Raises:
+            UsageProblem: it is one.
+        """
+        try:
+            yield
+        except DocumentError as error:
+            raise UsageProblem(f"{self.name}/{name}: {error}: name a new directory") from None
 
     def parts_of(self, partition: Document) -> list[Document]:
         """The files of a partition of earlier runs that are as they were written."""
@@ -214,28 +232,6 @@ class ExportDirectory:
             for (fingerprint, _), part in self.entries.items()
             if fingerprint == partition["fingerprint"] and self.is_there(part)
         ]
-
-    def _checked(self, name: str, text: bytes) -> Document:
-        """A document of this format and version.
-
-        Raises:
-            UsageProblem: it is another.
-        """
-        try:
-            found = json.loads(text)
-            is_ours = found["format"] == FORMAT
-        except (ValueError, KeyError, TypeError):
-            is_ours, found = False, {}
-        if not is_ours:
-            raise UsageProblem(
-                f"{self.name}/{name}: kdump export did not write it: name a new directory"
-            )
-        if found["version"] != VERSION:
-            raise UsageProblem(
-                f"{self.name}/{name}: version {found['version']}; this kdump writes version"
-                f" {VERSION}: name a new directory"
-            )
-        return dict(found)
 
     def is_there(self, part: Document) -> bool:
         """Whether the file of an entry is as it was written."""
@@ -385,7 +381,48 @@ def _is_temporary(name: str) -> bool:
     return name.startswith(_TEMPORARY_PREFIX) and name.endswith(_TEMPORARY_SUFFIX)
 
 
-def _without_parts(partition: Document) -> Document:
+def _read_options(document: JsonObject) -> Document:
+    options = document.object("options")
+    options.texts("sources")
+    return dict(options.fields)
+
+
+def _read_partition(partition: JsonObject) -> Document:
+    """A partition of an earlier run, without its files."""
+    partition.text("fingerprint")
+    partition.optional(partition.text, "unreadable")
+    source = partition.object("source")
+    source.text("path")
+    for name in ("log_start_offset", "log_end_offset", "last_stable_offset", "open_transactions"):
+        source.optional(source.number, name)
+    _check_problems(partition)
+    return _without_parts(partition.fields)
+
+
+def _read_part(part: JsonObject) -> Document:
+    """A file of an earlier run."""
+    part.text("part")
+    for name in ("file", "unreadable"):
+        part.optional(part.text, name)
+    for name in ("records", "size_bytes", "aborted_records", "open_records", "more_problems"):
+        part.number(name)
+    for name in ("first_offset", "last_offset"):
+        part.optional(part.number, name)
+    _check_problems(part)
+    return dict(part.fields)
+
+
+def _check_problems(document: JsonObject) -> None:
+    for problem in document.objects("problems"):
+        problem.has_only(("path", "start", "end", "what", "is_damage"))
+        problem.text("path")
+        problem.number("start")
+        problem.number("end")
+        problem.text("what")
+        problem.flag("is_damage")
+
+
+def _without_parts(partition: Mapping[str, Any]) -> Document:
     return {name: value for name, value in partition.items() if name != "parts"}
 
 
