@@ -110,6 +110,15 @@ def test_the_flat_layout_has_topic_and_partition_as_columns(log_dir: Path, tmp_p
     ]
 
 
+def test_the_flat_layout_refuses_topics_that_are_too_long(tmp_path: Path) -> None:
+    log_dir = write_log_directory(tmp_path / "logs")
+    write_partition(log_dir / f"{'t' * 240}-0", {0: batch([record(0)])})
+    done = export(tmp_path / "out", log_dir, "--layout", "flat")
+    assert (done.exit_status, b"use --layout hive" in done.stderr) == (16, True)
+    assert files_of(tmp_path / "out") == []
+    assert export(tmp_path / "out", log_dir).exit_status == 0
+
+
 def test_chosen_columns_ranges_and_partitions(log_dir: Path, tmp_path: Path) -> None:
     asked = ("--columns", "value,key", "--from-offset", "1", "--to-offset", "5")
     export(tmp_path / "out", log_dir, "--partition", "orders-0", *asked)

@@ -11,6 +11,7 @@ import enum
 import re
 from typing import Final
 
+from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
 
 
@@ -52,9 +53,19 @@ def partition_of(path: str) -> str | None:
 
 
 def part_path(layout: Layout, key: TopicPartition, name: str) -> str:
-    """The path of a file, relative to the directory of the export; without a name its beginning."""
+    """The path of a file, relative to the directory of the export; without a name its beginning.
+
+    Raises:
+        UsageProblem: the name would be too long for a file.
+    """
     if layout is Layout.FLAT:
-        return f"{_visible(_escaped(key.topic))}-{key.partition}-{name}"
+        file = f"{_visible(_escaped(key.topic))}-{key.partition}-{name}"
+        if len(file.encode()) > _MOST_NAME_BYTES:
+            raise UsageProblem(
+                f"{key}: the name of the topic is too long for the names of files:"
+                " use --layout hive"
+            )
+        return file
     return f"topic={hive_value(key.topic)}/partition={key.partition}/{name}"
 
 
