@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import pickle
 import shutil
@@ -22,6 +23,7 @@ from kdump.errors import UsageProblem
 from kdump.formats.record_batch import Record
 from kdump.jobs.table_rows.table_reader import open_table
 from kdump.tables.all_tables import TABLES
+from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
 Rows = list[dict[str, Any]]
@@ -185,6 +187,32 @@ def records_at(first: int, count: int) -> list[Record]:
 
 def meets(row: Mapping[str, Any], conditions: Iterable[tuple[str, str, int]]) -> bool:
     return all(COMPARISONS[kind](row[column], value) for kind, column, value in conditions)
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Write a log directory with a partition of two batches; the first has a flipped bit."""
+    first = bytearray(batch(records_at(0, 2)))
+    first[70] ^= 1
+    log_dir = log_directories.write_log_directory(tmp_path / "damaged")
+    log_directories.write_partition(log_dir / "a-0", {0: bytes(first) + batch(records_at(2, 1))})
+    return log_dir
+
+
+def test_damage_between_batches_is_skipped_and_counted(
+    damaged: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "kdump"):
+        rows = table_rows("batches", damaged, mode="DROPMALFORMED")
+    assert [row["base_offset"] for row in rows] == [2]
+    (message,) = caplog.messages
+    skipped = len(batch(records_at(0, 2)))
+    assert message.endswith(f"{0:020d}.log: skipped {skipped} bytes in 1 damaged range")
+
+
+def test_damage_between_batches_fails_the_reading(damaged: Path) -> None:
+    with pytest.raises(DamagedLogError, match="bytes 0 to"):
+        table_rows("batches", damaged)
 
 
 def test_producers_are_those_of_the_snapshot_that_a_broker_leaves(

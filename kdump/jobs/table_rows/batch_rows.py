@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from kdump.log.valid_windows import Damage, OnDamage, valid_windows
 from kdump.tables.batch_tables import batch_table
-from kdump.tables.kafka_log.damage import DamagedLogError
+from kdump.tables.kafka_log.damage import DamagedLogError, SkippedRanges
 from kdump.tables.kafka_log.options import Mode, RecordParser, SourceOptions, given_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.splits import SourceSplit, grouped, plan_splits
@@ -40,11 +41,14 @@ class BatchesReader:
         self, split: Sequence[SourceSplit], filters: PushedFilters, /
     ) -> Iterator[pa.RecordBatch]:
         for each in split:
-            yield from read_batches(each, self.columns, self._take_damage)
+            skipped = SkippedRanges()
+            on_damage = _fail if self.options.mode is Mode.FAILFAST else skipped.add
+            yield from read_batches(each, self.columns, on_damage)
+            skipped.log(each)
 
-    def _take_damage(self, damage: Damage) -> None:
-        if self.options.mode is Mode.FAILFAST:
-            raise DamagedLogError(damage)
+
+def _fail(damage: Damage) -> NoReturn:
+    raise DamagedLogError(damage)
 
 
 def open_batches(options: Mapping[str, str], names: Sequence[str] | None) -> BatchesReader:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +23,7 @@ from kdump.tables.kafka_log.columns import (
     damage_table,
     record_table,
 )
-from kdump.tables.kafka_log.damage import DamagedLogError
+from kdump.tables.kafka_log.damage import DamagedLogError, SkippedRanges
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.rows import Rows, rows_of_messages, rows_of_records
@@ -33,9 +31,6 @@ from kdump.tables.kafka_log.splits import SourceSplit
 from kdump.tables.kafka_log.visible_windows import visible_windows
 from kdump.tables.kafka_log.windows_0_7 import rows_0_7
 from kdump.tables.table import arrow_schema
-from kdump.words import counted
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -132,8 +127,7 @@ class _SplitReader:
             from_time_ms=times.least,
             to_time_ms=None if times.most is None else times.most + 1,
         )
-        self.damages = 0
-        self.damaged_bytes = 0
+        self.skipped = SkippedRanges()
 
     def tables(self) -> Iterator[pa.RecordBatch]:
         reading = self.reading
@@ -164,13 +158,8 @@ class _SplitReader:
         self._log_damage()
 
     def _log_damage(self) -> None:
-        if self.damages and self.reading.mode is Mode.DROPMALFORMED:
-            _LOG.warning(
-                "%s: skipped %s in %s",
-                self.split,
-                counted(self.damaged_bytes, "byte"),
-                counted(self.damages, "damaged range"),
-            )
+        if self.reading.mode is Mode.DROPMALFORMED:
+            self.skipped.log(self.split)
 
     def _of_window(self, window: Window, states: Column | None) -> Iterator[pa.RecordBatch]:
         state_of = dict(
@@ -241,8 +230,7 @@ class _SplitReader:
             return
         if reading.mode is Mode.FAILFAST:
             raise DamagedLogError(damage)
-        self.damages += 1
-        self.damaged_bytes += damage.end - damage.start
+        self.skipped.add(damage)
         if reading.mode is Mode.PERMISSIVE and not reading.filters.is_without_damage:
             yield damage_table(
                 self.split.origin, damage.start, str(damage), reading.columns, self.schema
