@@ -23,6 +23,7 @@ from kdump.errors import ExitStatus, KdumpError
 from kdump.jobs.table_rows.table_reader import TableReader, open_table
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.pipeline.statement_needs import TableNeeds
+from kdump.tables.kafka_log.damage import STATUS_FIELD
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import Table, TableColumn, ddl
 
@@ -144,7 +145,8 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         arguments = record.args if isinstance(record.args, tuple) else ()
         is_failure = any(isinstance(each, OSError | KdumpError) for each in arguments)
-        status = ExitStatus.OPERATIONAL_ERROR if is_failure else ExitStatus.DAMAGE_LEFT
+        guessed = ExitStatus.OPERATIONAL_ERROR if is_failure else ExitStatus.DAMAGE_LEFT
+        status: ExitStatus = getattr(record, STATUS_FIELD, guessed)
         self._take_problem(SkippedData(record.getMessage(), status))
 
 

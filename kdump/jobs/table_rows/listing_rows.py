@@ -19,6 +19,7 @@ from kdump.jobs.table_rows.listing_splits import (
     listed,
     listing_splits,
 )
+from kdump.jobs.unreadable import Unreadable
 from kdump.log.bounds import read_segment_end
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -109,6 +110,9 @@ def _producer_rows(each: Listed, _filters: PushedFilters) -> Iterator[Row]:
     if partition.is_0_7 or partition.state in STATE_VERDICTS or partition.topic_partition is None:
         return
     outcome = RecoverJob().run(load_split(partition, around, Settings()))
+    if isinstance(outcome, Unreadable):
+        LoggedProblems().report_unreadable(outcome.path, outcome.what)
+        return
     if not isinstance(outcome, Recovered):
         LoggedProblems().report(partition.path, f"a broker does not load it: {outcome}")
         return

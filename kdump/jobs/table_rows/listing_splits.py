@@ -8,16 +8,18 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.errors import KdumpError, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
 from kdump.jobs.listed_partitions import LonePartition, listed_as_loaded, read_lone_partition
 from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
+from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.tables.kafka_log.damage import status_of, with_status
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table_options import TableOptions
 
@@ -30,13 +32,22 @@ class LoggedProblems:
     """Logs what cannot be read, as a warning; the table has null there."""
 
     def report(self, path: Location, problem: FormatError | OSError | str, /) -> None:
-        _LOG.warning("%s: %s", path, problem)
+        is_failure = isinstance(problem, OSError)
+        status = ExitStatus.OPERATIONAL_ERROR if is_failure else ExitStatus.DAMAGE_LEFT
+        _LOG.warning("%s: %s", path, problem, extra=with_status(status))
 
     def remark(self, what: str, /) -> None:
-        _LOG.warning("%s", what)
+        _LOG.warning("%s", what, extra=with_status(ExitStatus.DAMAGE_LEFT))
+
+    def report_unreadable(self, path: str, what: str, /) -> None:
+        status = with_status(ExitStatus.OPERATIONAL_ERROR)
+        _LOG.warning("%s: %s", path, what, extra=status)
+
+    def report_damage(self, damage: Damage, /) -> None:
+        _LOG.warning("%s", damage, extra=with_status(status_of(damage)))
 
     def report_failure(self, failure: KdumpError, /) -> None:
-        _LOG.warning("%s", failure)
+        _LOG.warning("%s", failure, extra=with_status(failure.exit_status))
 
 
 @dataclass(frozen=True, slots=True)

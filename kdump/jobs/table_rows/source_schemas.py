@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kdump.errors import KdumpError
+from kdump.errors import ExitStatus, KdumpError
 from kdump.jobs.schemas import SchemasRead, read_schemas
 from kdump.log.directory import directory_kind, log_directories_below
 from kdump.payloads.record_payloads import RecordPayloads
@@ -14,7 +14,7 @@ from kdump.state.schema_registry import SCHEMAS_TOPIC, SchemaRegistry
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
-from kdump.tables.kafka_log.damage import DamagedLogError
+from kdump.tables.kafka_log.damage import DamagedLogError, status_of, with_status
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 
 _LOG: Final = logging.getLogger(__name__)
@@ -46,9 +46,14 @@ def _report(found: SchemasRead, mode: Mode) -> None:
         for damage in found.damage:
             raise DamagedLogError(damage)
     for failure in found.unreadable:
-        _LOG.warning("%s: %s", failure.path, failure.what)
+        _LOG.warning(
+            "%s: %s",
+            failure.path,
+            failure.what,
+            extra=with_status(ExitStatus.OPERATIONAL_ERROR),
+        )
     for damage in found.damage:
-        _LOG.warning("%s: schemas in it are missing", damage)
+        _LOG.warning("%s: schemas in it are missing", damage, extra=with_status(status_of(damage)))
     for problem in found.registry.problems:
         _LOG.warning("%s; it is left out", problem)
 

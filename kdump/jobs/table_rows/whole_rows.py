@@ -233,9 +233,12 @@ def _transaction_rows(options: TableOptions, filters: PushedFilters) -> Iterator
     ]
     report = txns(TxnsRequest(directories, EVERYTHING, options.now_ms), _IN_THIS_PROCESS)
     for damage in report.damages:
-        LoggedProblems().remark(str(damage))
+        LoggedProblems().report_damage(damage)
     for problem in report.problems:
-        LoggedProblems().remark(f"{problem.path}: {problem.what}")
+        if problem.is_damage:
+            LoggedProblems().remark(f"{problem.path}: {problem.what}")
+        else:
+            LoggedProblems().report_unreadable(problem.path, problem.what)
     shown = ShownTransactions(report, EVERYTHING, (), only_hanging=False, is_for_people=False)
     if filters.has_topic(None) and filters.has_partition(None):
         for number, transaction in shown.transactions():

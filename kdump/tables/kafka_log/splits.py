@@ -18,7 +18,7 @@ from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.open_transactions import last_stable_offset, usable_snapshots
 from kdump.storage.location import Location
-from kdump.tables.kafka_log.damage import DamagedLogError
+from kdump.tables.kafka_log.damage import DamagedLogError, status_of, with_status
 from kdump.tables.kafka_log.found_partitions import FoundPartition, find_partitions
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -226,4 +226,4 @@ class _Planner:
     def _damaged(self, damage: Damage) -> None:
         if self.options.mode is Mode.FAILFAST:
             raise DamagedLogError(damage)
-        _LOG.warning("%s: skipped while planning", damage)
+        _LOG.warning("%s: skipped while planning", damage, extra=with_status(status_of(damage)))
