@@ -117,6 +117,18 @@ class TestOutput:
         assert lines[5].endswith("NULL")
         assert text.replace("\n", "").isprintable()
 
+    def test_a_time_after_the_year_9999_is_a_number(self, log_dir: Path) -> None:
+        """A producer that takes microseconds for milliseconds writes such times."""
+        time = "timestamp_millis(760206902400000)"
+        statement = f"SELECT {time} AS time, array({time}) AS times, timestamp_millis(0) AS zero"
+        answer = objects(query("--output", "jsonl", statement, log_dir).stdout)
+        (row,) = (each["row"] for each in answer if each["type"] == "row")
+        assert row == {
+            "time": "760206902400000 ms",
+            "times": [760206902400000000],
+            "zero": "1970-01-01T00:00:00.000Z",
+        }
+
     def test_a_parquet_file_has_all_types(self, log_dir: Path, tmp_path: Path) -> None:
         out = tmp_path / "a.parquet"
         statement = "SELECT *, 1.5 AS decimal, map('a', 1) AS map FROM records WHERE offset < 2"

@@ -26,6 +26,8 @@ from kdump.errors import ExitStatus, UsageProblem
 from kdump.words import counted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kdump.pipeline.sql_session import QueryResult, ResultColumn
     from kdump.pipeline.table_views import SkippedData
 
@@ -202,9 +204,49 @@ def _cells(
     rows: _Rows, convert: Callable[[Any], Any], most: int | None = None
 ) -> Iterator[list[Any]]:
     for batch in rows:
-        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        for values in zip(*map(_values, batch.columns), strict=True):
             cells = [convert(value) for value in values]
             yield cells if most is None else [_cut(cell, most) for cell in cells]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column; times that Python cannot have as text, in lists as microseconds."""
+    import pyarrow as pa
+
+    try:
+        found: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        numbers: list[Any] = column.cast(_without_times(column.type)).to_pylist()
+        if not pa.types.is_timestamp(column.type):
+            return numbers
+        return [None if us is None else _time(us, column.type.tz) for us in numbers]
+    return found
+
+
+def _time(timestamp_us: int, zone: str | None) -> str | dt.datetime:
+    """A time, or its number with the unit if it is outside the years 1 to 9999."""
+    try:
+        time = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=timestamp_us)
+    except OverflowError:
+        is_whole = timestamp_us % 1000 == 0
+        return f"{timestamp_us // 1000} ms" if is_whole else f"{timestamp_us} us"
+    return time if zone else time.replace(tzinfo=None)
+
+
+def _without_times(arrow_type: pa.DataType) -> pa.DataType:
+    """A type with microseconds instead of times."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(arrow_type):
+        return pa.int64()
+    if pa.types.is_list(arrow_type):
+        return pa.list_(_without_times(arrow_type.value_type))
+    if pa.types.is_map(arrow_type):
+        return pa.map_(_without_times(arrow_type.key_type), _without_times(arrow_type.item_type))
+    if pa.types.is_struct(arrow_type):
+        fields = [arrow_type.field(at) for at in range(arrow_type.num_fields)]
+        return pa.struct([each.with_type(_without_times(each.type)) for each in fields])
+    return arrow_type
 
 
 def _cut(cell: Any, most: int) -> Any:
