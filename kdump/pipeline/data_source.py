@@ -83,11 +83,14 @@ def _safe_path(worker_environment: dict[str, str]) -> Iterator[None]:
 def sql_session(context: Any, *, push_filters: bool = False) -> Any:
     """The ``pyspark.sql.SparkSession`` of a ``pyspark.SparkContext``, with ``kafka-log``.
 
-    ``push_filters`` is as in :func:`register`.
+    It is active in this thread. ``push_filters`` is as in :func:`register`.
     """
     from pyspark.sql import SparkSession
 
-    session = SparkSession(context)
+    session: Any = SparkSession(context)
+    # PySpark makes a session active only in the thread that made the first one. In others, RDDs of
+    # data frames and writers would find neither its properties nor its data sources.
+    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     register(session, push_filters=push_filters)
     return session
 

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,18 @@ def test_one_segment_is_read_by_several_tasks(sql: SqlSession, log_dir: Path) ->
     frame = load(sql, log_dir / "orders-0", columns="offset", minPartitions="4")
     assert frame.rdd.getNumPartitions() >= 4
     assert frame.count() == 3 * BATCHES
+
+
+def test_a_session_is_active_in_each_thread_that_asked_for_it(
+    sql: SqlSession, log_dir: Path
+) -> None:
+    def partitions() -> int:
+        session = sql_session(sql.sparkContext, push_filters=True)
+        frame = load(session, log_dir / "orders-0", columns="offset", minPartitions="4")
+        return int(frame.rdd.getNumPartitions())
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(partitions).result() >= 4
 
 
 def test_a_users_schema_selects_columns(sql: SqlSession, log_dir: Path) -> None:
