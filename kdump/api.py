@@ -39,7 +39,7 @@ from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage, segment_part
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.repair.policies import Policy
-from kdump.state.settings import Settings, read_settings, require_accepted
+from kdump.state.metadata.settings import Settings, read_settings, require_accepted
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.tables.kafka_log.damage import DamagedLogError

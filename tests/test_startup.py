@@ -109,7 +109,7 @@ NOT_FOR_SOUND_LOGS: Final = frozenset(
         "importlib.metadata",
         "kdump.formats.internal_topics",
         "kdump.repair.salvage.salvage",
-        "kdump.state.metadata_image",
+        "kdump.state.metadata.metadata_image",
         "logging",
         "multiprocessing",
         "pyspark",

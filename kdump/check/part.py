@@ -15,7 +15,7 @@ from kdump.check.findings import Finding
 from kdump.check.log_map import ByteRun
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.scan.batch_statistics import BatchStatistics
-from kdump.state.producer_events import ProducerEvent
+from kdump.state.transactions.producer_events import ProducerEvent
 
 
 class Level(enum.IntEnum):

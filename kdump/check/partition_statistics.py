@@ -10,8 +10,8 @@ from kdump.check.part import PartStatistics
 from kdump.formats.names import set_aside_from
 from kdump.log.segment import Segment
 from kdump.scan.batch_statistics import BatchStatistics
-from kdump.state.open_transactions import LogTransactions
-from kdump.state.producers import OpenTxn
+from kdump.state.transactions.open_transactions import LogTransactions
+from kdump.state.transactions.producers import OpenTxn
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class PartitionStatisticsBuilder:
         Args:
             open_txns: the transactions without a marker.
             unreplicated_offset: as in
-                :class:`~kdump.state.open_transactions.LogTransactions`.
+                :class:`~kdump.state.transactions.open_transactions.LogTransactions`.
             end_offset: of the log.
         """
         self._end_segment()

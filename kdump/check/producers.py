@@ -14,8 +14,8 @@ from kdump.check.findings import Finding, Place
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_SEQUENCE, increment_sequence
 from kdump.formats.transaction_index import AbortedTxn
-from kdump.state.producer_events import BatchRun, EndMarker, ProducerEvent
-from kdump.state.producers import NO_TRANSACTION, OpenTxn, Producer, Producers
+from kdump.state.transactions.producer_events import BatchRun, EndMarker, ProducerEvent
+from kdump.state.transactions.producers import NO_TRANSACTION, OpenTxn, Producer, Producers
 
 
 @dataclass(slots=True)

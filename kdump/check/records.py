@@ -16,7 +16,7 @@ from kdump.scan.batches import LARGEST_WINDOW_BYTES, Column, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import message_bytes
 from kdump.scan.window_records import read_records
-from kdump.state.markers import is_control, plain_rows
+from kdump.state.transactions.markers import is_control, plain_rows
 
 
 class BatchRecords:

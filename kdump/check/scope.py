@@ -14,7 +14,7 @@ from kdump.log.broker import needs_partition_metadata
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.state.cluster import ClusterImage
+from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
 
 

@@ -35,8 +35,8 @@ from kdump.scan.batches import (
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.scan.source import is_zero, read_at
 from kdump.scan.walk import Skipped, walk_windows
-from kdump.state.markers import NO_MARKERS, read_markers
-from kdump.state.producer_events import EventBuilder
+from kdump.state.transactions.markers import NO_MARKERS, read_markers
+from kdump.state.transactions.producer_events import EventBuilder
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location
 

@@ -20,8 +20,8 @@ from kdump.check.findings import Finding, Place
 from kdump.formats import names
 from kdump.formats.java.java_numbers import parse_int, parse_long
 from kdump.log.directory import LogDirectory
-from kdump.state.cluster import ClusterImage
-from kdump.state.config_keys import (
+from kdump.state.metadata.cluster import ClusterImage
+from kdump.state.metadata.config_keys import (
     A_BOOLEAN,
     BLANKS,
     TOPIC_KEYS,

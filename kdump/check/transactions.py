@@ -8,7 +8,7 @@ from kdump.check import invariants
 from kdump.check.collector import Collector
 from kdump.check.findings import Finding, Place
 from kdump.formats.transaction_index import ENTRY_BYTES, AbortedTxn, TransactionIndex
-from kdump.state.producers import NO_TRANSACTION
+from kdump.state.transactions.producers import NO_TRANSACTION
 from kdump.storage.location import Location
 from kdump.words import counted
 

@@ -17,9 +17,9 @@ from kdump.formats.server_properties import BROKER_ROLE, CONTROLLER_ROLE, Server
 from kdump.formats.uuids import ZERO_UUID, format_uuid
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.state.metadata_image import EntityKind
-from kdump.state.metadata_nodes import Voter
-from kdump.state.metadata_replay import END, CopyReplay
+from kdump.state.metadata.metadata_image import EntityKind
+from kdump.state.metadata.metadata_nodes import Voter
+from kdump.state.metadata.metadata_replay import END, CopyReplay
 
 _NO_DIRECTORY: Final = format_uuid(ZERO_UUID)
 _BROKER_ONLY: Final = frozenset({BROKER_ROLE})

@@ -15,7 +15,7 @@ from kdump.log.problems import FileProblem
 from kdump.log.replicas import EMPTY, Replica, ReplicaEnd
 from kdump.log.valid_end import ValidEnd, valid_end
 from kdump.log.valid_windows import Damage
-from kdump.state.cluster import ClusterImage
+from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
 
 

@@ -20,9 +20,9 @@ from kdump.log.directory import LogDirectory
 from kdump.log.replicas import Replica, ReplicaEnd, replica_end, replicas_by_partition
 from kdump.log.valid_windows import NO_OFFSET
 from kdump.phases import phase
-from kdump.state.follower_truncation import LoadedReplica, truncation_as_follower
-from kdump.state.latest_records import LatestRecords
-from kdump.state.share_groups import ShareRecords
+from kdump.state.compacted.latest_records import LatestRecords
+from kdump.state.epochs.follower_truncation import LoadedReplica, truncation_as_follower
+from kdump.state.groups.share_groups import ShareRecords
 from kdump.storage.location import Location
 
 

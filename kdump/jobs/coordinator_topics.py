@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kdump.formats.java.java_text import coordinator_partition
-from kdump.state.cluster import ClusterImage
+from kdump.state.metadata.cluster import ClusterImage
 
 _MOST_PARTITIONS: Final = 10_000
 """The most partitions that ``__consumer_offsets`` is expected to have."""

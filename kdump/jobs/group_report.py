@@ -16,9 +16,9 @@ from kdump.log.problems import FileProblem
 from kdump.log.replicas import Replica
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage
-from kdump.state.cluster import ClusterImage
-from kdump.state.group_image import CommittedOffset, Group, PartitionOffsets
-from kdump.state.share_groups import SharePartition
+from kdump.state.groups.group_image import CommittedOffset, Group, PartitionOffsets
+from kdump.state.groups.share_groups import SharePartition
+from kdump.state.metadata.cluster import ClusterImage
 
 
 @dataclass(frozen=True, slots=True)

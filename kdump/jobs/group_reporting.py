@@ -25,10 +25,10 @@ from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC, GroupLog
 from kdump.log.replicas import Replica, replicas_by_partition
 from kdump.log.valid_windows import NO_OFFSET
 from kdump.phases import phase
-from kdump.state.consumer_groups import GroupsFound, read_groups
-from kdump.state.group_image import Group, GroupType, PartitionOffsets
-from kdump.state.latest_records import LatestRecords
-from kdump.state.share_groups import (
+from kdump.state.compacted.latest_records import LatestRecords
+from kdump.state.groups.consumer_groups import GroupsFound, read_groups
+from kdump.state.groups.group_image import Group, GroupType, PartitionOffsets
+from kdump.state.groups.share_groups import (
     ShareFound,
     SharePartition,
     ShareRecords,

@@ -22,8 +22,8 @@ from kdump.log.replicas import EMPTY, Replica, ReplicaEnd
 from kdump.log.valid_windows import NO_OFFSET, Damage, LogPart, valid_windows
 from kdump.processes.worker_pool import usable_cpus
 from kdump.scan.batches import WINDOW_BYTES, Window, new_buffer
-from kdump.state.latest_records import LatestRecords
-from kdump.state.share_groups import ShareRecords
+from kdump.state.compacted.latest_records import LatestRecords
+from kdump.state.groups.share_groups import ShareRecords
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 SHARE_STATE_TOPIC: Final = "__share_group_state"

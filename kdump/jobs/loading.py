@@ -34,7 +34,7 @@ from kdump.log.partition import Partition
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.salvage.recover_0_7 import Recovered07, repair_0_7
 from kdump.repair.verdict import Verdict, VerdictKind, lost_with
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.target.refusal import Refusal
 
 STATE_VERDICTS: Final = {

@@ -25,7 +25,7 @@ from kdump.log.record_search import LIMIT_BYTES, RecordInSegment, RecordSearch
 from kdump.log.replicas import Replica, most_advanced, replicas_by_partition
 from kdump.log.selection import PartitionSelection
 from kdump.log.special_times import IsolationLevel, SpecialTime
-from kdump.state.epoch_history import EpochHistory
+from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -360,7 +360,10 @@ class _Lookup:
             entries = producer_snapshot.read(partition.file_path(name).read()).entries
         except (FormatError, OSError):
             # Importing it takes time.
-            from kdump.state.open_transactions import last_stable_offset, usable_snapshots
+            from kdump.state.transactions.open_transactions import (
+                last_stable_offset,
+                usable_snapshots,
+            )
 
             snapshots = usable_snapshots(partition, self.log_start, None)
             self.notes.append(

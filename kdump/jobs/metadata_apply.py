@@ -41,10 +41,15 @@ from kdump.repair.rebuild.controller_snapshot import (
     snapshot_of_image,
 )
 from kdump.repair.rebuild.node_directories import derived_directory_id
-from kdump.state.cluster_plan import ClusterPlan, MovedAside, PlannedController
-from kdump.state.image_records import record_from_json
-from kdump.state.metadata_image import LogEnd, MetadataImage, MetadataRecord, MetadataReplay
-from kdump.state.metadata_nodes import SUPPORTED_KRAFT_VERSIONS, Listener, Voter
+from kdump.state.metadata.cluster_plan import ClusterPlan, MovedAside, PlannedController
+from kdump.state.metadata.image_records import record_from_json
+from kdump.state.metadata.metadata_image import (
+    LogEnd,
+    MetadataImage,
+    MetadataRecord,
+    MetadataReplay,
+)
+from kdump.state.metadata.metadata_nodes import SUPPORTED_KRAFT_VERSIONS, Listener, Voter
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.target.target_file import NewBytes, TargetFile

@@ -24,9 +24,9 @@ from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage, OnDamage, segment_part, valid_windows
 from kdump.phases import phase
 from kdump.scan.batches import Column
-from kdump.state.metadata_image import EntityKind, LogEnd, MetadataImage
-from kdump.state.metadata_nodes import Voter
-from kdump.state.metadata_replay import END, CopyReplay
+from kdump.state.metadata.metadata_image import EntityKind, LogEnd, MetadataImage
+from kdump.state.metadata.metadata_nodes import Voter
+from kdump.state.metadata.metadata_replay import END, CopyReplay
 from kdump.storage.location import Location
 
 _EMPTY: Final = np.empty(0, np.int64)

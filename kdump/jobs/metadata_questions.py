@@ -16,9 +16,9 @@ from kdump.jobs.metadata_copies import (
     compare_copies,
 )
 from kdump.phases import phase
-from kdump.state.metadata_history import MetadataEvent, MetadataHistory
-from kdump.state.metadata_image import MetadataChange, MetadataImage, changes_between
-from kdump.state.metadata_replay import END, CopyReplay, MetadataPoint, OnProblem
+from kdump.state.metadata.metadata_history import MetadataEvent, MetadataHistory
+from kdump.state.metadata.metadata_image import MetadataChange, MetadataImage, changes_between
+from kdump.state.metadata.metadata_replay import END, CopyReplay, MetadataPoint, OnProblem
 
 
 @dataclass(frozen=True, slots=True)

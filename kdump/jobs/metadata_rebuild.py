@@ -19,7 +19,7 @@ from kdump.jobs.metadata_apply import AppliedPlan, apply_plan_to, image_of_plan
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
-from kdump.state.cluster_plan import ClusterPlan
+from kdump.state.metadata.cluster_plan import ClusterPlan
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 

@@ -30,7 +30,7 @@ from kdump.repair.rebuild.node_directories import (
     RepairedIdentity,
     repaired_identities,
 )
-from kdump.state.cluster import read_newest_image
+from kdump.state.metadata.cluster import read_newest_image
 from kdump.storage.location import Location
 from kdump.target.target_file import NewBytes
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kdump.jobs.consumed_logs import ConsumedLog
     from kdump.jobs.group_report import OffsetReport, OtherOffset
-    from kdump.state.group_image import Group, PendingOffset
+    from kdump.state.groups.group_image import Group, PendingOffset
 
 
 def offset_row(group: Group, report: OffsetReport, now_ms: int) -> dict[str, Any]:

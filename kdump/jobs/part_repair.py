@@ -34,7 +34,7 @@ from kdump.repair.rebuild.leftovers import resolve_leftovers
 from kdump.repair.rebuild.rebuild_index import rebuild_indexes
 from kdump.repair.rebuild.repaired import Repaired
 from kdump.repair.rebuild.snapshots import rebuild_snapshots
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location

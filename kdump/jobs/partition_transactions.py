@@ -13,15 +13,15 @@ from kdump.log.partition import Partition
 from kdump.log.replicas import replica_end
 from kdump.log.valid_records import valid_records
 from kdump.log.valid_windows import Damage, OnDamage
-from kdump.state.open_transactions import (
+from kdump.state.transactions.open_transactions import (
     LogTransactions,
     read_transactions,
     snapshot_transactions,
     usable_snapshots,
 )
-from kdump.state.producers import OpenTxn
-from kdump.state.transaction_coordinator import CoordinatorLog, CoordinatorLogReader
-from kdump.state.transaction_sizes import TransactionSize, transaction_sizes
+from kdump.state.transactions.producers import OpenTxn
+from kdump.state.transactions.transaction_coordinator import CoordinatorLog, CoordinatorLogReader
+from kdump.state.transactions.transaction_sizes import TransactionSize, transaction_sizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kdump.jobs.metadata_copies import MetadataCopy, committed_end
 from kdump.jobs.metadata_questions import OtherCopy, compared
 from kdump.phases import phase
-from kdump.state.metadata_nodes import Voter
+from kdump.state.metadata.metadata_nodes import Voter
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from kdump.repair.rebuild.controller_snapshot import (
     snapshot_of_image,
     without_lost_controllers,
 )
-from kdump.state.metadata_image import EntityKind, MetadataImage
-from kdump.state.metadata_nodes import SUPPORTED_KRAFT_VERSIONS, Listener, Voter
-from kdump.state.metadata_replay import END, CopyReplay
+from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
+from kdump.state.metadata.metadata_nodes import SUPPORTED_KRAFT_VERSIONS, Listener, Voter
+from kdump.state.metadata.metadata_replay import END, CopyReplay
 from kdump.storage.entries import EntryKind
 
 

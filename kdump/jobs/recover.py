@@ -47,7 +47,7 @@ from kdump.phases import during
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.recover_0_7 import Recovered07
 from kdump.repair.verdict import VerdictKind, verdict
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal

@@ -20,7 +20,7 @@ from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage
 from kdump.phases import phase
-from kdump.state.latest_records import LatestRecords
+from kdump.state.compacted.latest_records import LatestRecords
 from kdump.state.schema_registry import (
     AVRO,
     JSON,

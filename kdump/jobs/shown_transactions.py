@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from kdump.formats.names import TopicPartition
 from kdump.jobs.txns import OpenTransaction, PartitionTransactions, TxnsReport
 from kdump.log.selection import PartitionSelection
-from kdump.state.transaction_coordinator import CoordinatorTransaction
+from kdump.state.transactions.transaction_coordinator import CoordinatorTransaction
 
 OpenHere = tuple[PartitionTransactions, OpenTransaction]
 """An open transaction, and the partition in which it is open."""

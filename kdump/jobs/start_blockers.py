@@ -18,7 +18,7 @@ from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 
 

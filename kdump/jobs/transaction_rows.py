@@ -6,7 +6,10 @@ from typing import Any, Final
 
 from kdump.jobs.shown_transactions import ShownTransactions
 from kdump.jobs.txns import OpenTransaction, PartitionTransactions
-from kdump.state.transaction_coordinator import CoordinatorState, CoordinatorTransaction
+from kdump.state.transactions.transaction_coordinator import (
+    CoordinatorState,
+    CoordinatorTransaction,
+)
 from kdump.words import kafka_transactions_command
 
 _MOST_PARTITIONS: Final = 8

@@ -12,9 +12,9 @@ from kdump.formats.names import TopicPartition
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory
 from kdump.phases import phase
-from kdump.state.metadata_entities import PartitionRegistration
-from kdump.state.metadata_image import EntityKind, MetadataImage
-from kdump.state.metadata_replay import END, CopyReplay, OnProblem
+from kdump.state.metadata.metadata_entities import PartitionRegistration
+from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
+from kdump.state.metadata.metadata_replay import END, CopyReplay, OnProblem
 
 _REMOTE_STORAGE: Final = "remote.storage.enable"
 _TOPIC_RECORDS: Final = (

@@ -24,19 +24,19 @@ from kdump.log.replicas import Replica, ReplicaEnd, replica_end, replicas_by_par
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage
 from kdump.phases import during, phase
-from kdump.state.cluster import read_newest_image
-from kdump.state.hanging_transactions import (
+from kdump.state.metadata.cluster import read_newest_image
+from kdump.state.transactions.hanging_transactions import (
     DEFAULT_MAX_TIMEOUT_MS,
     Coordinators,
     Judgement,
 )
-from kdump.state.producers import OpenTxn
-from kdump.state.stability import UNKNOWN, Stability, stability
-from kdump.state.transaction_coordinator import (
+from kdump.state.transactions.producers import OpenTxn
+from kdump.state.transactions.stability import UNKNOWN, Stability, stability
+from kdump.state.transactions.transaction_coordinator import (
     TRANSACTION_STATE_TOPIC,
     CoordinatorTransaction,
 )
-from kdump.state.transaction_sizes import TransactionSize
+from kdump.state.transactions.transaction_sizes import TransactionSize
 
 _SNAPSHOT_READ_BYTES = 64 << 10
 """About how much is read of a partition after a clean shutdown: a snapshot, and its last batch."""

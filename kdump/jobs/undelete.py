@@ -28,7 +28,7 @@ from kdump.repair.restored_directories import (
     with_full_name,
     without_conflicts,
 )
-from kdump.state.cluster import ClusterImage
+from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
 from kdump.target.target_file import Gone, TargetFile
 

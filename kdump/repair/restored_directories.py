@@ -26,8 +26,8 @@ from kdump.formats.names import (
 )
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.state.cluster import ClusterImage
-from kdump.state.config_keys import REMOTE_STORAGE_ENABLE
+from kdump.state.metadata.cluster import ClusterImage
+from kdump.state.metadata.config_keys import REMOTE_STORAGE_ENABLE
 from kdump.words import counted, undo_command
 
 GONE_STATES: Final = (PartitionState.STRAY, PartitionState.DELETE)

@@ -22,9 +22,9 @@ from builders.trees import contents_of
 from kdump.cli import main
 from kdump.formats.names import CLUSTER_METADATA_PARTITION, PartitionState
 from kdump.log.partition import read_partition
-from kdump.state.cluster_plan import PlannedController
-from kdump.state.cluster_plan_json import encode_plan
-from kdump.state.metadata_replay import CopyReplay, MetadataPoint
+from kdump.state.metadata.cluster_plan import PlannedController
+from kdump.state.metadata.cluster_plan_json import encode_plan
+from kdump.state.metadata.metadata_replay import CopyReplay, MetadataPoint
 from kdump.storage.local_disk import local
 
 METADATA: Final = "__cluster_metadata-0"

@@ -28,8 +28,8 @@ from kdump.formats.checkpoints import (
 from kdump.formats.names import PartitionState
 from kdump.jobs.compact.cleaning_queue import CleaningQueue, QueueRequest, cleaning_queues
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.state.cluster import ClusterImage, ClusterTopic
-from kdump.state.settings import Settings
+from kdump.state.metadata.cluster import ClusterImage, ClusterTopic
+from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 

@@ -8,7 +8,7 @@ from builders.memory_storage import MemoryStorage
 from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles
 from kdump.broker.cleaner.cleanable_range import CleanableRange, DirtyFrom, Hold, cleanable_range
 from kdump.broker.cleaner.segment_groups import group_segments
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.settings import TopicSettings
 from kdump.storage.location import Location
 from kdump.target.virtual_directory import VirtualDirectory
 

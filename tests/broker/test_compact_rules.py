@@ -32,7 +32,7 @@ from kdump.formats.record_batch import (
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import walk_segment
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.settings import TopicSettings
 from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import CopiedFrom, Kept

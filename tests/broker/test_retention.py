@@ -17,8 +17,8 @@ from kdump.broker.retention.retention import (
     fates,
     held_back,
 )
-from kdump.state.config_keys import CleanupPolicy
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.config_keys import CleanupPolicy
+from kdump.state.metadata.settings import TopicSettings
 
 NOW_MS = 1_000_000
 DAY = TopicSettings(retention_ms=100)

@@ -19,7 +19,7 @@ from kdump.broker.retention.record_deletion import RecordsNotDeletableError, wit
 from kdump.broker.retention.retention_outcome import LoadedLog, Retained, load_log, retained_root
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import Checkpoints, DirectoryKind, read_log_directory
-from kdump.state.settings import Settings, TopicSettings
+from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.differential

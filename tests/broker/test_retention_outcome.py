@@ -31,8 +31,8 @@ from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, read_log_directory
-from kdump.state.config_keys import CleanupPolicy
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.config_keys import CleanupPolicy
+from kdump.state.metadata.settings import TopicSettings
 from kdump.storage.local_disk import local
 from kdump.target.target_file import Gone, NewBytes, TargetFile
 

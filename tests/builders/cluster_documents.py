@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.names import PartitionState
-from kdump.state.cluster_plan import (
+from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
     FirstLeader,
     MovedAside,
@@ -27,7 +27,7 @@ from kdump.state.cluster_plan import (
     Source,
     SourceKind,
 )
-from kdump.state.disk_collection import (
+from kdump.state.metadata.disk_collection import (
     ClaimedPartition,
     CollectedDirectory,
     CollectedMetadata,

@@ -24,7 +24,7 @@ from kdump.broker.loader.checkpoints import is_loaded, load_context
 from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal

@@ -12,8 +12,8 @@ from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.names import PartitionState
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
-from kdump.state.cluster_plan import ClusterPlan, PlannedTopicPartition
-from kdump.state.disk_collection import (
+from kdump.state.metadata.cluster_plan import ClusterPlan, PlannedTopicPartition
+from kdump.state.metadata.disk_collection import (
     ClaimedPartition,
     CollectedDirectory,
     CollectedMetadata,

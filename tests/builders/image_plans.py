@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kdump.formats.java.jackson import node_text
-from kdump.state.cluster_plan import (
+from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
     Notice,
     PlannedConfig,
@@ -22,9 +22,9 @@ from kdump.state.cluster_plan import (
     Source,
     SourceKind,
 )
-from kdump.state.cluster_plan_json import encode_plan
-from kdump.state.image_records import ImageRecord, records_of
-from kdump.state.metadata_image import (
+from kdump.state.metadata.cluster_plan_json import encode_plan
+from kdump.state.metadata.image_records import ImageRecord, records_of
+from kdump.state.metadata.metadata_image import (
     EntityKind,
     MetadataImage,
     MetadataRecord,

@@ -15,7 +15,7 @@ from kdump.broker.loader.checkpoints import is_loaded, load_context
 from kdump.broker.retention.retention_outcome import Retained, load_log, retained, retained_root
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.state.settings import Settings, TopicSettings
+from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 

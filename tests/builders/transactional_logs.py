@@ -12,7 +12,7 @@ from builders.recovery import marker, of_producer
 from kdump.formats import producer_snapshot
 from kdump.formats.names import FileKind, OffsetFileName
 from kdump.scan.batches import read_windows
-from kdump.state.producers import Producers, append_batches
+from kdump.state.transactions.producers import Producers, append_batches
 from kdump.target.virtual_directory import BytesSource
 
 

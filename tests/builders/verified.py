@@ -25,7 +25,7 @@ from kdump.formats.record_batch import BatchHeader, Record, decode_header, encod
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.jobs.verify.verify import VerifyEvent, VerifyRequest, VerifySummary, VerifyTarget, verify
 from kdump.log.directory import read_log_directory
-from kdump.state.settings import read_settings
+from kdump.state.metadata.settings import read_settings
 from kdump.storage.local_disk import local
 
 NOW_MS: Final = BASE_TIMESTAMP_MS + 60_000

@@ -18,7 +18,7 @@ from kdump.formats import names
 from kdump.jobs.verify.verify import VerifyRequest, VerifyTarget, verify
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import read_log_directory
-from kdump.state.settings import read_settings
+from kdump.state.metadata.settings import read_settings
 from kdump.storage.local_disk import local
 
 HOLE = {0: 6, 12: 6}

@@ -17,7 +17,7 @@ from kdump.formats.names import FileKind
 from kdump.jobs.verify import verify as pipeline
 from kdump.jobs.verify.verify import VerifyRequest, VerifySummary, VerifyTarget
 from kdump.log.directory import read_log_directory
-from kdump.state.settings import read_settings
+from kdump.state.metadata.settings import read_settings
 from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from kdump.check.findings import Severity
 from kdump.check.voters import LoggedVoters, check_configured_voters, check_logged_voters
 from kdump.formats.server_properties import ServerProperties
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.state.metadata_nodes import Voter
+from kdump.state.metadata.metadata_nodes import Voter
 from kdump.storage.local_disk import local
 
 OWN = "V1dW8O41RR6_pKmks-3sKg"

@@ -165,7 +165,7 @@ def test_verify_continues_if_the_cluster_metadata_cannot_be_read(
     def broken(partition: Partition) -> None:
         raise OSError(errno.EIO, "Input/output error", str(partition.path))
 
-    monkeypatch.setattr("kdump.state.cluster.read_cluster_image", broken)
+    monkeypatch.setattr("kdump.state.metadata.cluster.read_cluster_image", broken)
     outcome = run("verify", root / args[0], *args[1:], "--output", "jsonl")
 
     assert outcome.exit_status == 8

@@ -18,7 +18,7 @@ from builders.verified import END_OFFSET, NOW_MS, LogModel, file
 from kdump.cli.command_group import command_names
 from kdump.formats import names
 from kdump.formats.names import FileKind
-from kdump.state.cluster_plan import Notice, NoticeKind
+from kdump.state.metadata.cluster_plan import Notice, NoticeKind
 
 MANUAL: Final = Path(__file__).resolve().parents[2] / "man" / "kdump.rst"
 DENSE: Final = ("--config", "index.interval.bytes=0")

@@ -22,9 +22,9 @@ from builders.metadata_log import (
 )
 from kdump.formats.names import TopicPartition
 from kdump.log.partition import Partition, read_partition
-from kdump.state.metadata_image import changes_between
-from kdump.state.metadata_log import MetadataReading
-from kdump.state.metadata_replay import END, CopyReplay, MetadataPoint
+from kdump.state.metadata.metadata_image import changes_between
+from kdump.state.metadata.metadata_log import MetadataReading
+from kdump.state.metadata.metadata_replay import END, CopyReplay, MetadataPoint
 from kdump.storage.local_disk import local
 
 NODES: Final = ("b1-d1", "b2-d1", "b3-d1", "c1001", "c1002", "c1003")

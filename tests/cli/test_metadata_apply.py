@@ -19,7 +19,7 @@ from kdump.formats.meta_properties import decode_meta_properties
 from kdump.formats.names import CLUSTER_METADATA_PARTITION, CLUSTER_METADATA_TOPIC, PartitionState
 from kdump.formats.uuids import parse_uuid
 from kdump.log.partition import read_partition
-from kdump.state.cluster_plan import (
+from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
     MovedAside,
     Notice,
@@ -27,9 +27,9 @@ from kdump.state.cluster_plan import (
     PlannedConfig,
     PlannedController,
 )
-from kdump.state.cluster_plan_json import encode_plan
-from kdump.state.metadata_image import EntityKind, MetadataImage
-from kdump.state.metadata_replay import CopyReplay, MetadataPoint
+from kdump.state.metadata.cluster_plan_json import encode_plan
+from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
+from kdump.state.metadata.metadata_replay import CopyReplay, MetadataPoint
 from kdump.storage.local_disk import local
 
 METADATA: Final = f"{CLUSTER_METADATA_TOPIC}-0"

@@ -14,7 +14,7 @@ from builders.json_answers import objects
 from builders.log_directories import write_log_directory
 from builders.trees import contents_of
 from builders.verified import LogModel
-from kdump.state.disk_collection import decode_collection
+from kdump.state.metadata.disk_collection import decode_collection
 
 
 def collect(cwd: Path, *args: str | Path) -> Outcome:

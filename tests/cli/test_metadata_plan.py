@@ -13,8 +13,8 @@ from builders.dead_clusters import an_id, copy, disk, replica, topic_records, wr
 from builders.in_process import Outcome, run_kdump, run_on_terminal
 from builders.json_answers import objects
 from builders.json_schemas import problem_of_document
-from kdump.state.cluster_plan import ClusterPlan
-from kdump.state.cluster_plan_json import decode_plan
+from kdump.state.metadata.cluster_plan import ClusterPlan
+from kdump.state.metadata.cluster_plan_json import decode_plan
 
 BROKERS: Final = {"b1": ("b1-d1",), "b2": ("b2-d1", "b2-d2"), "b3": ("b3-d1",)}
 CONTROLLER: Final = ("--controller", "1001@localhost:9093")

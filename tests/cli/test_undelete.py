@@ -39,7 +39,7 @@ from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.formats.uuids import format_uuid
-from kdump.state.cluster_plan import (
+from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
     PlannedController,
     PlannedTopic,
@@ -47,7 +47,7 @@ from kdump.state.cluster_plan import (
     Source,
     SourceKind,
 )
-from kdump.state.cluster_plan_json import encode_plan
+from kdump.state.metadata.cluster_plan_json import encode_plan
 
 ORDERS = TopicPartition("orders", 0)
 LONG = "t" * 249

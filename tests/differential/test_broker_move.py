@@ -24,7 +24,7 @@ from kdump.formats.meta_properties import decode_meta_properties
 from kdump.formats.names import CLUSTER_METADATA_PARTITION, PartitionState
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import read_partition
-from kdump.state.cluster import read_cluster_image
+from kdump.state.metadata.cluster import read_cluster_image
 from kdump.storage.local_disk import local
 
 pytestmark = [pytest.mark.differential, pytest.mark.soak]

@@ -22,9 +22,9 @@ from builders.samples import at_some_or_all, moments_of, seeds
 from kdump.formats.uuids import ZERO_UUID, format_uuid
 from kdump.log.valid_windows import LogPart, valid_windows
 from kdump.scan.batches import Window
-from kdump.state.consumer_groups import read_groups
-from kdump.state.group_image import CommittedOffset, Group, GroupType
-from kdump.state.latest_records import LatestRecords, joined
+from kdump.state.compacted.latest_records import LatestRecords, joined
+from kdump.state.groups.consumer_groups import read_groups
+from kdump.state.groups.group_image import CommittedOffset, Group, GroupType
 from kdump.storage.local_disk import local
 
 COUNT: Final = 12

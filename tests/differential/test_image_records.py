@@ -15,15 +15,15 @@ from builders.java_server import JavaServer
 from differential.test_metadata_image import LOG, NODES, metadata_partition, read_image
 from kdump.formats.java.jackson import node_text
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
-from kdump.state.image_records import (
+from kdump.state.metadata.image_records import (
     HIGHEST_METADATA_VERSION,
     LOWEST_METADATA_VERSION,
     ImageLoss,
     record_from_json,
     records_of,
 )
-from kdump.state.metadata_image import MetadataImage, MetadataRecord, MetadataReplay
-from kdump.state.metadata_replay import MetadataPoint
+from kdump.state.metadata.metadata_image import MetadataImage, MetadataRecord, MetadataReplay
+from kdump.state.metadata.metadata_replay import MetadataPoint
 
 pytestmark = pytest.mark.differential
 

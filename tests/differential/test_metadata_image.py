@@ -13,9 +13,9 @@ import pytest
 from builders.java_server import JavaServer
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
 from kdump.log.partition import Partition, read_partition
-from kdump.state.metadata_image import MetadataImage
-from kdump.state.metadata_replay import CopyReplay, MetadataPoint
-from kdump.state.metadata_rows import image_row
+from kdump.state.metadata.metadata_image import MetadataImage
+from kdump.state.metadata.metadata_replay import CopyReplay, MetadataPoint
+from kdump.state.metadata.metadata_rows import image_row
 from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.differential

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from builders.java_server import JavaServer
 from kdump.errors import UsageProblem
-from kdump.state.cluster import ClusterImage, ClusterTopic, Configs
-from kdump.state.config_keys import PRODUCER_ID_EXPIRATION_MS, PROPERTIES, Value
-from kdump.state.settings import Settings, require_accepted
+from kdump.state.metadata.cluster import ClusterImage, ClusterTopic, Configs
+from kdump.state.metadata.config_keys import PRODUCER_ID_EXPIRATION_MS, PROPERTIES, Value
+from kdump.state.metadata.settings import Settings, require_accepted
 
 pytestmark = pytest.mark.differential
 

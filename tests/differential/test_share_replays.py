@@ -20,7 +20,12 @@ from builders.replays import State, fail, log_of, states_of
 from builders.samples import at_some_or_all, moments_of
 from kdump.log.valid_windows import LogPart, valid_windows
 from kdump.scan.batches import Window
-from kdump.state.share_groups import UNKNOWN, SharePartition, ShareRecords, read_share_partitions
+from kdump.state.groups.share_groups import (
+    UNKNOWN,
+    SharePartition,
+    ShareRecords,
+    read_share_partitions,
+)
 from kdump.storage.local_disk import local
 
 COUNT: Final = 12

@@ -14,10 +14,10 @@ from builders.java_server import JavaServer
 from differential.test_metadata_image import LOG, metadata_partition, read_image, require_same
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, MetadataSnapshotName
 from kdump.formats.snapshot_writer import MAX_BATCH_BYTES, SnapshotHead, encode_snapshot
-from kdump.state.image_records import ImageRecord, records_of
-from kdump.state.metadata_image import EntityKind, MetadataImage
-from kdump.state.metadata_nodes import Listener, Voter
-from kdump.state.metadata_replay import MetadataPoint
+from kdump.state.metadata.image_records import ImageRecord, records_of
+from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
+from kdump.state.metadata.metadata_nodes import Listener, Voter
+from kdump.state.metadata.metadata_replay import MetadataPoint
 
 pytestmark = pytest.mark.differential
 

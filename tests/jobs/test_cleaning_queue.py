@@ -20,8 +20,8 @@ from kdump.jobs.compact.cleaning_queue import (
 from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.selection import EVERYTHING
-from kdump.state.cluster import ClusterImage, ClusterTopic
-from kdump.state.settings import Settings
+from kdump.state.metadata.cluster import ClusterImage, ClusterTopic
+from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 
 

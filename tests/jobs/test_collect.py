@@ -40,7 +40,7 @@ from kdump.formats.names import FileKind, OffsetFileName, PartitionState
 from kdump.formats.schemas.remote_storage import REMOTE_LOG_SEGMENT_METADATA_RECORD
 from kdump.jobs.collect.collect import CollectRequest, collect
 from kdump.log.directory import read_log_directory
-from kdump.state.disk_collection import (
+from kdump.state.metadata.disk_collection import (
     ClaimedPartition,
     CollectedDirectory,
     CollectedPartition,

@@ -38,7 +38,7 @@ from kdump.jobs.compact.swap import NoSpace
 from kdump.jobs.compact.tasks import RewriteJob, ScanJob, rewrite_splits, scan_splits
 from kdump.jobs.execution import Writing
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 
 KNOWN = {

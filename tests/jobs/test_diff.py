@@ -25,8 +25,8 @@ from kdump.jobs.diff.comparison import OnlyOnOne
 from kdump.jobs.diff.diff import DiffJob, DiffSplit, ReplicaToCompare, compare_replicas
 from kdump.jobs.diff.record_rows import RecordRows
 from kdump.jobs.diff.results import PairResult, PartitionDiff
-from kdump.state.epoch_history import EpochHistory
-from kdump.state.follower_truncation import Truncation
+from kdump.state.epochs.epoch_history import EpochHistory
+from kdump.state.epochs.follower_truncation import Truncation
 from kdump.storage.local_disk import local
 
 CODECS: Final = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD)

@@ -26,7 +26,7 @@ from kdump.jobs.verify.verify import VerifyEvent, VerifySummary
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.repair.verdict import verdict
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 
 COUNT = 60

@@ -21,8 +21,8 @@ from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.selection import PartitionSelection
 from kdump.repair.policies import Policy
-from kdump.state.cluster import ClusterImage, ClusterTopic
-from kdump.state.settings import Settings
+from kdump.state.metadata.cluster import ClusterImage, ClusterTopic
+from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 
 HERE = EngineOptions(EngineChoice.LOCAL, processes=1)

@@ -30,7 +30,7 @@ from kdump.jobs.retain.segment_deletion import (
 )
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import PartitionSelection
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 from kdump.target.target_file import NewBytes
 

@@ -25,7 +25,7 @@ from kdump.jobs.partition_transactions import TxnsJob, TxnsResult, TxnsSplit
 from kdump.jobs.txns import PartitionTransactions, TxnsReport, TxnsRequest, txns
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import PartitionSelection
-from kdump.state.stability import Pin
+from kdump.state.transactions.stability import Pin
 from kdump.storage.local_disk import local
 
 NOW_MS = 1_800_000_000_000

@@ -21,7 +21,7 @@ from builders.metadata_log import (
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import read_partition
-from kdump.state.cluster import ClusterImage, read_cluster_image
+from kdump.state.metadata.cluster import ClusterImage, read_cluster_image
 from kdump.storage.local_disk import local
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from builders.cluster_documents import PLANS, damaged
 from builders.json_schemas import problem_of_document
 from kdump.formats.json_document import DocumentError
-from kdump.state.cluster_plan import (
+from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
     PlannedConfig,
     PlannedController,
@@ -22,7 +22,7 @@ from kdump.state.cluster_plan import (
     Source,
     SourceKind,
 )
-from kdump.state.cluster_plan_json import decode_plan, encode_plan
+from kdump.state.metadata.cluster_plan_json import decode_plan, encode_plan
 
 FROM_DISK = Source(SourceKind.DISK, "node 1 /data/d1")
 IDS = ("Xia8jFxURT6Z0Ngpe1QksQ", "Sq8Vn5_ZSZGDsyjIgdp7Tg")

@@ -14,7 +14,7 @@ from builders.json_schemas import problem_of_document
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.json_document import DocumentError
 from kdump.formats.names import PartitionState
-from kdump.state.disk_collection import (
+from kdump.state.metadata.disk_collection import (
     CollectedDirectory,
     CollectedMetadata,
     CollectedPartition,

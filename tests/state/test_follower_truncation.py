@@ -11,8 +11,8 @@ import pytest
 from builders.java_server import JavaServer
 from builders.memory import in_memory
 from kdump.formats.checkpoints import EpochEntry
-from kdump.state.epoch_history import EpochHistory
-from kdump.state.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
+from kdump.state.epochs.epoch_history import EpochHistory
+from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
 
 
 def replica(

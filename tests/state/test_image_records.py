@@ -9,15 +9,20 @@ import pytest
 
 from kdump.formats.java.jackson import node_text
 from kdump.formats.message_json import MessageJsonError
-from kdump.state.image_records import (
+from kdump.state.metadata.image_records import (
     ImageLoss,
     ImageRecord,
     UnwritableImageError,
     record_from_json,
     records_of,
 )
-from kdump.state.metadata_image import EntityKind, MetadataImage, MetadataRecord, MetadataReplay
-from kdump.state.metadata_rows import image_row
+from kdump.state.metadata.metadata_image import (
+    EntityKind,
+    MetadataImage,
+    MetadataRecord,
+    MetadataReplay,
+)
+from kdump.state.metadata.metadata_rows import image_row
 
 SECRET = b"do not print"
 

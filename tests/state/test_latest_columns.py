@@ -13,8 +13,8 @@ from builders.sources import BytesSource
 from kdump.scan.batches import read_windows
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import expand_window
-from kdump.state import latest_columns
-from kdump.state.latest_columns import LatestColumns
+from kdump.state.compacted import latest_columns
+from kdump.state.compacted.latest_columns import LatestColumns
 
 Written = Sequence[tuple[bytes, bytes]]
 

@@ -10,7 +10,7 @@ import pytest
 from builders.java_server import JavaServer
 from builders.memory import in_memory
 from kdump.formats.checkpoints import EpochEntry
-from kdump.state.epoch_history import EpochEnd, EpochHistory
+from kdump.state.epochs.epoch_history import EpochEnd, EpochHistory
 
 HISTORY = EpochHistory([EpochEntry(2, 10), EpochEntry(5, 30)])
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kdump.state.metadata_entities import PartitionRegistration
-from kdump.state.metadata_history import MetadataHistory
-from kdump.state.metadata_image import EntityKind, MetadataChange
+from kdump.state.metadata.metadata_entities import PartitionRegistration
+from kdump.state.metadata.metadata_history import MetadataHistory
+from kdump.state.metadata.metadata_image import EntityKind, MetadataChange
 
 
 def registration(**changed: Any) -> PartitionRegistration:

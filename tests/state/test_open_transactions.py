@@ -14,9 +14,9 @@ from builders.recovery import marker, of_producer
 from kdump.log.directory import read_lone_partition
 from kdump.log.valid_windows import Damage
 from kdump.scan.batches import read_windows
-from kdump.state import open_transactions
-from kdump.state.open_transactions import last_stable_offset
-from kdump.state.producers import OpenTxn, Producers, append_batches
+from kdump.state.transactions import open_transactions
+from kdump.state.transactions.open_transactions import last_stable_offset
+from kdump.state.transactions.producers import OpenTxn, Producers, append_batches
 from kdump.storage.local_disk import local
 from kdump.target.virtual_directory import BytesSource
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kdump.state.open_txns import OpenTxns
+from kdump.state.transactions.open_txns import OpenTxns
 
 OFFSETS = st.integers(0, 12)
 PRODUCER_IDS = st.integers(0, 3)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from builders.recovery import marker, of_producer
 from kdump.formats.record_batch import decode_header
 from kdump.scan.batches import read_windows
-from kdump.state.markers import NO_MARKERS, InvalidMarker
-from kdump.state.producer_events import EventBuilder
-from kdump.state.producer_state_manager import ProducerStateManager, in_java_order
-from kdump.state.producers import CompletedTxn, Producer, Producers, append_batches
+from kdump.state.transactions.markers import NO_MARKERS, InvalidMarker
+from kdump.state.transactions.producer_events import EventBuilder
+from kdump.state.transactions.producer_state_manager import ProducerStateManager, in_java_order
+from kdump.state.transactions.producers import CompletedTxn, Producer, Producers, append_batches
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import BytesSource, VirtualDirectory
 

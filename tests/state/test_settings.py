@@ -19,8 +19,8 @@ from builders.metadata_log import (
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.log.directory import LogDirectory, read_log_directory
-from kdump.state.cluster import ClusterImage, ClusterTopic, Configs
-from kdump.state.config_keys import (
+from kdump.state.metadata.cluster import ClusterImage, ClusterTopic, Configs
+from kdump.state.metadata.config_keys import (
     CLEANUP_POLICY,
     DELETE_RETENTION_MS,
     MIN_COMPACTION_LAG_MS,
@@ -30,7 +30,7 @@ from kdump.state.config_keys import (
     CleanupPolicy,
     InvalidSettingError,
 )
-from kdump.state.settings import (
+from kdump.state.metadata.settings import (
     Settings,
     TopicSettings,
     read_cluster_metadata,

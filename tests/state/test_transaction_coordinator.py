@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from builders.java_server import JavaServer
 from builders.samples import examples
 from builders.transaction_states import Pair, columns_of, joined_columns_of, key_of, value_of
-from kdump.state import transaction_records
-from kdump.state.transaction_coordinator import (
+from kdump.state.transactions import transaction_records
+from kdump.state.transactions.transaction_coordinator import (
     CoordinatorLog,
     CoordinatorLogReader,
     CoordinatorState,
     CoordinatorTransaction,
 )
-from kdump.state.transaction_records import rows_that_matter
+from kdump.state.transactions.transaction_records import rows_that_matter
 
 STATES = list(CoordinatorState)
 

@@ -26,7 +26,7 @@ from kdump.jobs.verify.verify import VerifyRequest, VerifySummary, VerifyTarget,
 from kdump.log.directory import read_log_directory
 from kdump.scan.batches import Stop, Window
 from kdump.scan.walk import walk_segment
-from kdump.state.settings import read_settings
+from kdump.state.metadata.settings import read_settings
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location, NotLocalError

@@ -11,7 +11,7 @@ from kdump.broker.loader.segment_times import last_timestamp_ms, modified_ms
 from kdump.formats import offset_index, time_index
 from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.settings import TopicSettings
 from kdump.storage.location import Location
 from kdump.target.virtual_directory import VirtualDirectory, file_name
 

@@ -20,7 +20,7 @@ from kdump.formats.control_records import ABORT, COMMIT, ControlRecordError, par
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.window_records import read_records
-from kdump.state.markers import is_control
+from kdump.state.transactions.markers import is_control
 from kdump.target.refusal import Refused
 
 

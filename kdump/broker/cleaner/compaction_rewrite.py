@@ -25,7 +25,7 @@ from kdump.broker.cleaner.record_retention import Fate, Fates, fates_of
 from kdump.scan.batches import BatchColumns, Column, Flags, Window, read_windows
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
-from kdump.state.markers import is_control
+from kdump.state.transactions.markers import is_control
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom
 from kdump.target.virtual_directory import BytesSource

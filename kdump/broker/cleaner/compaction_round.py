@@ -49,7 +49,7 @@ from kdump.formats import offset_index, transaction_index
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.partition import Partition
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.settings import TopicSettings
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, RenamedFrom, TargetFile

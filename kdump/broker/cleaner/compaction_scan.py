@@ -26,7 +26,7 @@ from kdump.scan.batches import Column, Flags, Stop, Window, new_buffer, read_win
 from kdump.scan.distinct_keys import KEY_TYPE
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
-from kdump.state.markers import is_control
+from kdump.state.transactions.markers import is_control
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
 

@@ -15,7 +15,7 @@ from kdump.broker.cleaner.cleanable_log import LastRecord
 from kdump.broker.cleaner.compaction_keys import LiveRecords
 from kdump.formats import record_batch
 from kdump.scan.batches import BatchColumns, Column, Flags
-from kdump.state.markers import is_control
+from kdump.state.transactions.markers import is_control
 
 NO_HORIZON = -1
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kdump.broker.cleaner.cleanable_log import SegmentFiles
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.settings import TopicSettings
 
 Group = tuple[SegmentFiles, ...]
 

@@ -34,8 +34,8 @@ from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import wrap_int64
 from kdump.log.partition import Partition
-from kdump.state.leader_epochs import LeaderEpochs
-from kdump.state.producer_state_manager import ProducerStateManager
+from kdump.state.epochs.leader_epochs import LeaderEpochs
+from kdump.state.transactions.producer_state_manager import ProducerStateManager
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import TargetFile
 from kdump.target.virtual_directory import (

@@ -6,7 +6,7 @@ Follows ``UnifiedLog.rebuildProducerState`` and ``loadProducersFromRecords``.
 from __future__ import annotations
 
 from kdump.broker.loader.log_segments import LogSegments
-from kdump.state.producer_state_manager import ProducerStateManager
+from kdump.state.transactions.producer_state_manager import ProducerStateManager
 from kdump.target.refusal import Refused
 
 

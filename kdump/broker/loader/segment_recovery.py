@@ -15,10 +15,10 @@ from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import wrap_int64
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import Window, read_windows
-from kdump.state.leader_epochs import LeaderEpochs
-from kdump.state.markers import InvalidMarker
-from kdump.state.producer_state_manager import ProducerStateManager
-from kdump.state.producers import CompletedTxn, append_batches
+from kdump.state.epochs.leader_epochs import LeaderEpochs
+from kdump.state.transactions.markers import InvalidMarker
+from kdump.state.transactions.producer_state_manager import ProducerStateManager
+from kdump.state.transactions.producers import CompletedTxn, append_batches
 
 _INT32_MAX: Final = 2**31 - 1
 

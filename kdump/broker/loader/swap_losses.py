@@ -37,7 +37,7 @@ from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.scan.batches import Column, Flags, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, walk_segment
-from kdump.state.markers import marker_rows, read_markers
+from kdump.state.transactions.markers import marker_rows, read_markers
 from kdump.target.virtual_directory import Content, Stored, VirtualDirectory
 
 _NO_PRODUCER = -1

@@ -17,7 +17,7 @@ from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.header_columns import increment_sequences
 from kdump.scan.resync import find_batch
 from kdump.scan.walk import Skipped, walk_windows
-from kdump.state.markers import marker_rows, read_markers
+from kdump.state.transactions.markers import marker_rows, read_markers
 from kdump.storage.byte_source import ByteSource
 
 _LARGEST_MAGIC: Final = 2

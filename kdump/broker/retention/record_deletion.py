@@ -12,7 +12,7 @@ from typing import Final
 from kdump.broker.retention.retention import below_log_start
 from kdump.broker.retention.retention_outcome import LoadedLog, RetainedPartition
 from kdump.errors import KdumpError
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.settings import TopicSettings
 
 TO_HIGH_WATERMARK: Final = -1
 """Instead of an offset: the high watermark (``DeleteRecordsRequest.HIGH_WATERMARK``)."""

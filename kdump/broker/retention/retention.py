@@ -11,8 +11,8 @@ import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kdump.state.config_keys import CleanupPolicy
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.config_keys import CleanupPolicy
+from kdump.state.metadata.settings import TopicSettings
 
 
 @dataclass(frozen=True, slots=True)

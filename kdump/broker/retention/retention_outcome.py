@@ -26,9 +26,9 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.seek import SeekableLog
-from kdump.state.leader_epochs import LeaderEpochs
-from kdump.state.producer_state_manager import snapshot_name
-from kdump.state.settings import TopicSettings
+from kdump.state.epochs.leader_epochs import LeaderEpochs
+from kdump.state.metadata.settings import TopicSettings
+from kdump.state.transactions.producer_state_manager import snapshot_name
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Kept, NewBytes, TargetFile

@@ -13,7 +13,7 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.state.cluster_plan import ClusterPlan
+    from kdump.state.metadata.cluster_plan import ClusterPlan
 
 _MOST_NODE_ID = 2**31 - 1
 
@@ -63,7 +63,7 @@ def _read_plan(path: Location) -> ClusterPlan:
         OSError: it cannot be read.
     """
     from kdump.formats.json_document import DocumentError
-    from kdump.state.cluster_plan_json import decode_plan
+    from kdump.state.metadata.cluster_plan_json import decode_plan
 
     with phase(f"reading {path}"):
         data = path.read()

@@ -18,7 +18,7 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.state.disk_collection import DiskCollection
+    from kdump.state.metadata.disk_collection import DiskCollection
 
 
 @click.command("collect")
@@ -43,7 +43,7 @@ def command(
         without_garbage_collection,
     )
     from kdump.jobs.collect.collect import CollectRequest, collect
-    from kdump.state.disk_collection import encode_collection
+    from kdump.state.metadata.disk_collection import encode_collection
 
     diagnostics = Diagnostics()
     with without_garbage_collection():

@@ -17,7 +17,7 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.state.disk_collection import DiskCollection
+    from kdump.state.metadata.disk_collection import DiskCollection
 
 
 @click.command("plan")
@@ -46,7 +46,7 @@ def command(
     from kdump.formats.json_document import DocumentError
     from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
     from kdump.repair.cluster.notice_codes import unaccepted
-    from kdump.state.cluster_plan_json import encode_plan
+    from kdump.state.metadata.cluster_plan_json import encode_plan
 
     with without_garbage_collection():
         request = PlanRequest(_read(paths), controllers, settings, accept_loss)
@@ -76,7 +76,7 @@ def _read(paths: Sequence[Location]) -> list[DiskCollection]:
     """
     from kdump.errors import KdumpError
     from kdump.formats.json_document import DocumentError
-    from kdump.state.disk_collection import decode_collection
+    from kdump.state.metadata.disk_collection import decode_collection
 
     found = []
     for path in paths:

@@ -21,7 +21,7 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.cli.output.plan_output import PlanPage
     from kdump.jobs.metadata_rebuild import RebuildRequest
-    from kdump.state.cluster_plan import ClusterPlan
+    from kdump.state.metadata.cluster_plan import ClusterPlan
 
 _MOST_NODE_ID = 2**31 - 1
 

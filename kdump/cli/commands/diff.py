@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kdump.jobs.diff.results import NotCompared, PartitionDiff
     from kdump.jobs.diff.sides import NamedDirectory, Side
     from kdump.log.selection import PartitionSelection
-    from kdump.state.settings import Settings
+    from kdump.state.metadata.settings import Settings
 
 
 @click.command("diff")

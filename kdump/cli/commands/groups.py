@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kdump.jobs.group_report import GroupsReport
     from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
-    from kdump.state.settings import Settings
+    from kdump.state.metadata.settings import Settings
 
 
 class GroupsFormat(enum.Enum):
@@ -145,7 +145,7 @@ def _directories(
 
 
 def _retention_ms(settings: Sequence[Settings]) -> int:
-    from kdump.state.settings import DEFAULT_OFFSETS_RETENTION_MS
+    from kdump.state.metadata.settings import DEFAULT_OFFSETS_RETENTION_MS
 
     known = (each.offsets_retention_ms for each in settings)
     return next((each for each in known if each is not None), DEFAULT_OFFSETS_RETENTION_MS)

@@ -24,7 +24,7 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.jobs.metadata_questions import ShownMetadata
     from kdump.log.selection import PartitionSelection
-    from kdump.state.metadata_history import MetadataEvent
+    from kdump.state.metadata.metadata_history import MetadataEvent
 
 Point = tuple[int | None, int | None]
 """An offset or a time in epoch milliseconds; neither is the end of the log."""
@@ -66,7 +66,7 @@ EVENTS: Final = (
     *("reconfigured", "registered", "unregistered", "fenced", "unfenced", "shutting_down"),
     *("changed", "removed", "enabled", "disabled", "renewed"),
 )
-"""All words for events in :mod:`kdump.state.metadata_history`."""
+"""All words for events in :mod:`kdump.state.metadata.metadata_history`."""
 
 
 @click.group("metadata")
@@ -109,7 +109,7 @@ def show(
     from kdump.cli.output.sections import open_sections
     from kdump.cli.shared.directories import without_garbage_collection
     from kdump.jobs.metadata_questions import show_metadata
-    from kdump.state.metadata_replay import MetadataPoint
+    from kdump.state.metadata.metadata_replay import MetadataPoint
 
     problems = CopyProblems()
     copies = find_copies(paths, problems)
@@ -134,8 +134,8 @@ def _metadata_row(shown: ShownMetadata, selection: PartitionSelection) -> dict[s
     Raises:
         UsageProblem: the selection matches no partition.
     """
-    from kdump.state.metadata_difference import uncommitted_rows
-    from kdump.state.metadata_rows import image_row
+    from kdump.state.metadata.metadata_difference import uncommitted_rows
+    from kdump.state.metadata.metadata_rows import image_row
 
     doubtful = {(change.kind, change.key) for change in shown.uncommitted}
     image = image_row(shown.image, doubtful)
@@ -250,7 +250,7 @@ def history(
     from kdump.cli.output.sections import write_summary
     from kdump.jobs.metadata_copies import committed_end
     from kdump.jobs.metadata_questions import HistoryReading
-    from kdump.state.metadata_replay import MetadataPoint
+    from kdump.state.metadata.metadata_replay import MetadataPoint
 
     problems = CopyProblems()
     copies = find_copies(paths, problems)
@@ -335,8 +335,8 @@ def diff(
     from kdump.cli.output.metadata_output import DIFFERENCE_COLUMNS, difference_lines
     from kdump.cli.output.sections import write_summary
     from kdump.jobs.metadata_questions import compare_metadata
-    from kdump.state.metadata_difference import difference_rows
-    from kdump.state.metadata_replay import MetadataPoint
+    from kdump.state.metadata.metadata_difference import difference_rows
+    from kdump.state.metadata.metadata_replay import MetadataPoint
 
     if len(paths) > 2:
         raise UsageProblem("give one or two LOG_DIRs")

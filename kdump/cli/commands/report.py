@@ -60,7 +60,7 @@ def command(
     from kdump.cli.output.report.report_page import render_report
     from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
     from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC
-    from kdump.state.transaction_coordinator import TRANSACTION_STATE_TOPIC
+    from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 
     verification = Verification(
         paths=paths,

@@ -18,9 +18,9 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
-    from kdump.state.cluster import ClusterImage
-    from kdump.state.cluster_plan import ClusterPlan
-    from kdump.state.settings import ClusterMetadata
+    from kdump.state.metadata.cluster import ClusterImage
+    from kdump.state.metadata.cluster_plan import ClusterPlan
+    from kdump.state.metadata.settings import ClusterMetadata
 
 
 class NameParameter(click.ParamType[tuple[str, str]]):
@@ -81,7 +81,7 @@ def command(
     from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.undelete import UndeleteRequest, is_candidate, undelete
     from kdump.log.directory import read_log_directory
-    from kdump.state.settings import read_cluster_metadata
+    from kdump.state.metadata.settings import read_cluster_metadata
 
     require_at_most_one({"--metadata": metadata is not None, "--plan": plan_file is not None})
     diagnostics = Diagnostics()
@@ -120,7 +120,7 @@ def _require_selected(directories: Sequence[LogDirectory], selection: PartitionS
 
 def _read_plan(path: Location) -> ClusterPlan:
     from kdump.formats.json_document import DocumentError
-    from kdump.state.cluster_plan_json import decode_plan
+    from kdump.state.metadata.cluster_plan_json import decode_plan
 
     try:
         return decode_plan(path.read())
@@ -134,8 +134,8 @@ def _clusters(
     directories: Sequence[LogDirectory], given: ClusterMetadata | None, plan: ClusterPlan | None
 ) -> Mapping[Location, ClusterImage | None]:
     """The metadata that each broker will have, by path of the log directory."""
-    from kdump.state.settings import read_settings
-    from kdump.state.topic_names import topics_of_plan
+    from kdump.state.metadata.settings import read_settings
+    from kdump.state.metadata.topic_names import topics_of_plan
 
     if plan is not None:
         for directory in directories:
@@ -155,7 +155,7 @@ def _topic_names(
     directories: Iterable[LogDirectory], given: ClusterMetadata | None, plan: ClusterPlan | None
 ) -> dict[str, str]:
     """The names of topics by id, also of those that are deleted by now."""
-    from kdump.state.topic_names import read_topic_names
+    from kdump.state.metadata.topic_names import read_topic_names
 
     names = {} if plan is None else {each.topic_id: each.name for each in plan.topics}
     sources = [*directories]

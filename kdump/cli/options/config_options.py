@@ -16,7 +16,7 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
-    from kdump.state.settings import Settings
+    from kdump.state.metadata.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -40,9 +40,9 @@ class ConfigArguments:
     def settings_of(self, directories: Iterable[LogDirectory]) -> dict[Location, Settings]:
         """Return the settings that apply to each log directory, by its path.
 
-        Raises what :func:`~kdump.state.settings.read_settings` raises.
+        Raises what :func:`~kdump.state.metadata.settings.read_settings` raises.
         """
-        from kdump.state.settings import read_cluster_metadata, read_settings
+        from kdump.state.metadata.settings import read_cluster_metadata, read_settings
 
         metadata = None if self.metadata is None else read_cluster_metadata(self.metadata)
         return read_settings(directories, self.given, self.broker, metadata)
@@ -62,7 +62,7 @@ def config_options(command: Command) -> Command:
         metadata: Location | None,
         **others: Any,
     ) -> Any:
-        from kdump.state.settings import require_accepted
+        from kdump.state.metadata.settings import require_accepted
 
         by_hand = dict(given)
         broker = None if server_properties is None else read_properties(server_properties)

@@ -17,7 +17,7 @@ from kdump.jobs.compact.cleaner_view import CleanerView, Uncleanable
 from kdump.jobs.compact.cleaning_queue import CleaningQueue, CleaningState, QueuedPartition
 from kdump.jobs.loading import TWICE
 from kdump.jobs.unreadable import Unreadable
-from kdump.state.config_keys import (
+from kdump.state.metadata.config_keys import (
     MAX_COMPACTION_LAG_MS,
     MIN_CLEANABLE_DIRTY_RATIO,
     MIN_COMPACTION_LAG_MS,

@@ -10,7 +10,11 @@ from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
 from kdump.cli.output.value_text import Kind, format_bytes
 from kdump.formats.names import PartitionState
-from kdump.state.disk_collection import CollectedDirectory, CollectedPartition, DiskCollection
+from kdump.state.metadata.disk_collection import (
+    CollectedDirectory,
+    CollectedPartition,
+    DiskCollection,
+)
 from kdump.words import counted
 
 SECTIONS: Final = (

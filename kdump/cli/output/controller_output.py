@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kdump.jobs.metadata_apply import AppliedPlan
     from kdump.jobs.quorum_reset import QuorumReset
     from kdump.repair.rebuild.controller_snapshot import ControllerSnapshot
-    from kdump.state.cluster_plan import ClusterPlan
-    from kdump.state.metadata_nodes import Voter
+    from kdump.state.metadata.cluster_plan import ClusterPlan
+    from kdump.state.metadata.metadata_nodes import Voter
     from kdump.storage.location import Location
 
 
@@ -160,7 +160,7 @@ def applied_event(
 
 def reset_fields(reset: QuorumReset) -> Mapping[str, Any]:
     """Return the fields of a reset."""
-    from kdump.state.metadata_image import EntityKind
+    from kdump.state.metadata.metadata_image import EntityKind
 
     return {
         **snapshot_fields(reset.snapshot, reset.voters),
@@ -179,7 +179,7 @@ def reset_lines(
     path: object, reset: QuorumReset, addresses: Sequence[str], *, is_written: bool
 ) -> Iterator[str]:
     """Yield what a reset does, for people."""
-    from kdump.state.metadata_image import EntityKind
+    from kdump.state.metadata.metadata_image import EntityKind
 
     image = reset.image
     yield snapshot_line(path, reset.snapshot, is_written=is_written)

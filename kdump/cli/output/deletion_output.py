@@ -15,13 +15,13 @@ from kdump.jobs.execution import PlanResult
 from kdump.jobs.retain.old_segments import DirectoryDeletion, PartitionDeletion, SegmentDecision
 from kdump.jobs.unreadable import Unreadable
 from kdump.repair.verdict import VerdictKind
-from kdump.state.config_keys import (
+from kdump.state.metadata.config_keys import (
     CLEANUP_POLICY,
     REMOTE_STORAGE_ENABLE,
     RETENTION_BYTES,
     RETENTION_MS,
 )
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.settings import TopicSettings
 from kdump.words import counted, discard_command
 
 if TYPE_CHECKING:

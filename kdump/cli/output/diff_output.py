@@ -27,7 +27,7 @@ from kdump.jobs.diff.results import (
     UnrelatedReplica,
 )
 from kdump.log.replicas import ReplicaEnd
-from kdump.state.follower_truncation import Truncation
+from kdump.state.epochs.follower_truncation import Truncation
 from kdump.words import counted
 
 SAME: Final = "same"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         OtherShare,
         ShareOffsetReport,
     )
-    from kdump.state.group_image import Group
-    from kdump.state.group_members import AssignedPartitions, AssignedTasks, GroupMember
+    from kdump.state.groups.group_image import Group
+    from kdump.state.groups.group_members import AssignedPartitions, AssignedTasks, GroupMember
 
 _NONE: Final = "-"
 
@@ -227,7 +227,7 @@ def _member_texts(row: Row) -> dict[str, str]:
 def _assigned(
     each: AssignedPartitions | AssignedTasks, topic_names: Mapping[str, str]
 ) -> dict[str, Any]:
-    from kdump.state.group_members import AssignedTasks
+    from kdump.state.groups.group_members import AssignedTasks
 
     if isinstance(each, AssignedTasks):
         return {

@@ -14,8 +14,8 @@ from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
 from kdump.cli.output.value_text import Kind, format_bytes
 from kdump.repair.cluster.notice_codes import CODES, unaccepted
-from kdump.state.cluster_plan import ClusterPlan, Notice, NoticeKind, SourceKind
-from kdump.state.metadata_image import METADATA_VERSION
+from kdump.state.metadata.cluster_plan import ClusterPlan, Notice, NoticeKind, SourceKind
+from kdump.state.metadata.metadata_image import METADATA_VERSION
 from kdump.words import counted
 
 SECTIONS: Final = (

@@ -8,7 +8,7 @@ from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
 from kdump.cli.output.value_text import Kind
 from kdump.jobs.txns import OpenTransaction, PartitionTransactions
-from kdump.state.stability import Pin
+from kdump.state.transactions.stability import Pin
 
 SECTIONS: Final = (
     Section(

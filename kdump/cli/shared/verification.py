@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kdump.jobs.verify.verify import VerifyEvent, VerifyRequest, VerifyTarget
     from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
-    from kdump.state.settings import Settings
+    from kdump.state.metadata.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

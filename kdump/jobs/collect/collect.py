@@ -26,7 +26,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
 from kdump.phases import during, phase
-from kdump.state.disk_collection import (
+from kdump.state.metadata.disk_collection import (
     CollectedDirectory,
     CollectedMetadata,
     CollectedPartition,

@@ -22,8 +22,8 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage, OnDamage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns
-from kdump.state.epoch_history import EpochHistory
-from kdump.state.open_transactions import TransactionReplay
+from kdump.state.epochs.epoch_history import EpochHistory
+from kdump.state.transactions.open_transactions import TransactionReplay
 
 _FIRST_MAGIC_WITH_EPOCHS = 2
 

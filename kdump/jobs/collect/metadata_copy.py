@@ -13,16 +13,16 @@ from kdump.jobs.metadata_questions import HistoryReading
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.valid_end import valid_end
-from kdump.state.disk_collection import (
+from kdump.state.metadata.disk_collection import (
     CollectedMetadata,
     CollectedRecord,
     CollectedVoter,
     RemovedTopic,
 )
-from kdump.state.image_records import ImageLoss, UnwritableImageError, records_of
-from kdump.state.metadata_image import EntityKind, LogEnd, MetadataImage
-from kdump.state.metadata_nodes import Voter
-from kdump.state.metadata_replay import END, CopyReplay, OnProblem
+from kdump.state.metadata.image_records import ImageLoss, UnwritableImageError, records_of
+from kdump.state.metadata.metadata_image import EntityKind, LogEnd, MetadataImage
+from kdump.state.metadata.metadata_nodes import Voter
+from kdump.state.metadata.metadata_replay import END, CopyReplay, OnProblem
 
 
 def collect_metadata(directory: LogDirectory) -> CollectedMetadata | None:

@@ -26,15 +26,15 @@ from kdump.log.replicas import replica_end
 from kdump.log.segment import Segment
 from kdump.log.valid_end import ValidEnd, valid_end
 from kdump.log.valid_windows import Damage
-from kdump.state.disk_collection import CollectedPartition
-from kdump.state.epoch_history import EpochHistory
-from kdump.state.open_transactions import (
+from kdump.state.epochs.epoch_history import EpochHistory
+from kdump.state.metadata.disk_collection import CollectedPartition
+from kdump.state.transactions.open_transactions import (
     LogTransactions,
     TransactionReplay,
     snapshot_transactions,
     usable_snapshots,
 )
-from kdump.state.stability import stability
+from kdump.state.transactions.stability import stability
 
 Value = TypeVar("Value")
 _Pairs = Sequence[tuple[Segment, Segment | None]]

@@ -26,12 +26,12 @@ from kdump.log.valid_records import valid_records
 from kdump.log.valid_windows import Damage
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet
-from kdump.state.consumer_groups import read_groups
-from kdump.state.disk_collection import ClaimedPartition, TopicClaim
-from kdump.state.group_image import CommittedOffset, Group, GroupType
-from kdump.state.group_members import AssignedPartitions
-from kdump.state.latest_records import LatestRecords
-from kdump.state.transaction_coordinator import (
+from kdump.state.compacted.latest_records import LatestRecords
+from kdump.state.groups.consumer_groups import read_groups
+from kdump.state.groups.group_image import CommittedOffset, Group, GroupType
+from kdump.state.groups.group_members import AssignedPartitions
+from kdump.state.metadata.disk_collection import ClaimedPartition, TopicClaim
+from kdump.state.transactions.transaction_coordinator import (
     TRANSACTION_STATE_TOPIC,
     CoordinatorLogReader,
     CoordinatorTransaction,

@@ -20,7 +20,7 @@ from kdump.engine.job import Split
 from kdump.jobs.unreadable import Unreadable
 from kdump.log.headers import batch_span_at
 from kdump.scan.batches import Stop, StopReason, read_windows
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.settings import TopicSettings
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.virtual_directory import SNAPSHOT_SUFFIX, VirtualDirectory
 

@@ -34,7 +34,7 @@ from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import during
-from kdump.state.settings import Settings, TopicSettings
+from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.storage.location import Location
 
 _INT64_MAX: Final = 2**63 - 1

@@ -17,8 +17,8 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.scan.records import LARGEST_RECORD_BYTES
-from kdump.state.config_keys import DELETE_RETENTION_MS, MIN_COMPACTION_LAG_MS
-from kdump.state.settings import Settings, TopicSettings
+from kdump.state.metadata.config_keys import DELETE_RETENTION_MS, MIN_COMPACTION_LAG_MS
+from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 

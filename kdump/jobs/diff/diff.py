@@ -31,9 +31,9 @@ from kdump.log.replicas import ReplicaEnd
 from kdump.phases import during
 from kdump.repair.policies import Policy, repair_partition
 from kdump.scan.records import LARGEST_RECORD_BYTES
-from kdump.state.epoch_history import EpochHistory
-from kdump.state.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
-from kdump.state.raft_truncation import SnapshotId, truncation_in_raft
+from kdump.state.epochs.epoch_history import EpochHistory
+from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
+from kdump.state.epochs.raft_truncation import SnapshotId, truncation_in_raft
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 

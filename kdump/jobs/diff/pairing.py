@@ -13,8 +13,8 @@ from kdump.jobs.diff.sides import NamedDirectory, Side
 from kdump.jobs.loading import is_topic_compacted
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
-from kdump.state.cluster import ClusterImage
-from kdump.state.settings import Settings
+from kdump.state.metadata.cluster import ClusterImage
+from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 
 

@@ -15,7 +15,7 @@ from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage, batch_damage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.records import LARGEST_RECORD_BYTES
-from kdump.state.epoch_history import EpochHistory
+from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.storage.location import Location
 
 MOST_DAMAGES: Final = 20

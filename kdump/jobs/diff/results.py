@@ -10,7 +10,7 @@ from kdump.jobs.diff.cut_batch import CutBatch
 from kdump.jobs.diff.replica_log import OffsetRange
 from kdump.log.replicas import ReplicaEnd
 from kdump.log.valid_windows import Damage
-from kdump.state.follower_truncation import LoadedReplica, Truncation
+from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation
 from kdump.storage.location import Location
 
 

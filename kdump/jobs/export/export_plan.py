@@ -17,7 +17,7 @@ from kdump.log.replicas import replica_end
 from kdump.log.valid_end import valid_end
 from kdump.log.valid_windows import Damage
 from kdump.size_groups import size_groups
-from kdump.state.open_transactions import read_transactions, usable_snapshots
+from kdump.state.transactions.open_transactions import read_transactions, usable_snapshots
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 from kdump.tables.kafka_log.rows import RecordOrigin
 from kdump.tables.kafka_log.splits import SourceSplit, record_splits

@@ -15,7 +15,7 @@ from kdump.jobs.grep.search import GrepJob, SearchResult
 from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage
 from kdump.phases import phase
-from kdump.state.open_transactions import last_stable_offset, usable_snapshots
+from kdump.state.transactions.open_transactions import last_stable_offset, usable_snapshots
 from kdump.storage.location import Location
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 

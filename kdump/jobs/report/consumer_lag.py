@@ -14,7 +14,7 @@ from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from kdump.jobs.txns import Problem
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

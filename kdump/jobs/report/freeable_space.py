@@ -24,7 +24,7 @@ from kdump.jobs.retain.old_segments import NotDeleted, PartitionDeletion, requir
 from kdump.jobs.retain.retain import RetainRequest, retain
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 from kdump.words import counted
 

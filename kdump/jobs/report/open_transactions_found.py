@@ -18,10 +18,14 @@ from kdump.jobs.txns import Problem, TxnsRequest, txns
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
-from kdump.state.hanging_transactions import DEFAULT_MAX_TIMEOUT_MS, Coordinators, Judgement
-from kdump.state.producers import OpenTxn
-from kdump.state.stability import Stability, stability
-from kdump.state.transaction_coordinator import TRANSACTION_STATE_TOPIC
+from kdump.state.transactions.hanging_transactions import (
+    DEFAULT_MAX_TIMEOUT_MS,
+    Coordinators,
+    Judgement,
+)
+from kdump.state.transactions.producers import OpenTxn
+from kdump.state.transactions.stability import Stability, stability
+from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from kdump.jobs.retain.segment_deletion import DecideLater, delete_segments_spli
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 from kdump.target.target_file import Gone, TargetFile
 from kdump.target.virtual_directory import file_name

@@ -28,7 +28,7 @@ from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Leftover, LeftoverKind, Partition
 from kdump.repair.verdict import Verdict
-from kdump.state.settings import TopicSettings
+from kdump.state.metadata.settings import TopicSettings
 from kdump.storage.location import Location
 from kdump.target.target_file import Gone, TargetFile
 from kdump.target.virtual_directory import file_name

@@ -40,7 +40,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
 from kdump.phases import during
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 from kdump.words import counted
 

@@ -25,7 +25,7 @@ from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict, verdict
-from kdump.state.settings import Settings, TopicSettings
+from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.target.refusal import Refusal
 
 _READ_BYTES: Final = 4096

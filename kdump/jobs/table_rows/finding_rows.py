@@ -24,7 +24,7 @@ from kdump.jobs.verify.verify_partition import PartitionSplit, VerifyJob
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
-from kdump.state.settings import read_settings
+from kdump.state.metadata.settings import read_settings
 from kdump.storage.local_disk import local
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import TableColumn, row_batches

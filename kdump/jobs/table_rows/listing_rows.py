@@ -23,7 +23,7 @@ from kdump.jobs.unreadable import Unreadable
 from kdump.log.bounds import read_segment_end
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.log_tables import PARTITIONS, SEGMENTS
 from kdump.tables.state_tables import PRODUCERS

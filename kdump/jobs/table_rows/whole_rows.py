@@ -33,11 +33,11 @@ from kdump.jobs.transaction_rows import open_transaction_row, transaction_row
 from kdump.jobs.txns import TxnsRequest, txns
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import EVERYTHING
-from kdump.state.metadata_image import EntityKind
-from kdump.state.metadata_replay import MetadataPoint
-from kdump.state.metadata_rows import config_row
-from kdump.state.settings import DEFAULT_OFFSETS_RETENTION_MS, read_settings
-from kdump.state.transaction_coordinator import TRANSACTION_STATE_TOPIC
+from kdump.state.metadata.metadata_image import EntityKind
+from kdump.state.metadata.metadata_replay import MetadataPoint
+from kdump.state.metadata.metadata_rows import config_row
+from kdump.state.metadata.settings import DEFAULT_OFFSETS_RETENTION_MS, read_settings
+from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.log_tables import TOPICS
 from kdump.tables.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS

@@ -43,8 +43,8 @@ from kdump.repair.policies import Policy
 from kdump.repair.rebuild.identity import rebuilt_meta_properties
 from kdump.repair.salvage.recover_0_7 import Recovered07
 from kdump.repair.verdict import VerdictKind, verdict
-from kdump.state.cluster import ClusterTopic
-from kdump.state.settings import Settings
+from kdump.state.metadata.cluster import ClusterTopic
+from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.target.target_file import Kept, NewBytes, TargetFile

@@ -52,7 +52,7 @@ from kdump.phases import phase
 from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict import Verdict
 from kdump.scan.records import LARGEST_RECORD_BYTES
-from kdump.state.settings import Settings
+from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 
 

@@ -33,7 +33,7 @@ from kdump.repair.cluster.topic_choice import TopicChooser, topic_ids
 from kdump.repair.cluster.unclean_elections import settle_unclean_elections
 from kdump.repair.rebuild.controller_snapshot import MARGIN_OFFSETS
 from kdump.repair.rebuild.node_directories import derived_directory_id
-from kdump.state.cluster_plan import (
+from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
     MovedAside,
     PlannedController,
@@ -44,10 +44,10 @@ from kdump.state.cluster_plan import (
     Source,
     SourceKind,
 )
-from kdump.state.collected_image import image_of_records
-from kdump.state.disk_collection import DiskCollection
-from kdump.state.image_records import ImageLoss, records_of
-from kdump.state.metadata_image import (
+from kdump.state.metadata.collected_image import image_of_records
+from kdump.state.metadata.disk_collection import DiskCollection
+from kdump.state.metadata.image_records import ImageLoss, records_of
+from kdump.state.metadata.metadata_image import (
     METADATA_VERSION,
     EntityKind,
     LogEnd,

@@ -10,7 +10,7 @@ from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides
 from kdump.repair.cluster.topic_choice import TopicChoice
-from kdump.state.cluster_plan import PlannedConfig, Source, SourceKind
+from kdump.state.metadata.cluster_plan import PlannedConfig, Source, SourceKind
 
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 _KEEP_EVERYTHING: Final = {

@@ -10,16 +10,16 @@ from typing import Final
 from kdump.errors import UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.repair.cluster.overrides import RESERVED_TOPIC_IDS
-from kdump.state.cluster_plan import Source, SourceKind
-from kdump.state.collected_image import image_of_records
-from kdump.state.disk_collection import (
+from kdump.state.metadata.cluster_plan import Source, SourceKind
+from kdump.state.metadata.collected_image import image_of_records
+from kdump.state.metadata.disk_collection import (
     CollectedDirectory,
     CollectedMetadata,
     CollectedPartition,
     DiskCollection,
     TopicClaim,
 )
-from kdump.state.metadata_image import LogEnd, MetadataImage
+from kdump.state.metadata.metadata_image import LogEnd, MetadataImage
 
 NO_EPOCH: Final = -1
 

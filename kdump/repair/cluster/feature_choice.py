@@ -9,9 +9,9 @@ from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import Evidence, MetadataEvidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides
-from kdump.state.cluster_plan import PlannedFeature, Source, SourceKind
-from kdump.state.disk_collection import CollectedDirectory
-from kdump.state.metadata_image import KRAFT_VERSION, METADATA_VERSION, EntityKind
+from kdump.state.metadata.cluster_plan import PlannedFeature, Source, SourceKind
+from kdump.state.metadata.disk_collection import CollectedDirectory
+from kdump.state.metadata.metadata_image import KRAFT_VERSION, METADATA_VERSION, EntityKind
 
 _GUESSED: Final = {METADATA_VERSION: 25, "group.version": 1, "transaction.version": 2}
 """4.0-IV3, which all brokers since 4.0 know, with its other features."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from kdump.state.cluster_plan import Notice, NoticeKind
+from kdump.state.metadata.cluster_plan import Notice, NoticeKind
 
 _KINDS: Final = list(NoticeKind)
 

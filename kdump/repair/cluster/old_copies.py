@@ -8,7 +8,7 @@ from typing import Any, Final
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import Evidence, MetadataEvidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
-from kdump.state.metadata_image import EntityKind, MetadataImage
+from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
 
 _KINDS: Final = (
     *(EntityKind.ACL, EntityKind.SCRAM, EntityKind.QUOTA, EntityKind.TOKEN, EntityKind.FEATURE),

@@ -9,7 +9,7 @@ from typing import Final
 
 from kdump.errors import UsageProblem
 from kdump.formats.uuids import parse_uuid
-from kdump.state.metadata_image import KRAFT_VERSION
+from kdump.state.metadata.metadata_image import KRAFT_VERSION
 
 RESERVED_TOPIC_IDS: Final = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
 """``Uuid.RESERVED``: none, and the id of the metadata itself."""

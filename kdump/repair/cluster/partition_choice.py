@@ -15,9 +15,13 @@ from kdump.repair.cluster.evidence import DiskReplica, Evidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides
 from kdump.repair.cluster.topic_choice import TopicChoice
-from kdump.state.cluster_plan import PlannedTopicPartition, Source, SourceKind
-from kdump.state.follower_truncation import LoadedReplica, truncation_as_follower
-from kdump.state.metadata_entities import MIGRATING_DIRECTORY, NO_LEADER, PartitionRegistration
+from kdump.state.epochs.follower_truncation import LoadedReplica, truncation_as_follower
+from kdump.state.metadata.cluster_plan import PlannedTopicPartition, Source, SourceKind
+from kdump.state.metadata.metadata_entities import (
+    MIGRATING_DIRECTORY,
+    NO_LEADER,
+    PartitionRegistration,
+)
 from kdump.words import counted
 
 MOST_EPOCH: Final = 2**31 - 1

@@ -9,9 +9,9 @@ from kdump.formats.names import PartitionState
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import Evidence, MetadataEvidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
-from kdump.state.cluster_plan import PlannedTopic
-from kdump.state.disk_collection import CollectedDirectory
-from kdump.state.metadata_image import EntityKind
+from kdump.state.metadata.cluster_plan import PlannedTopic
+from kdump.state.metadata.disk_collection import CollectedDirectory
+from kdump.state.metadata.metadata_image import EntityKind
 from kdump.words import counted
 
 _SHOWN_PROBLEMS = 3

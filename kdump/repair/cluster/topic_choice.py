@@ -13,10 +13,10 @@ from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import DiskReplica, Evidence, MetadataEvidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides, TopicOverrides
-from kdump.state.cluster_plan import Source, SourceKind
-from kdump.state.disk_collection import ClaimedPartition, TopicClaim
-from kdump.state.metadata_entities import PartitionRegistration
-from kdump.state.metadata_image import LOG_BEGIN, EntityKind, MetadataImage
+from kdump.state.metadata.cluster_plan import Source, SourceKind
+from kdump.state.metadata.disk_collection import ClaimedPartition, TopicClaim
+from kdump.state.metadata.metadata_entities import PartitionRegistration
+from kdump.state.metadata.metadata_image import LOG_BEGIN, EntityKind, MetadataImage
 from kdump.words import counted
 
 MOST_PARTITIONS: Final = 1_000_000

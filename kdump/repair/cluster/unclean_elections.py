@@ -16,7 +16,7 @@ from kdump.repair.cluster.config_choice import UNCLEAN_ELECTION
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides
 from kdump.repair.cluster.topic_choice import TopicChoice
-from kdump.state.cluster_plan import (
+from kdump.state.metadata.cluster_plan import (
     FirstLeader,
     PlannedConfig,
     PlannedTopic,

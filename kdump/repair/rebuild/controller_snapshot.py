@@ -22,9 +22,14 @@ from kdump.formats.names import (
     is_partition_file,
 )
 from kdump.formats.snapshot_writer import SnapshotHead, encode_snapshot
-from kdump.state.image_records import ImageLoss, ImageRecord, UnwritableImageError, records_of
-from kdump.state.metadata_image import EntityKind, LogEnd, MetadataImage
-from kdump.state.metadata_nodes import Voter
+from kdump.state.metadata.image_records import (
+    ImageLoss,
+    ImageRecord,
+    UnwritableImageError,
+    records_of,
+)
+from kdump.state.metadata.metadata_image import EntityKind, LogEnd, MetadataImage
+from kdump.state.metadata.metadata_nodes import Voter
 from kdump.target.target_file import Gone, NewBytes, TargetFile
 
 MARGIN_OFFSETS: Final = 1_000_000

@@ -9,7 +9,7 @@ from kdump.broker.loader.log_segments import LogSegments, unindexed_segments
 from kdump.formats import names
 from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
-from kdump.state.leader_epochs import LeaderEpochs
+from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import VirtualDirectory
 

@@ -15,7 +15,7 @@ from kdump.formats.meta_properties import MetaProperties, encode_meta_properties
 from kdump.formats.names import PartitionState
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory
-from kdump.state.cluster import ClusterImage
+from kdump.state.metadata.cluster import ClusterImage
 from kdump.target.target_file import NewBytes
 
 _VERSION: Final = 1

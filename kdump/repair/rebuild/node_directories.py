@@ -21,7 +21,7 @@ from kdump.formats.meta_properties import MetaProperties
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory
 from kdump.repair.rebuild.identity import assigned_directory_id, known_directory_id
-from kdump.state.cluster import ClusterImage
+from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
 from kdump.words import counted
 

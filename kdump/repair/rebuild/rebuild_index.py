@@ -15,8 +15,8 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
-from kdump.state.leader_epochs import LeaderEpochs
-from kdump.state.producer_state_manager import ProducerStateManager, snapshot_name
+from kdump.state.epochs.leader_epochs import LeaderEpochs
+from kdump.state.transactions.producer_state_manager import ProducerStateManager, snapshot_name
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.virtual_directory import INDEX_SUFFIXES, VirtualDirectory, file_name
 

@@ -9,7 +9,7 @@ from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
-from kdump.state.producer_state_manager import ProducerStateManager, snapshot_name
+from kdump.state.transactions.producer_state_manager import ProducerStateManager, snapshot_name
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import VirtualDirectory
 

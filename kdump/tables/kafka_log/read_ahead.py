@@ -10,7 +10,7 @@ from kdump.formats import names
 from kdump.formats.names import FileKind, FileStage
 from kdump.log.directory import read_lone_partition
 from kdump.log.valid_windows import LogPart, segment_part, valid_windows
-from kdump.state.transaction_outcomes import Step
+from kdump.state.transactions.transaction_outcomes import Step
 from kdump.storage.location import Location
 
 

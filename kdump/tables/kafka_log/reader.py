@@ -16,7 +16,7 @@ from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.walk import MessageSet, expand_window
-from kdump.state.transaction_outcomes import TransactionState
+from kdump.state.transactions.transaction_outcomes import TransactionState
 from kdump.tables.kafka_log.columns import (
     TRANSACTION_STATE,
     SourceColumn,

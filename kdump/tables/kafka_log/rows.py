@@ -51,8 +51,7 @@ class Rows:
         offset: absolute.
         timestamp: epoch milliseconds, -1 for none.
         sequence: -1 for none.
-        state: :class:`~kdump.state.transaction_outcomes.TransactionState` of each batch; None if
-            not needed.
+        state: ``TransactionState`` of each batch; None if not needed.
         key: builds the keys, as a binary array.
         value: builds the values, as a binary array.
         headers: builds the headers, as an array of lists.

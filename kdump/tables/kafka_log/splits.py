@@ -16,7 +16,7 @@ from kdump.log.time_search import offset_of_time
 from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
-from kdump.state.open_transactions import last_stable_offset, usable_snapshots
+from kdump.state.transactions.open_transactions import last_stable_offset, usable_snapshots
 from kdump.storage.location import Location
 from kdump.tables.kafka_log.damage import DamagedLogError, status_of, with_status
 from kdump.tables.kafka_log.found_partitions import FoundPartition, find_partitions

@@ -11,8 +11,8 @@ from kdump.engine.range_splits import RangeSplit
 from kdump.log.valid_windows import Damage, OnDamage, valid_windows
 from kdump.scan.batches import BatchColumns, Column, Window, new_buffer
 from kdump.scan.selection import Selection
-from kdump.state.markers import is_control
-from kdump.state.transaction_outcomes import (
+from kdump.state.transactions.markers import is_control
+from kdump.state.transactions.transaction_outcomes import (
     TransactionOutcomes,
     TransactionState,
     damaged_markers,
@@ -32,8 +32,7 @@ class VisibleWindow(NamedTuple):
 
     Attributes:
         window: with only these batches, at least one. Its buffer is used again for the next.
-        states: the :class:`~kdump.state.transaction_outcomes.TransactionState` of each batch; None
-            if it was not asked for.
+        states: ``TransactionState`` of each batch; None if it was not asked for.
     """
 
     window: Window

@@ -33,15 +33,15 @@ from kdump.formats.dynamic_voter import DynamicVoter, parse_dynamic_voter
 from kdump.formats.json_document import DocumentError
 from kdump.formats.names import PartitionState
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
-from kdump.state.cluster_plan import ClusterPlan, SourceKind
-from kdump.state.cluster_plan_json import decode_plan, encode_plan
-from kdump.state.disk_collection import (
+from kdump.state.metadata.cluster_plan import ClusterPlan, SourceKind
+from kdump.state.metadata.cluster_plan_json import decode_plan, encode_plan
+from kdump.state.metadata.disk_collection import (
     ClaimedPartition,
     CollectedDirectory,
     CollectedRecord,
     CollectedVoter,
 )
-from kdump.state.metadata_entities import MIGRATING_DIRECTORY
+from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY
 
 DEFAULTS = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 

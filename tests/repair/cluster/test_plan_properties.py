@@ -27,17 +27,17 @@ from builders.dead_clusters import (
 )
 from kdump.formats.names import PartitionState
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
-from kdump.state.cluster_plan import ClusterPlan
-from kdump.state.cluster_plan_json import decode_plan, encode_plan
-from kdump.state.collected_image import image_of_records
-from kdump.state.disk_collection import (
+from kdump.state.metadata.cluster_plan import ClusterPlan
+from kdump.state.metadata.cluster_plan_json import decode_plan, encode_plan
+from kdump.state.metadata.collected_image import image_of_records
+from kdump.state.metadata.disk_collection import (
     ClaimedPartition,
     CollectedDirectory,
     CollectedVoter,
     DiskCollection,
 )
-from kdump.state.image_records import records_of
-from kdump.state.metadata_image import EntityKind, LogEnd
+from kdump.state.metadata.image_records import records_of
+from kdump.state.metadata.metadata_image import EntityKind, LogEnd
 
 TOPICS: Final = ("a", "b.c", "__consumer_offsets", "__transaction_state")
 IDS: Final = (an_id("first"), an_id("second"), None)

@@ -1,0 +1,1 @@
+"""The latest record of each key of a compacted topic."""

@@ -1,0 +1,1 @@
+"""Leader epochs, and where replicas that parted truncate."""

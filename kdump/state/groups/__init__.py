@@ -1,0 +1,1 @@
+"""Consumer groups and share groups, as their coordinators see them."""

@@ -1,0 +1,302 @@
+"""What share groups have delivered, as the share coordinator has it after loading its log.
+
+Follows ``ShareCoordinatorShard.replay``: a snapshot replaces what is known of a partition, and an
+update changes a part of it. Only the updates after the latest snapshot of a partition are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kdump.formats.coordinator_records import decode_key, decode_value
+from kdump.formats.errors import FormatError
+from kdump.formats.schemas import share
+from kdump.log.valid_windows import NO_OFFSET, OnDamage, batch_damage
+from kdump.scan.batches import Column, Flags, Window
+from kdump.scan.records import RecordColumns
+from kdump.scan.walk import MessageSet, expand_window
+from kdump.state.compacted.latest_records import Latest, last_of_each
+from kdump.state.transactions.markers import is_control
+from kdump.state.transactions.transaction_outcomes import log_path
+from kdump.words import counted
+
+UNKNOWN: Final = -1
+"""Start offset, epoch or count that is not known yet."""
+_TYPE_BYTES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SharePartition:
+    """The state of a partition for a share group (``ShareGroupOffset``).
+
+    Attributes:
+        group_id: the group.
+        topic_id: as Kafka writes it.
+        partition: the number.
+        start_offset: the first offset that may still be delivered; :data:`UNKNOWN` before the
+            first delivery.
+        delivery_complete_count: records from there on that are done; :data:`UNKNOWN` if not known.
+        snapshot_epoch: of the latest snapshot.
+        state_epoch: of the group's state; :data:`UNKNOWN` without a snapshot.
+        leader_epoch: of the partition's leader at that time.
+        write_timestamp_ms: when the latest snapshot was written; None without one.
+        record_offset: of the latest record.
+    """
+
+    group_id: str
+    topic_id: str
+    partition: int
+    start_offset: int
+    delivery_complete_count: int
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    write_timestamp_ms: int | None
+    record_offset: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What it is the state of: group, topic id and partition."""
+        return self.group_id, self.topic_id, self.partition
+
+    def unknown(self) -> SharePartition:
+        """The same partition; nothing else is known."""
+        return SharePartition(
+            *self.key,
+            start_offset=UNKNOWN,
+            delivery_complete_count=UNKNOWN,
+            snapshot_epoch=UNKNOWN,
+            state_epoch=UNKNOWN,
+            leader_epoch=UNKNOWN,
+            write_timestamp_ms=None,
+            record_offset=NO_OFFSET,
+        )
+
+    def lag(self, log_end_offset: int) -> int | None:
+        """Records that are still to be delivered; None if that is not known.
+
+        Follows ``GroupCoordinatorService.computeShareGroupLagAndBuildResponse``.
+        """
+        if UNKNOWN in (self.start_offset, self.delivery_complete_count):
+            return None
+        return log_end_offset - self.start_offset - self.delivery_complete_count
+
+
+@dataclass(slots=True)
+class _Changes:
+    """The latest snapshot of a partition, and the updates after it.
+
+    Attributes:
+        snapshot: None if there is none in the part of the log that was read; its value is None if
+            it is a tombstone.
+        updates: in offset order.
+    """
+
+    snapshot: Latest | None = None
+    updates: list[Latest] = field(default_factory=list)
+
+    @property
+    def last_offset(self) -> int:
+        """Of the latest record."""
+        latest = self.updates[-1] if self.updates else self.snapshot
+        return NO_OFFSET if latest is None else latest.offset
+
+
+@dataclass(slots=True)
+class ShareRecords:
+    """What the records of a log, or of a part of it, add up to; takes them in offset order.
+
+    Attributes:
+        changes: by key without the type.
+        superseded_up_to: as in :class:`~kdump.state.compacted.latest_records.LatestRecords`.
+        last_offset: likewise.
+        without_key: how many records have no key; a share coordinator does not load such a log.
+        update_tombstones: how many updates have no value; likewise.
+    """
+
+    changes: dict[bytes, _Changes] = field(default_factory=dict)
+    superseded_up_to: int = NO_OFFSET
+    last_offset: int = NO_OFFSET
+    without_key: int = 0
+    update_tombstones: int = 0
+    _ends_damaged: bool = False
+
+    def add_damage(self) -> None:
+        """Take note of damage after the batches so far; it counts once batches follow."""
+        self._ends_damaged = True
+
+    def add(self, window: Window, on_damage: OnDamage) -> None:
+        """Take the next valid batches.
+
+        Args:
+            window: the batches, none of them damaged.
+            on_damage: takes the batches whose records cannot be read.
+
+        Raises:
+            OSError: a batch cannot be read.
+        """
+        if not window.batches.count:
+            return
+        self._continue()
+        for step in expand_window(window, with_records=True):
+            if isinstance(step, MessageSet):
+                # No broker of that time had share groups.
+                on_damage(batch_damage(step.window, 0, log_path(window), "not in this format"))
+                continue
+            assert isinstance(step, RecordColumns)
+            at = np.searchsorted(window.batches.position, step.batches.position)
+            for row, problem in sorted(step.problems.items()):
+                on_damage(batch_damage(window, int(at[row]), log_path(window), problem))
+                last = int(step.batches.last_offset[row])
+                self.superseded_up_to = max(self.superseded_up_to, last)
+            self._add_columns(step)
+        self.last_offset = int(window.batches.last_offset[-1])
+
+    def extend(self, later: ShareRecords) -> None:
+        """Take the records of the next part of the log."""
+        if later.last_offset != NO_OFFSET:
+            self._continue()
+            self.last_offset = later.last_offset
+        if later.superseded_up_to != NO_OFFSET:
+            self.superseded_up_to = max(self.superseded_up_to, later.superseded_up_to)
+        self.without_key += later.without_key
+        self.update_tombstones += later.update_tombstones
+        self._ends_damaged |= later._ends_damaged
+        for key, changes in later.changes.items():
+            if changes.snapshot is not None:
+                self.changes[key] = changes
+            else:
+                self.changes.setdefault(key, _Changes()).updates += changes.updates
+
+    def _continue(self) -> None:
+        if self._ends_damaged:
+            self.superseded_up_to = max(self.superseded_up_to, self.last_offset)
+            self._ends_damaged = False
+
+    def _add_columns(self, columns: RecordColumns) -> None:
+        is_data = ~is_control(columns.batches)[columns.batch]
+        self.without_key += int((is_data & (columns.key_size < 0)).sum())
+        has_type = is_data & (columns.key_size >= _TYPE_BYTES)
+        key_type = _key_types(columns, has_type)
+        snapshots = has_type & (key_type == share.SHARE_SNAPSHOT.id)
+        keys, rows = last_of_each(columns, snapshots, skipped_bytes=_TYPE_BYTES)
+        for key, row in zip(keys, rows.tolist(), strict=True):
+            latest = Latest(int(columns.offset[row]), columns.value(row))
+            self.changes[key] = _Changes(latest)
+        updates = has_type & (key_type == share.SHARE_UPDATE.id)
+        has_value = columns.value_size >= 0
+        self.update_tombstones += int((updates & ~has_value).sum())
+        for row in np.flatnonzero(updates & has_value).tolist():
+            full_key = columns.key(row)
+            assert full_key is not None
+            of_key = self.changes.setdefault(full_key[_TYPE_BYTES:], _Changes())
+            latest = Latest(int(columns.offset[row]), columns.value(row))
+            if of_key.snapshot is None or of_key.snapshot.offset < latest.offset:
+                of_key.updates.append(latest)
+
+
+def _key_types(columns: RecordColumns, has_type: Flags) -> Column:
+    start = np.where(has_type, columns.key_start, 0)
+    high, low = columns.data[start].astype(np.int64), columns.data[start + 1]
+    types: Column = high << 8 | low
+    return types
+
+
+@dataclass(frozen=True, slots=True)
+class ShareFound:
+    """The share partitions of a partition of ``__share_group_state``.
+
+    Attributes:
+        partitions: by group, topic id and number.
+        problems: why a share coordinator does not load the partition.
+    """
+
+    partitions: tuple[SharePartition, ...]
+    problems: tuple[str, ...]
+
+
+def read_share_partitions(records: ShareRecords, is_selected: Callable[[str], bool]) -> ShareFound:
+    """What the records of a partition of ``__share_group_state`` add up to.
+
+    Args:
+        records: the records.
+        is_selected: which groups, by name.
+    """
+    found, problems = [], []
+    if records.without_key:
+        problems.append(f"{counted(records.without_key, 'record')} without a key")
+    if records.update_tombstones:
+        problems.append(f"{counted(records.update_tombstones, 'tombstone')} of updates")
+    prefix = share.SHARE_SNAPSHOT.id.to_bytes(_TYPE_BYTES, "big")
+    for key, changes in records.changes.items():
+        try:
+            _, fields = decode_key(share.RECORD_TYPES, prefix + key)
+            if is_selected(fields["groupId"]):
+                state = _replayed(
+                    fields["groupId"], fields["topicId"], fields["partition"], changes
+                )
+                found += [] if state is None else [state]
+        except FormatError as problem:
+            where = f"the records up to offset {changes.last_offset} of a key"
+            problems.append(f"{where}: {problem.what}")
+    found.sort(key=lambda each: each.key)
+    return ShareFound(tuple(found), tuple(problems))
+
+
+def _replayed(
+    group_id: str, topic_id: str, partition: int, changes: _Changes
+) -> SharePartition | None:
+    """The state after a snapshot and the updates that follow it.
+
+    Raises:
+        FormatError: a record is malformed.
+    """
+    state = None
+    snapshot = changes.snapshot
+    if snapshot is not None and snapshot.value is not None:
+        value = decode_value(share.SHARE_SNAPSHOT, snapshot.value)
+        state = SharePartition(
+            group_id,
+            topic_id,
+            partition,
+            start_offset=value["startOffset"],
+            delivery_complete_count=value["deliveryCompleteCount"],
+            snapshot_epoch=value["snapshotEpoch"],
+            state_epoch=value["stateEpoch"],
+            leader_epoch=value["leaderEpoch"],
+            write_timestamp_ms=value["writeTimestamp"],
+            record_offset=snapshot.offset,
+        )
+    return _updated(state, group_id, topic_id, partition, changes.updates)
+
+
+def _updated(
+    state: SharePartition | None,
+    group_id: str,
+    topic_id: str,
+    partition: int,
+    updates: Iterable[Latest],
+) -> SharePartition | None:
+    for update in updates:
+        value = decode_value(share.SHARE_UPDATE, update.value or b"")
+        start, leader_epoch = value["startOffset"], value["leaderEpoch"]
+        if state is not None:
+            start = state.start_offset if start == UNKNOWN else start
+            leader_epoch = state.leader_epoch if leader_epoch == UNKNOWN else leader_epoch
+        state = SharePartition(
+            group_id,
+            topic_id,
+            partition,
+            start_offset=start,
+            delivery_complete_count=value["deliveryCompleteCount"],
+            snapshot_epoch=value["snapshotEpoch"] if state is None else state.snapshot_epoch,
+            state_epoch=UNKNOWN if state is None else state.state_epoch,
+            leader_epoch=leader_epoch,
+            write_timestamp_ms=None if state is None else state.write_timestamp_ms,
+            record_offset=update.offset,
+        )
+    return state

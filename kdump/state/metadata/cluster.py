@@ -1,0 +1,188 @@
+"""The cluster's metadata about topics: configuration, replicas and log directories.
+
+It is read from ``__cluster_metadata-0``: the newest snapshot, then the log after it. It is a view
+of the whole image (:mod:`kdump.state.metadata.metadata_image`), for which only some records are
+decoded. The modules that decode them are imported where there is such a log.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kdump.log.partition import Partition
+
+if TYPE_CHECKING:
+    from kdump.state.metadata.metadata_image import LogEnd, MetadataImage
+
+_TYPE_NAMES: Final = (
+    *("TOPIC_RECORD", "REMOVE_TOPIC_RECORD", "CONFIG_RECORD"),
+    *("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"),
+    *("REGISTER_BROKER_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD"),
+    *("BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"),
+)
+"""The types of records that the image needs; decoding the others would take time."""
+_BROKER_CONFIGS: Final = "broker:"
+
+Configs = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPartition:
+    """The replicas of a partition.
+
+    Attributes:
+        replicas: node ids.
+        directories: id of the log directory on each node, as Kafka writes it; empty if the cluster
+            does not know.
+    """
+
+    replicas: tuple[int, ...]
+    directories: tuple[str, ...] = ()
+
+    def directory_on(self, node_id: int) -> str | None:
+        """The id of the log directory of a node's replica; None if unknown."""
+        if node_id not in self.replicas or len(self.directories) != len(self.replicas):
+            return None
+        return self.directories[self.replicas.index(node_id)]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTopic:
+    """A topic in the cluster's metadata.
+
+    Attributes:
+        name: of the topic.
+        topic_id: as Kafka writes it.
+        configs: the topic's own configuration, by Kafka's names.
+        partitions: by number.
+    """
+
+    name: str
+    topic_id: str
+    configs: Configs
+    partitions: Mapping[int, ClusterPartition] = field(default_factory=dict)
+
+
+def _log_begin() -> LogEnd:
+    from kdump.state.metadata.metadata_image import LOG_BEGIN
+
+    return LOG_BEGIN
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """The part of a cluster's metadata that kdump uses.
+
+    Attributes:
+        topics: by name.
+        broker_configs: dynamic broker configurations, by node id in decimal; ``""`` applies to all
+            brokers.
+        log_dirs: ids of the log directories at each broker's last registration, as Kafka writes
+            them.
+        end: of the metadata log.
+    """
+
+    topics: Mapping[str, ClusterTopic]
+    broker_configs: Mapping[str, Configs]
+    log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    end: LogEnd = field(default_factory=_log_begin)
+
+    def topic_of(self, topic_id: str) -> ClusterTopic | None:
+        """The topic with an id in Kafka's form; None if no topic has it."""
+        return next((each for each in self.topics.values() if each.topic_id == topic_id), None)
+
+
+def read_cluster_image(partition: Partition) -> ClusterImage | None:
+    """Read the metadata of the cluster up to the end of its metadata log.
+
+    Records that the quorum has not committed count too: the log alone does not tell them from
+    others.
+
+    Returns:
+        The image; None if the log begins after the snapshot ends, or is damaged.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    from kdump.state.metadata.metadata_image import LOG_BEGIN, LogEnd, MetadataReplay
+    from kdump.state.metadata.metadata_log import MetadataDamage, MetadataReading
+
+    replay = MetadataReplay()
+    reading = MetadataReading(_TYPE_NAMES, on_unreadable=_refuse)
+    try:
+        start = LOG_BEGIN
+        if partition.metadata_snapshots:
+            snapshot = partition.metadata_snapshots[-1]
+            start = LogEnd(snapshot.epoch, snapshot.end_offset)
+            replay.take_batches(reading.snapshot(partition, snapshot))
+        elif not partition.segments:
+            return None
+        replay.take_batches(reading.log(partition, start))
+    except (MetadataDamage, _Unreadable):
+        return None
+    return _view_of(replay.image())
+
+
+def read_newest_image(partitions: Iterable[Partition]) -> ClusterImage | None:
+    """Read the metadata of the cluster from the newest copy of its log.
+
+    A copy on a node that was down for long is valid but out of date. The copy with the greatest
+    epoch counts, and among those the longest, as when Raft elects a leader.
+
+    Args:
+        partitions: the copies.
+
+    Returns:
+        The image; None if no copy can be read to its end.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    images = filter(None, map(read_cluster_image, partitions))
+    return max(images, key=lambda image: image.end, default=None)
+
+
+class _Unreadable(Exception):
+    """A record cannot be decoded."""
+
+
+def _refuse(_offset: int, _what: str) -> None:
+    raise _Unreadable
+
+
+def _view_of(image: MetadataImage) -> ClusterImage:
+    from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY
+    from kdump.state.metadata.metadata_image import EntityKind
+
+    configs = image.of(EntityKind.CONFIG)
+    partitions: dict[str, dict[int, ClusterPartition]] = defaultdict(dict)
+    for (topic_id, number), each in image.of(EntityKind.PARTITION).items():
+        is_known = any(directory != MIGRATING_DIRECTORY for directory in each.directories)
+        partitions[topic_id][number] = ClusterPartition(
+            each.replicas, each.directories if is_known else ()
+        )
+    return ClusterImage(
+        topics={
+            topic.name: ClusterTopic(
+                topic.name,
+                topic_id,
+                configs.get(f"topic:{topic.name}", {}),
+                partitions.get(topic_id, {}),
+            )
+            for topic_id, topic in image.of(EntityKind.TOPIC).items()
+        },
+        broker_configs={
+            key.removeprefix(_BROKER_CONFIGS): values
+            for key, values in configs.items()
+            if key.startswith(_BROKER_CONFIGS)
+        },
+        log_dirs={
+            node_id: broker.directories
+            for node_id, broker in image.of(EntityKind.BROKER).items()
+            if broker.directories
+        },
+        end=image.end,
+    )

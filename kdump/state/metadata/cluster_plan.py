@@ -1,0 +1,335 @@
+"""The plan for a dead cluster's metadata: ``kdump metadata plan`` writes it, ``apply`` takes it.
+
+A plan is the whole cluster at the offset and epoch of a snapshot. People may edit it: what
+:meth:`ClusterPlan.records` yields is made of the document alone. Beside each decision is its
+:class:`Source`. Its JSON is in :mod:`kdump.state.metadata.cluster_plan_json`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
+
+from kdump.formats.dynamic_voter import DynamicVoter
+from kdump.formats.uuids import parse_uuid
+from kdump.state.metadata.disk_collection import CollectedRecord
+from kdump.state.metadata.metadata_entities import PartitionRegistration
+from kdump.state.metadata.metadata_image import TOPIC_RESOURCE
+
+
+class SourceKind(enum.Enum):
+    """Where a decision comes from; the value is its word in the document."""
+
+    COPY = "copy"
+    """The copy of the metadata that the plan starts with."""
+    OLD_COPY = "old-copy"
+    """Another copy, which ends earlier."""
+    DISK = "disk"
+    """A partition's directory."""
+    CLAIM = "claim"
+    """Records of an internal topic name it."""
+    RULE = "rule"
+    """It follows from the disks by a rule of kdump, such as an epoch above all that were seen."""
+    GUESS = "guess"
+    """Nothing says it."""
+    SET = "set"
+    """``--set``, or another option."""
+
+
+class Source(NamedTuple):
+    """Where a decision comes from; prints as ``disk: node 2 /data/d1``."""
+
+    kind: SourceKind
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.detail}"
+
+
+Sources = Mapping[str, Source]
+"""The source of a decision by the name of its field."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedController:
+    """A controller and voter of the new quorum.
+
+    Attributes:
+        directory_id: of its metadata directory; with kraft.version 1 every voter needs one.
+    """
+
+    node_id: int
+    host: str
+    port: int
+    directory_id: str | None
+
+    @property
+    def voter(self) -> DynamicVoter:
+        """The controller as people write it."""
+        directory_id = None if self.directory_id is None else parse_uuid(self.directory_id)
+        return DynamicVoter(self.node_id, self.host, self.port, directory_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFeature:
+    """The level of a feature other than ``kraft.version``."""
+
+    name: str
+    level: int
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedConfig:
+    """A property of a topic, or of another resource."""
+
+    name: str
+    value: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceConfig:
+    """A property of a resource other than a topic.
+
+    Attributes:
+        resource_type: the number of ``ConfigResource.Type``: 4 broker, 16 client metrics, 32 group.
+        resource_name: such as the node id of a broker; "" for all brokers.
+    """
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str
+    source: Source
+
+
+_REGISTRATION: Final = tuple(each.name for each in fields(PartitionRegistration))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopicPartition:
+    """A partition of a topic, as a PartitionRecord has it.
+
+    Attributes:
+        replicas: node ids; likewise ``isr``, ``elr``, ``last_known_elr``, ``removing_replicas`` and
+            ``adding_replicas``.
+        directories: ids of the log directories, in the order of ``replicas``.
+        leader: node id, or -1.
+        leader_recovery_state: ``RECOVERED`` or ``RECOVERING``.
+        sources: of ``partition`` (why it exists), ``replicas``, ``directories``, ``leader`` (and
+            the ISR), ``leader_epoch``.
+    """
+
+    partition: int
+    replicas: tuple[int, ...]
+    directories: tuple[str, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    leader: int
+    leader_recovery_state: str
+    leader_epoch: int
+    partition_epoch: int
+    sources: Sources
+
+    @property
+    def registration(self) -> PartitionRegistration:
+        """The partition as the metadata has it, without its number and its sources."""
+        return PartitionRegistration(**{name: getattr(self, name) for name in _REGISTRATION})
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """A topic.
+
+    Attributes:
+        configs: its own properties, by name.
+        partitions: by number.
+    """
+
+    name: str
+    topic_id: str
+    source: Source
+    configs: tuple[PlannedConfig, ...]
+    partitions: tuple[PlannedTopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRecord:
+    """A record that the plan keeps as it was in a copy: of a broker, ACL, quota and so on.
+
+    Attributes:
+        type: Kafka's name of the type, such as ``ACCESS_CONTROL_ENTRY_RECORD``.
+        version: of the fields as they are here; ``apply`` writes the version that fits the
+            metadata.version.
+        data: the fields as the JSON of ``kafka-dump-log`` has them; bytes in base64.
+    """
+
+    type: str
+    version: int
+    data: Mapping[str, Any]
+    source: Source
+
+
+class NoticeKind(enum.Enum):
+    """How much a notice matters; the value is its word in the document."""
+
+    LOSS = "loss"
+    """Some disk has it and the plan drops it, or it is gone for good."""
+    CONTRADICTION = "contradiction"
+    """Disks disagree; the plan has decided."""
+    WARNING = "warning"
+    """To be known or done before the brokers start."""
+    GUESS = "guess"
+    """Nothing on the disks says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that people must know of a plan.
+
+    Attributes:
+        code: what it is; the words do not change.
+        topic: that it is about; None if it is not about a topic.
+        partition: of the topic; None if it is about all, or none.
+        what: a sentence.
+        needs_acceptance: whether the plan is refused without ``--accept-loss``.
+        override: the ``--set`` that decides otherwise; None if nothing does.
+    """
+
+    kind: NoticeKind
+    code: str
+    topic: str | None
+    partition: int | None
+    what: str
+    needs_acceptance: bool = False
+    override: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MovedAside:
+    """A copy of the metadata log that must be moved aside before its node starts.
+
+    Attributes:
+        log_dir: as it was given to ``collect``.
+        directory_id: of the log directory; None if it has none.
+    """
+
+    node_id: int
+    log_dir: str
+    directory_id: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLeader:
+    """A partition with unclean leader election: this node must be up before its other replicas."""
+
+    topic: str
+    partition: int
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """A cluster's metadata, to be written as a snapshot.
+
+    Attributes:
+        kdump: the version of kdump that made the plan.
+        created_ms: when the newest of the collections was made.
+        cluster_id: of the cluster.
+        snapshot_offset: of the snapshot's name; above every offset in any copy.
+        snapshot_epoch: likewise; above every epoch in any copy.
+        kraft_version: 0 if the configuration names the voters, 1 if the snapshot does.
+        controller_listener: name of the controllers' listener in the VotersRecord.
+        controllers: the voters, by node id.
+        next_producer_id: the first that is not used.
+        sources: of ``cluster_id``, ``snapshot_offset``, ``snapshot_epoch``, ``kraft_version`` and
+            ``next_producer_id``.
+        features: by name, with metadata.version.
+        topics: by name.
+        configs: of resources other than topics, by type, name and property.
+        brokers: RegisterBrokerRecords, fenced, by node id.
+        acls: AccessControlEntryRecords.
+        scram: UserScramCredentialRecords; these have secrets.
+        quotas: ClientQuotaRecords.
+        delegation_tokens: DelegationTokenRecords; these have secrets.
+        move_aside: what to do on brokers before they start.
+        first_leaders: the order in which brokers have to start.
+        notices: losses first.
+        is_loss_accepted: whether ``--accept-loss`` was given.
+    """
+
+    kdump: str
+    created_ms: int
+    cluster_id: str
+    snapshot_offset: int
+    snapshot_epoch: int
+    kraft_version: int
+    controller_listener: str
+    controllers: tuple[PlannedController, ...]
+    next_producer_id: int
+    sources: Sources
+    features: tuple[PlannedFeature, ...]
+    topics: tuple[PlannedTopic, ...]
+    configs: tuple[ResourceConfig, ...] = ()
+    brokers: tuple[PlannedRecord, ...] = ()
+    acls: tuple[PlannedRecord, ...] = ()
+    scram: tuple[PlannedRecord, ...] = ()
+    quotas: tuple[PlannedRecord, ...] = ()
+    delegation_tokens: tuple[PlannedRecord, ...] = ()
+    move_aside: tuple[MovedAside, ...] = ()
+    first_leaders: tuple[FirstLeader, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    is_loss_accepted: bool = False
+
+    def records(self) -> Iterator[CollectedRecord]:
+        """Yield the plan as records, in the order of a snapshot and without control records.
+
+        They have every field of the highest version. Which version is written, and which fields it
+        has, follows from the metadata.version.
+        """
+        for feature in self.features:
+            yield _record(
+                "FEATURE_LEVEL_RECORD", {"name": feature.name, "featureLevel": feature.level}
+            )
+        yield from map(_kept, self.brokers)
+        for topic in self.topics:
+            yield _record("TOPIC_RECORD", {"name": topic.name, "topicId": topic.topic_id})
+            for partition in topic.partitions:
+                data = partition.registration.record(topic.topic_id, partition.partition)
+                yield _record("PARTITION_RECORD", data, _PARTITION_VERSION)
+        for topic in self.topics:
+            for config in topic.configs:
+                yield _config_record(TOPIC_RESOURCE, topic.name, config.name, config.value)
+        for each in self.configs:
+            yield _config_record(each.resource_type, each.resource_name, each.name, each.value)
+        yield from map(_kept, (*self.quotas, *self.scram, *self.acls, *self.delegation_tokens))
+        yield _record(
+            "PRODUCER_IDS_RECORD",
+            {"brokerId": -1, "brokerEpoch": -1, "nextProducerId": self.next_producer_id},
+        )
+
+
+_PARTITION_VERSION: Final = 2
+"""The version of PartitionRecord that has all fields."""
+
+
+def _record(record_type: str, data: Mapping[str, Any], version: int = 0) -> CollectedRecord:
+    return CollectedRecord(record_type, version, data)
+
+
+def _kept(record: PlannedRecord) -> CollectedRecord:
+    return CollectedRecord(record.type, record.version, record.data)
+
+
+def _config_record(resource_type: int, resource: str, name: str, value: str) -> CollectedRecord:
+    return _record(
+        "CONFIG_RECORD",
+        {"resourceType": resource_type, "resourceName": resource, "name": name, "value": value},
+    )

@@ -1,0 +1,1 @@
+"""Producers and transactions, as partitions and as their coordinator see them."""
