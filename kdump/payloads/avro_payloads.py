@@ -2,8 +2,8 @@
 
 Both are hostile input. A few bytes may claim any number of values, and may be nested so deeply that
 fastavro's compiled reader overflows the stack of the process. So the schema is examined first: how
-many values can stand for a number of bytes, and whether it is recursive. Payloads of recursive
-schemas go through fastavro's reader in Python, which stops at a depth.
+many values can stand for a number of bytes, and whether it is recursive. Payloads of
+recursive schemas go through fastavro's reader in Python, which stops at a depth.
 
 Schemas are put together as ``_resolve_named_schema`` of the Python client does.
 """
@@ -26,8 +26,8 @@ from kdump.state.schema_registry import StoredSchema, UsedSchemas
 MOST_VALUES: Final = 1 << 25
 """A payload that could stand for more values is not decoded."""
 
-_ROOT: Final = "$root"
-Reader = Callable[..., Any]
+_ROOT: Final = "kdump_root"
+Reader = Callable[[io.BytesIO, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,16 @@ class AvroDecoder:
     """Decodes the payloads of one schema.
 
     Attributes:
-        schema: as fastavro has parsed it.
+        schema: a record with the schema as its only field, as fastavro has parsed it.
         is_bytes: whether it is the type of bytes: Confluent's serializers write them as they are.
         size: how large payloads can become.
-        read: reads a value.
+        needs_strict: whether a payload has to be read by the strict reader.
     """
 
     schema: Any
     is_bytes: bool
     size: SchemaSize
-    read: Reader
+    needs_strict: Callable[[bytes], object]
 
     @classmethod
     def of(cls, schema: StoredSchema, used: UsedSchemas) -> AvroDecoder:
@@ -57,22 +57,22 @@ class AvroDecoder:
         Raises:
             SchemaProblem: it cannot be used.
         """
-        import fastavro
-        from fastavro import _read_py
+        from kdump.payloads.avro_indexes import negative_index_search
 
         add_readers()
         try:
             parsed = _parsed(schema, used)
             size = size_of_schema(parsed)
+            needs_strict = _always if size.is_recursive else negative_index_search(parsed)
         except RecursionError:
             raise SchemaProblem("its schema is nested too deeply") from None
         except Exception as failure:  # noqa: BLE001 - hostile input, and a library's own errors
             raise SchemaProblem(f"its schema is malformed: {describe_foreign(failure)}") from None
         if size.has_empty_items:
             raise SchemaProblem("its schema has arrays whose items take no bytes")
-        reader = _read_py.schemaless_reader if size.is_recursive else fastavro.schemaless_reader
-        kind = parsed.get("type") if isinstance(parsed, dict) else parsed
-        return cls(parsed, kind == "bytes", size, reader)
+        kind = parsed["fields"][0]["type"]
+        is_bytes = kind == "bytes" or (isinstance(kind, dict) and kind["type"] == "bytes")
+        return cls(parsed, is_bytes, size, needs_strict)
 
     def text(self, payload: WirePayload) -> str:
         """The value as JSON.
@@ -81,18 +81,23 @@ class AvroDecoder:
             PayloadError: the payload does not fit the schema.
         """
         body = payload.body
+        if self.is_bytes:
+            return as_json(body)
         if self.size.most_values(len(body)) > MOST_VALUES:
             raise PayloadError(
                 f"its {len(body)} bytes may stand for more than {MOST_VALUES} values"
             )
-        if self.is_bytes:
-            return as_json(body)
         return as_json(self._value(body))
 
     def _value(self, body: bytes) -> Any:
+        import fastavro
+
+        from kdump.payloads.avro_indexes import read_strictly
+
         source = io.BytesIO(body)
+        read: Reader = read_strictly if self.needs_strict(body) else fastavro.schemaless_reader
         try:
-            value = self.read(source, self.schema)
+            value = read(source, self.schema)["value"]
         except RecursionError:
             raise PayloadError("it is nested too deeply") from None
         except EOFError:
@@ -105,6 +110,10 @@ class AvroDecoder:
         return value
 
 
+def _always(_body: bytes) -> bool:
+    return True
+
+
 def _parsed(schema: StoredSchema, references: UsedSchemas) -> Any:
     from fastavro.schema import load_schema
 
@@ -114,7 +123,8 @@ def _parsed(schema: StoredSchema, references: UsedSchemas) -> Any:
         known[name] = found
         if isinstance(found, dict) and isinstance(found.get("name"), str):
             known[_full_name(found)] = found
-    known[_ROOT] = with_own_types(json.loads(schema.text))
+    root = with_own_types(json.loads(schema.text))
+    known[_ROOT] = {"type": "record", "name": _ROOT, "fields": [{"name": "value", "type": root}]}
     return load_schema(_ROOT, repo=_repository(known))
 
 

@@ -208,6 +208,40 @@ def test_what_does_not_fit_has_a_reason(schema: object, body: bytes, why: str) -
     assert len(found.problem or "") < 400
 
 
+SUIT: Final = {"type": "enum", "name": "Suit", "symbols": ["SPADES", "HEARTS"]}
+COUNTRY: Final = {"type": "enum", "name": "Country", "symbols": [f"C{i}" for i in range(200)]}
+CHOICE: Final = ["null", "long"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "body"),
+    [
+        (SUIT, b"\x01"),
+        (SUIT, b"\x03"),
+        (SUIT, b"\x81\x80\x00"),
+        (SUIT, b"\x80" * 64 + b"\x01"),
+        (COUNTRY, b"\x8f\x03"),
+        (CHOICE, b"\x03"),
+        (CHOICE, b"\x01\x02"),
+        ({"type": "array", "items": ["null", SUIT]}, b"\x04\x02\x02\x02\x01\0"),
+        (record_schema("Node", suit=SUIT, next=["null", "Node"]), b"\0\x03"),
+    ],
+)
+def test_negative_indexes_of_symbols_and_branches_do_not_fit(schema: object, body: bytes) -> None:
+    found = decode_body(schema, body)
+    assert found.text is None
+    assert "does not fit its schema" in (found.problem or "")
+
+
+@given(st.lists(st.tuples(st.sampled_from([None, *range(-9, 9), 2**62]), st.integers(0, 199))))
+def test_odd_bytes_that_are_no_indexes_do_no_harm(pairs: list[tuple[int | None, int]]) -> None:
+    values = [{"n": number, "c": f"C{symbol}"} for number, symbol in pairs]
+    schema = {"type": "array", "items": record_schema("R", n=["null", "long"], c=COUNTRY)}
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, schema, values)
+    assert json.loads(decode_body(schema, body.getvalue()).text or "") == values
+
+
 def test_a_list_of_moderate_depth_is_decoded() -> None:
     found = decode_body(LIST, b"\x02" * 60 + b"\0")
     assert found.text == '{"next":' * 60 + '{"next":null}' + "}" * 60
