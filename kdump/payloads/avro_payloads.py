@@ -2,7 +2,7 @@
 
 Both are hostile input. A few bytes may claim any number of values, and may be nested so deeply that
 fastavro's compiled reader overflows the stack of the process. So the schema is examined first: how
-many values can stand for a number of bytes, and whether it is recursive. Payloads of
+much memory its values can take for a number of bytes, and whether it is recursive. Payloads of
 recursive schemas go through fastavro's reader in Python, which stops at a depth.
 
 Schemas are put together as ``_resolve_named_schema`` of the Python client does.
@@ -23,8 +23,8 @@ from kdump.payloads.json_text import as_json
 from kdump.payloads.payload_errors import PayloadError, SchemaProblem, describe_foreign
 from kdump.state.schema_registry import StoredSchema, UsedSchemas
 
-MOST_VALUES: Final = 1 << 25
-"""A payload that could stand for more values is not decoded."""
+MOST_BYTES: Final = 1 << 29
+"""A payload that could take more memory is not decoded."""
 
 _ROOT: Final = "kdump_root"
 Reader = Callable[[io.BytesIO, Any], Any]
@@ -66,10 +66,10 @@ class AvroDecoder:
             needs_strict = _always if size.is_recursive else negative_index_search(parsed)
         except RecursionError:
             raise SchemaProblem("its schema is nested too deeply") from None
+        except SchemaProblem:
+            raise
         except Exception as failure:  # noqa: BLE001 - hostile input, and a library's own errors
             raise SchemaProblem(f"its schema is malformed: {describe_foreign(failure)}") from None
-        if size.has_empty_items:
-            raise SchemaProblem("its schema has arrays whose items take no bytes")
         kind = parsed["fields"][0]["type"]
         is_bytes = kind == "bytes" or (isinstance(kind, dict) and kind["type"] == "bytes")
         return cls(parsed, is_bytes, size, needs_strict)
@@ -83,9 +83,9 @@ class AvroDecoder:
         body = payload.body
         if self.is_bytes:
             return as_json(body)
-        if self.size.most_values(len(body)) > MOST_VALUES:
+        if self.size.most_bytes(len(body)) > MOST_BYTES:
             raise PayloadError(
-                f"its {len(body)} bytes may stand for more than {MOST_VALUES} values"
+                f"its {len(body)} bytes may take more than {MOST_BYTES >> 20} MiB when decoded"
             )
         return as_json(self._value(body))
 

@@ -252,8 +252,52 @@ def test_records_that_double_with_each_level_are_refused_at_once() -> None:
     for level in range(1, 60):
         schema = record_schema(f"R{level}", a=schema, b=f"R{level - 1}")
     begin = time.process_time()
-    assert "may stand for more than" in (decode_body(schema, b"").problem or "")
+    assert "take no bytes" in (decode_body(schema, b"").problem or "")
     assert time.process_time() - begin < 2
+
+
+WIDE: Final = record_schema("Wide", **{f"f{i}": "int" for i in range(100)})
+EMPTY: Final = record_schema("Empty", **{f"f{i}": "null" for i in range(50)}, flag="boolean")
+
+
+def array_of(count: int, item: bytes) -> bytes:
+    counted = io.BytesIO()
+    fastavro.schemaless_writer(counted, "long", count)
+    return counted.getvalue() + item * count + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("items", "item", "count"),
+    [
+        (EMPTY, b"\x01", 200_000),
+        ("string", b"\x02a", 5_000_000),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 999},
+            b"\2\1",
+            200_000,
+        ),
+    ],
+)
+def test_a_payload_that_may_take_far_too_much_memory_is_refused_at_once(
+    items: object, item: bytes, count: int
+) -> None:
+    body = array_of(count, item)
+    begin = time.process_time()
+    found = decode_body({"type": "array", "items": items}, body)
+    assert "may take more than 512 MiB" in (found.problem or "")
+    assert time.process_time() - begin < 1
+
+
+def test_a_payload_of_a_megabyte_is_decoded_if_its_values_take_bytes() -> None:
+    found = decode_body(
+        {"type": "array", "items": ["null", WIDE]}, array_of(2_000, b"\2" + b"\4" * 100)
+    )
+    assert len(json.loads(found.text or "")) == 2_000
+    text = b"x" * (1 << 24)
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, "bytes", text)
+    found = decode_body(record_schema("R", text="string"), body.getvalue())
+    assert found.text == f'{{"text":"{text.decode()}"}}'
 
 
 def test_a_decimal_of_many_digits_is_bytes() -> None:
