@@ -1,13 +1,15 @@
 """The choice of an engine: this process and its workers for little work, Spark for much.
 
 Starting a JVM takes longer than most work on one machine. Above a threshold, or when asked, the
-same jobs run on Spark; nothing of Spark is imported before that.
+same jobs run on Spark; nothing of Spark is imported before that. Where Spark or Java is missing,
+all work runs without, unless Spark was asked for.
 """
 
 from __future__ import annotations
 
 import contextlib
 import enum
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +35,7 @@ class EngineOptions:
 
     Attributes:
         choice: which engine; ``AUTO`` decides by the size of the work.
-        threshold_bytes: ``AUTO`` is Spark for this much work or more.
+        threshold_bytes: ``AUTO`` is Spark for this much work or more, if Spark can be used.
         master: URL of Spark's master; None for all CPUs of this machine. If given, ``AUTO`` is
             Spark.
         spark_conf: Spark's own properties, which override kdump's.
@@ -54,9 +56,13 @@ def chosen(options: EngineOptions, total_bytes: int) -> EngineChoice:
     """``LOCAL`` or ``SPARK``, for work over ``total_bytes``."""
     if options.choice is not EngineChoice.AUTO:
         return options.choice
-    if options.master is not None or total_bytes >= options.threshold_bytes:
+    if options.master is not None:
         return EngineChoice.SPARK
-    return EngineChoice.LOCAL
+    if total_bytes < options.threshold_bytes:
+        return EngineChoice.LOCAL
+    from kdump.engine.spark_installation import is_spark_usable
+
+    return EngineChoice.SPARK if is_spark_usable(os.environ) else EngineChoice.LOCAL
 
 
 @contextlib.contextmanager
@@ -71,7 +77,7 @@ def open_engine(
     Show results inside the context: Spark takes time to stop.
 
     Raises:
-        KdumpError: Spark was chosen, and cannot be started.
+        KdumpError: Spark was asked for, and cannot be started.
     """
     if chosen(options, total_bytes) is EngineChoice.SPARK:
         from kdump.engine.spark import SparkEngine

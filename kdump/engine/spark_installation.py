@@ -1,8 +1,9 @@
-"""Find the installed Java and Spark."""
+"""Find the installed Java and Spark, which no other engine needs."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,21 @@ from kdump.errors import KdumpError
 from kdump.processes.isolation import absolute_entries
 
 USE_LOCAL: Final = "use --engine local, which needs neither Java nor Spark"
+OLDEST_JAVA: Final = 17
+
+_JAVA_VERSION: Final = re.compile(r'^JAVA_VERSION="((\d+)[^"]*)"', re.MULTILINE)
+
+
+class NoSparkError(KdumpError):
+    """Spark cannot be started; the message names the engine that needs none.
+
+    Attributes:
+        reason: the message without that, for what only Spark can do.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}: {USE_LOCAL}")
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +50,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
     Relative paths in either are ignored: the current directory may contain anything.
 
     Raises:
-        KdumpError: there is no Java.
+        NoSparkError: there is no Java, or it is too old.
     """
     home = environment.get("JAVA_HOME")
     if home:
@@ -44,7 +60,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
         found = shutil.which("java", path=absolute_entries(environment.get("PATH", os.defpath)))
         where = "on the PATH"
     if found is None:
-        raise KdumpError(f"Spark needs Java 17 or 21, and there is none {where}: {USE_LOCAL}")
+        raise NoSparkError(f"Spark needs Java 17 or 21, and there is none {where}")
     path = Path(found).resolve()
     release = path.parent.parent / "release"
     try:
@@ -52,6 +68,10 @@ def find_java(environment: Mapping[str, str]) -> Java:
     except OSError:
         stat = path.stat()
         identity = f"{stat.st_size} {stat.st_mtime_ns}"
+    version = _JAVA_VERSION.search(identity)
+    # Before Java 9, versions begin with "1.".
+    if version is not None and int(version[2]) < OLDEST_JAVA:
+        raise NoSparkError(f"Spark needs Java 17 or 21, and {found} is Java {version[1]}")
     return Java(path, identity)
 
 
@@ -76,16 +96,30 @@ def find_spark() -> Spark:
     """Find the Spark that comes with pyspark.
 
     Raises:
-        KdumpError: pyspark cannot be imported.
+        NoSparkError: pyspark cannot be imported.
     """
     try:
         import pyspark
-    except Exception as failure:
-        raise KdumpError(
-            f"pyspark cannot be imported ({first_line(failure)}): {USE_LOCAL}"
+    except ModuleNotFoundError as failure:
+        if failure.name != "pyspark":
+            raise NoSparkError(f"pyspark cannot be imported ({first_line(failure)})") from failure
+        raise NoSparkError(
+            "Spark is not installed ('pip install kdump' also installs it)"
         ) from failure
+    except Exception as failure:
+        raise NoSparkError(f"pyspark cannot be imported ({first_line(failure)})") from failure
     assert pyspark.__file__ is not None
     return Spark(Path(pyspark.__file__).parent, pyspark.__version__)
+
+
+def is_spark_usable(environment: Mapping[str, str]) -> bool:
+    """Whether both Spark and a Java for it are installed."""
+    try:
+        find_java(environment)
+        find_spark()
+    except NoSparkError:
+        return False
+    return True
 
 
 def first_line(failure: BaseException) -> str:

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from kdump.engine.class_archive import ClassArchive
-from kdump.engine.spark_installation import USE_LOCAL, Java, Spark
-from kdump.errors import KdumpError
+from kdump.engine.spark_installation import Java, NoSparkError, Spark
 from kdump.processes.isolation import child_environment
 
 _GATEWAY_CLASS: Final = "org.apache.spark.api.python.PythonGatewayServer"
@@ -107,7 +106,7 @@ class JavaProcess:
                 is started without.
 
         Raises:
-            KdumpError: the command cannot be executed.
+            NoSparkError: the command cannot be executed.
         """
         self._command = command
         self._spark_home = spark_home
@@ -119,7 +118,7 @@ class JavaProcess:
             self._process = self._start()
         except OSError as failure:
             self._discard_folder()
-            raise KdumpError(f"{command[0]}: {failure.strerror}: {USE_LOCAL}") from failure
+            raise NoSparkError(f"{command[0]}: {failure.strerror}") from failure
 
     def _start(self) -> subprocess.Popen[bytes]:
         working_directory = self._folder / "work"
@@ -145,7 +144,7 @@ class JavaProcess:
         """Wait until the JVM can be reached.
 
         Raises:
-            KdumpError: it ended, or takes too long.
+            NoSparkError: it ended, or takes too long.
         """
         # The archive is checked while the JVM starts with it, which costs no time.
         if self._archive is not None and not self._archive.is_intact():
@@ -160,7 +159,7 @@ class JavaProcess:
                 suspect.discard()
                 return gateway
             if self.has_ended or time.monotonic() > deadline:
-                raise KdumpError(f"Spark did not start: {self.reason()}: {USE_LOCAL}")
+                raise NoSparkError(f"Spark did not start: {self.reason()}")
             time.sleep(_POLL_SECONDS)
         content = self._connection_file.read_bytes()
         size = int.from_bytes(content[4:8], "big")

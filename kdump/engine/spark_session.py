@@ -21,7 +21,7 @@ from kdump.engine.spark_cluster import (
     wait_for_master,
 )
 from kdump.engine.spark_installation import (
-    USE_LOCAL,
+    NoSparkError,
     Spark,
     find_java,
     find_spark,
@@ -106,8 +106,8 @@ class SparkSession:
 
         Raises:
             UsageProblem: Spark does not accept the master's URL.
-            KdumpError: pyspark or Java is missing or cannot be started, or the master does not
-                listen.
+            NoSparkError: pyspark or Java is missing or cannot be started.
+            KdumpError: the master does not listen.
         """
         self.master = master_url(master)
         self.properties = properties(self.master, spark_conf)
@@ -181,7 +181,7 @@ class SparkSession:
             except Exception as failure:
                 cause = self.cause() or first_line(failure)
                 self.abort()
-                raise KdumpError(f"Spark did not start: {cause}: {USE_LOCAL}") from failure
+                raise NoSparkError(f"Spark did not start: {cause}") from failure
             context.setLogLevel("ERROR")
         return context
 

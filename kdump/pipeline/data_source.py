@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
+from kdump.engine.spark_installation import NoSparkError, find_spark
 from kdump.errors import KdumpError, UsageProblem
 from kdump.jobs.table_rows.table_reader import TableReader, open_table, push_filter
 from kdump.payloads.record_payloads import RecordPayloads
@@ -41,7 +42,14 @@ def register(spark: Any, *, push_filters: bool = False) -> None:
             filters of one query with the relation (``PythonDataSourceV2``), and the next query over
             the same data frame or view silently lacks rows. So with this, each query needs its own
             ``load``.
+
+    Raises:
+        KdumpError: pyspark is not installed.
     """
+    try:
+        find_spark()
+    except NoSparkError as failure:
+        raise KdumpError(f"{failure.reason}: the data source needs it") from failure
     if push_filters:
         spark.conf.set(_PUSHDOWN, "true")
     source = source_class(push_filters=push_filters)

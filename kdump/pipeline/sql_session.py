@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 import pyarrow as pa
 
 from kdump.engine.progress import TICK_SECONDS
-from kdump.engine.spark_installation import first_line
+from kdump.engine.spark_installation import NoSparkError, first_line
 from kdump.engine.spark_session import SparkSession
 from kdump.errors import KdumpError
 from kdump.payloads.record_payloads import RecordPayloads
@@ -67,6 +67,17 @@ _BY_SIZE: Final = (
 )
 """Properties of statements with few and with many tasks."""
 _WAVE_GROWTH: Final = 4
+
+
+@contextlib.contextmanager
+def _only_on_spark() -> Iterator[None]:
+    """Advise no other engine if Spark cannot be started: SQL has none."""
+    try:
+        yield
+    except NoSparkError as failure:
+        raise KdumpError(
+            f"{failure.reason}: SQL needs Spark, all other commands do not"
+        ) from failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +139,10 @@ class SqlSession:
         self._options = {"mode": Mode.DROPMALFORMED.value} | dict(options)
         self._payloads = payloads or RecordPayloads()
         self._pushed = {table.name: table.pushed for table in self.tables.values()}
-        self._spark = SparkSession(
-            master or _DEFAULT_MASTER, SPARK_PROPERTIES | dict(spark_conf or {})
-        )
+        with _only_on_spark():
+            self._spark = SparkSession(
+                master or _DEFAULT_MASTER, SPARK_PROPERTIES | dict(spark_conf or {})
+            )
         self._chosen = frozenset(spark_conf or {})
         self._starting: _Call[tuple[Any, TableViews]] | None = None
         self._sql: Any = None
@@ -163,7 +175,8 @@ class SqlSession:
     def _started(self) -> tuple[Any, TableViews]:
         from pyspark.sql import SparkSession as PySparkSession
 
-        context = self._spark.context
+        with _only_on_spark():
+            context = self._spark.context
         # PySpark logs each failure of a statement, which is reported once here.
         logging.getLogger("SQLQueryContextLogger").disabled = True
         sql = PySparkSession(context)

@@ -20,6 +20,17 @@ from kdump.storage.local_disk import local
 CHOICES: Final = [each for each in EngineChoice if each is not EngineChoice.AUTO]
 
 
+@pytest.fixture
+def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a Java installation that is not executed."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(mode=0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("java_home")
 @pytest.mark.parametrize(
     ("options", "total_bytes", "expected"),
     [
@@ -36,6 +47,36 @@ def test_the_engine_is_chosen_by_option_or_by_size(
     options: EngineOptions, total_bytes: int, expected: EngineChoice
 ) -> None:
     assert chosen(options, total_bytes) is expected
+
+
+@pytest.fixture
+def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+@pytest.mark.usefixtures("without_java")
+def test_without_java_only_who_asks_gets_spark() -> None:
+    much = 1 << 40
+    assert chosen(EngineOptions(), much) is EngineChoice.LOCAL
+    assert chosen(EngineOptions(master="local[2]"), much) is EngineChoice.SPARK
+    assert chosen(EngineOptions(EngineChoice.SPARK), 0) is EngineChoice.SPARK
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("1.8.0_412", EngineChoice.LOCAL),
+        ("11.0.25", EngineChoice.LOCAL),
+        ("17.0.13", EngineChoice.SPARK),
+        ("21", EngineChoice.SPARK),
+    ],
+)
+def test_a_java_that_is_too_old_for_spark_counts_as_none(
+    version: str, expected: EngineChoice, java_home: Path
+) -> None:
+    (java_home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    assert chosen(EngineOptions(), 1 << 40) is expected
 
 
 @pytest.fixture

@@ -342,7 +342,7 @@ except KdumpError as failure:
 def test_a_missing_pyspark_is_reported_in_one_line() -> None:
     output = in_a_fresh_process(NO_PYSPARK).stdout
     assert output == (
-        "pyspark cannot be imported (import of pyspark halted; None in sys.modules): "
+        "Spark is not installed ('pip install kdump' also installs it): "
         "use --engine local, which needs neither Java nor Spark\n"
     )
 
