@@ -11,6 +11,7 @@ from kdump.formats.java.java_numbers import parse_long
 from kdump.formats.names import FileKind, FileStage, set_aside_from
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location, Storage
+from kdump.storage.places import parse_location
 
 _LATER_STAGES: Final = {
     FileStage.CLEANED: (FileStage.CLEANED, FileStage.SWAP, FileStage.LIVE),
@@ -28,26 +29,34 @@ class DumpedFile:
     Attributes:
         name: as given, normalized as by ``java.io.File``: repeated slashes become one, the last is
             removed, and (unlike with :class:`pathlib.Path`) a leading ``./`` stays.
+        storage: where it is.
+        stored_path: within the storage; None if that is the name, as on a local disk.
     """
 
     name: str
     storage: Storage = LOCAL_DISK
+    stored_path: str | None = None
 
     @classmethod
     def named(cls, text: str) -> DumpedFile:
         """Give the file for an argument ``text`` of the command."""
+        location = parse_location(text)
+        if location.storage != LOCAL_DISK:
+            return cls(str(location), location.storage, location.path)
         while "//" in text:
             text = text.replace("//", "/")
         return cls(text.rstrip("/") or text[:1])
 
     @property
     def path(self) -> Location:
+        if self.stored_path is not None:
+            return Location(self.storage, self.stored_path)
         return Location(self.storage, str(PurePath(self.name)))
 
     @property
     def absolute_name(self) -> str:
         """The path as ``java.io.File.getAbsolutePath`` gives it: absolute, but not resolved."""
-        if self.name.startswith("/"):
+        if self.name.startswith("/") or self.stored_path is not None:
             return self.name
         directory = self.storage.as_absolute(".").rstrip("/")
         return f"{directory}/{self.name}" if self.name else directory or "/"

@@ -28,3 +28,8 @@ def json_commands() -> list[str]:
         for name, command in _leaf_commands(main.cli, click.Context(main.cli))
         if any("--output" in option.opts for option in command.params)
     ]
+
+
+def leaf_commands() -> list[str]:
+    """Return every command."""
+    return [name for name, _ in _leaf_commands(main.cli, click.Context(main.cli))]

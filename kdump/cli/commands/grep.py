@@ -20,8 +20,8 @@ from kdump.cli.output.value_text import escape_controls
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.log.special_times import IsolationLevel
 from kdump.phases import phase
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.storage.places import parse_location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
@@ -223,7 +223,7 @@ class _Search:
             found.check()
         except PatternProblem as problem:
             raise UsageProblem(str(problem)) from None
-        return cls(found, tuple(map(local, paths)), others_given)
+        return cls(found, tuple(map(parse_location, paths)), others_given)
 
 
 def _encoded(text: str) -> bytes:

@@ -20,7 +20,7 @@ from kdump.cli.output.rendering import format_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.log.special_times import IsolationLevel
 from kdump.phases import phase
-from kdump.storage.local_disk import local
+from kdump.storage.places import parse_location
 
 _ROWS_ON_TERMINAL: Final = 1000
 
@@ -174,7 +174,7 @@ class _Asked:
                 require_readable(each)
         for name in names:
             _require_directory(name, is_first=name is arguments[0])
-        paths = [str(local(name).as_absolute()) for name in names]
+        paths = [str(parse_location(name).as_absolute()) for name in names]
         return cls(paths, found)
 
 
@@ -189,7 +189,7 @@ def _require_directory(name: str, *, is_first: bool) -> None:
     from kdump.log.directory import directory_kind, log_directories_below
     from kdump.pipeline.sql_statements import FIRST_WORDS, is_statement
 
-    path = local(name)
+    path = parse_location(name)
     with phase(f"looking at {name}"):
         if path.kind() is not None:
             kind = directory_kind(path)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kdump.cli.options.conflicts import require_at_most_one
+from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
 from kdump.cli.output.value_text import Kind
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.storage.location import Location
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ FILE_COLUMNS: Final = (
 
 
 @click.command("undo")
-@click.argument("log_dir", metavar="LOG_DIR", type=click.Path(readable=False, path_type=Path))
+@click.argument("location", metavar="LOG_DIR", type=LocationParameter(readable=False))
 @click.argument("undo_id", metavar="[ID]", required=False)
 @click.option("--list", "is_list", is_flag=True, help="List the runs that can be undone.")
 @click.option(
@@ -52,7 +54,7 @@ FILE_COLUMNS: Final = (
 @click.option("--verbose", "-v", is_flag=True, help="List every file (default: the first 20).")
 @output_option
 def command(
-    log_dir: Path,
+    location: Location,
     undo_id: str | None,
     is_list: bool,
     is_discard: bool,
@@ -68,6 +70,7 @@ def command(
     require_at_most_one({"--list": is_list, "--discard": is_discard})
     if is_list and undo_id is not None:
         raise UsageProblem("--list and ID are mutually exclusive")
+    log_dir = location.local_path
     if is_list:
         _list(log_dir, output)
     elif is_discard:

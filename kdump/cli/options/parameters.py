@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from kdump.storage.local_disk import local
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import LOCAL_DISK, local
+from kdump.storage.places import is_bare_archive, parse_location
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -169,10 +171,21 @@ def max_record_bytes_option(command: Command) -> Command:
 
 
 class LocationParameter(click.Path):
-    """A file or directory to read, as a location."""
+    """A file or directory to read, as a location: of this machine, or in an archive."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return local(str(super().convert(value, param, ctx)))
+        text = str(value)
+        if is_bare_archive(text) and local(text).kind() is EntryKind.FILE:
+            self.fail(
+                f"{text} is an archive: name a directory in it, such as {text}!/data/kafka,"
+                f" or all of it, {text}!/",
+                param,
+                ctx,
+            )
+        location = parse_location(text)
+        if location.storage == LOCAL_DISK:
+            super().convert(value, param, ctx)
+        return location
 
 
 class DirectoryIdParameter(click.ParamType["tuple[Location, UUID | None]"]):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from kdump.cli.options.selection_options import selection_words
 from kdump.log.selection import PartitionSelection
 from kdump.storage.entries import EntryKind
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.storage.places import parse_location
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class AdvisingPrinter:
     def _take_log_dirs(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             if finding.severity.is_damage:
-                path = local(finding.place.path)
+                path = parse_location(finding.place.path)
                 named = [
                     each for each in self._paths if PurePath(path.path).is_relative_to(each.path)
                 ]

@@ -12,8 +12,8 @@ from kdump.cli.options.engine_options import EngineArguments
 from kdump.cli.options.selection_options import nothing_selected
 from kdump.errors import ExitStatus
 from kdump.phases import phase
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.storage.places import parse_location
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding, Severity
@@ -192,7 +192,7 @@ class Verification:
             return self.config.settings_of(directories)
         except OSError as failure:
             # Everything else can still be verified without the cluster's metadata.
-            diagnostics.report(local(failure.filename), failure)
+            diagnostics.report(parse_location(failure.filename), failure)
             bare = [dataclasses.replace(each, partitions=()) for each in directories]
             return self.config.settings_of(bare)
 

@@ -17,7 +17,6 @@ from kdump.jobs.retain.old_segments import (
     DirectoryDeletion,
     PartitionDeletion,
     SegmentDecision,
-    directory_result,
     require_clean,
     why_not_deleted,
 )
@@ -74,7 +73,7 @@ def delete_records(request: DeleteRecordsRequest) -> DirectoryDeletion:
     result = PartitionDeletion(directory, partition, topic)
     reason = why_not_deleted(result, is_policy_needed=True, twice=request.twice)
     if reason is not None:
-        return directory_result(directory, [replace(result, unchanged=reason)])
+        return DirectoryDeletion(directory, (replace(result, unchanged=reason),))
     split = delete_segments_split(
         partition,
         directory,
@@ -85,18 +84,18 @@ def delete_records(request: DeleteRecordsRequest) -> DirectoryDeletion:
     )
     loaded = load_undamaged(split)
     if not isinstance(loaded, LoadedLog):
-        return directory_result(directory, [replace(result, problem=loaded)])
+        return DirectoryDeletion(directory, (replace(result, problem=loaded),))
     outcome = without_records_before(loaded, topic, request.before)
     log = loaded.log
     result = replace(result, log=log)
     if not log.has_high_watermark:
         result = replace(result, held_back=(Reason.NO_HIGH_WATERMARK,))
     if outcome.log_start_offset <= log.log_start_offset and not partition.leftovers:
-        return directory_result(
-            directory, [replace(result, decisions=_decisions(log.segments, {}))]
+        return DirectoryDeletion(
+            directory, (replace(result, decisions=_decisions(log.segments, {})),)
         )
     decisions = _decisions(log.segments, outcome.files)
-    return directory_result(directory, [replace(result, outcome=outcome, decisions=decisions)])
+    return DirectoryDeletion(directory, (replace(result, outcome=outcome, decisions=decisions),))
 
 
 def _decisions(

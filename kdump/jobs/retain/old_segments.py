@@ -181,12 +181,19 @@ class DirectoryDeletion:
     Attributes:
         directory: the directory as it is.
         partitions: the selected partitions.
-        target: its target state.
     """
 
     directory: LogDirectory
     partitions: tuple[PartitionDeletion, ...]
-    target: TargetDirectory
+
+    @property
+    def target(self) -> TargetDirectory:
+        """Its target state.
+
+        Raises:
+            NotLocalError: it cannot be changed, because it is not on a local disk.
+        """
+        return _target(self.directory, self.partitions)
 
 
 def require_clean(directory: LogDirectory) -> None:
@@ -247,27 +254,21 @@ def why_not_deleted(
     return None
 
 
-def directory_result(
-    directory: LogDirectory, results: Sequence[PartitionDeletion]
-) -> DirectoryDeletion:
+def _target(directory: LogDirectory, results: Sequence[PartitionDeletion]) -> TargetDirectory:
     """The target state of a log directory, by those of its partitions."""
     changed = [each for each in results if each.outcome is not None]
     outcomes = {each.topic_partition: each.outcome for each in changed if each.outcome is not None}
     first, root = _root(directory, outcomes, _stale_log_starts(directory, results))
-    return DirectoryDeletion(
-        directory,
-        tuple(results),
-        TargetDirectory(
-            directory.path.local_path,
-            tuple(
-                TargetPartition(each.partition.path.local_path, each.files)
-                for each in changed
-                if each.files
-            ),
-            root,
-            first,
-            tuple(itertools.chain.from_iterable(map(_may_go_early, changed))),
+    return TargetDirectory(
+        directory.path.local_path,
+        tuple(
+            TargetPartition(each.partition.path.local_path, each.files)
+            for each in changed
+            if each.files
         ),
+        root,
+        first,
+        tuple(itertools.chain.from_iterable(map(_may_go_early, changed))),
     )
 
 

@@ -21,7 +21,6 @@ from kdump.jobs.retain.old_segments import (
     NotDeleted,
     PartitionDeletion,
     SegmentDecision,
-    directory_result,
     require_clean,
     why_not_deleted,
 )
@@ -100,7 +99,7 @@ def retain(
         if request.free_bytes is not None:
             decided = _freed(request.free_bytes, decided, splits, engine)
     return [
-        directory_result(directory, [each for each in decided if each.directory is directory])
+        DirectoryDeletion(directory, tuple(each for each in decided if each.directory is directory))
         for directory, partitions in selected
         if partitions
     ]

@@ -25,7 +25,7 @@ from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.metadata.settings import read_settings
-from kdump.storage.local_disk import local
+from kdump.storage.places import parse_location
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import TableColumn, row_batches
 from kdump.tables.table_options import TableOptions
@@ -127,7 +127,7 @@ def _found(
         present.add(key)
         return key.topic == CLUSTER_METADATA_TOPIC or is_selected(key, options, filters)
 
-    for path in map(local, options.paths):
+    for path in map(parse_location, options.paths):
         if kind_of(path).is_partition:
             lone = read_lone_partition(path)
             key = lone.partition.topic_partition
@@ -150,5 +150,7 @@ def _found(
 def _about_directory(finding: Finding, directories: Sequence[LogDirectory]) -> Row:
     path = finding.place.path
     paths = [str(each.path) for each in directories]
-    log_dir = next((each for each in paths if path == each or path.startswith(f"{each}/")), None)
+    log_dir = next(
+        (each for each in paths if path == each or path.startswith(f"{each.rstrip('/')}/")), None
+    )
     return {"log_dir": log_dir, **finding_row(finding)}

@@ -17,8 +17,8 @@ from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.storage.places import parse_location
 from kdump.tables.kafka_log.damage import status_of, with_status
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table_options import TableOptions
@@ -82,7 +82,7 @@ def listing_splits(options: TableOptions, filters: PushedFilters) -> Iterator[Li
     """
     present = set[TopicPartition]()
     found: list[ListingSplit] = []
-    for path in map(local, options.paths):
+    for path in map(parse_location, options.paths):
         found += _splits_at(path, options, filters, present)
     refuse_missing(options, present)
     names = sum(len(each.names) for each in found)
@@ -212,7 +212,7 @@ def directory_kinds(
         OSError: it cannot be listed.
     """
     found: dict[Location, DirectoryKind] = {}
-    for path in map(local, options.paths) if paths is None else paths:
+    for path in map(parse_location, options.paths) if paths is None else paths:
         kind = kind_of(path)
         if kind.is_partition:
             raise UsageProblem(

@@ -12,8 +12,8 @@ from kdump.log.directory import directory_kind, log_directories_below
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.state.schema_registry import SCHEMAS_TOPIC, SchemaRegistry
 from kdump.storage.entries import EntryKind
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.storage.places import parse_location
 from kdump.tables.kafka_log.damage import DamagedLogError, status_of, with_status
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 
@@ -29,7 +29,9 @@ def read_payloads(options: SourceOptions) -> RecordPayloads:
     registry = SchemaRegistry()
     formats = (options.key_format, options.value_format)
     if any(each is not None and each.uses_schemas for each in formats):
-        places = list(map(local, options.schemas)) or list(log_directories_of(options.paths))
+        places = list(map(parse_location, options.schemas)) or list(
+            log_directories_of(options.paths)
+        )
         found = read_schemas(places)
         _report(found, options.mode)
         if not found.has_source and not found.unreadable:
@@ -63,7 +65,7 @@ def log_directories_of(paths: Sequence[str]) -> Iterator[Location]:
     seen = set[str]()
     for each in paths:
         try:
-            around = _around(local(each))
+            around = _around(parse_location(each))
         except OSError:
             # The data cannot be listed either, which is reported then.
             continue

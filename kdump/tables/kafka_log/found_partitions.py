@@ -16,8 +16,8 @@ from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.storage.places import parse_location
 from kdump.tables.kafka_log.options import SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
@@ -58,7 +58,7 @@ def find_partitions(options: SourceOptions, filters: PushedFilters) -> list[Foun
     found = [
         each
         for path in options.paths
-        for each in _found(local(path), options, filters, present)
+        for each in _found(parse_location(path), options, filters, present)
         if options.topics.has(each.topic_partition)
     ]
     _refuse_missing(options, present)

@@ -1,0 +1,214 @@
+"""Plain tar archives, read in place: ``backup.tar!/data/kafka``.
+
+The archive is a file of another storage. Its headers are read once in each process; the bytes of a
+member are ranges of the archive. Links, devices and whatever else leads out of it are never
+followed, and what is left out is in :attr:`TarArchive.problems`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import errno
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kdump.phases import phase
+from kdump.storage.entries import SPECIAL_KINDS, Entry, EntryKind, special_file_error
+from kdump.storage.location import Location, StoredFile
+from kdump.storage.tar_index import (
+    Member,
+    TarIndex,
+    TarProblem,
+    read_tar_index,
+)
+from kdump.storage.tar_sparse import StoredPart, TarDamageError
+
+_MOST_HOLE_BYTES: Final = 256 << 20
+_MOST_INDEXES: Final = 16
+_indexes: Final[dict[TarArchive, TarIndex]] = {}
+"""Of the archives that this process has read from."""
+
+
+@dataclass(frozen=True, slots=True)
+class TarArchive:
+    """One archive as it was when it was named; paths in it begin with ``/``.
+
+    Attributes:
+        archive: where the file is; absolute, for workers elsewhere.
+        fingerprint: its size in bytes and its time in nanoseconds; None if it was not there.
+        name: as it was given.
+    """
+
+    archive: Location
+    fingerprint: tuple[int, int] | None
+    name: str = field(compare=False)
+
+    @classmethod
+    def named(cls, archive: Location) -> TarArchive:
+        """The archive at a location, which may not exist."""
+        absolute = archive.as_absolute()
+        try:
+            found = _fingerprint(absolute)
+        except (OSError, ValueError):
+            found = None  # each access says why
+        return cls(absolute, found, str(archive))
+
+    @property
+    def problems(self) -> Sequence[TarProblem]:
+        """What this process found to be left out, or read in another way."""
+        index = _indexes.get(self)
+        return () if index is None else tuple(index.problems.values())
+
+    def name_of(self, path: str) -> str:
+        return f"{self.name}!{path}"
+
+    def entries(self, path: str) -> list[Entry]:
+        index, path = self._index(), _normal(path)
+        found = index.directories.get(path)
+        if found is None:
+            code = errno.ENOENT if index.member(path) is None else errno.ENOTDIR
+            raise OSError(code, os.strerror(code), self.name_of(path))
+        return [each.entry for each in found.values()]
+
+    def status(self, path: str) -> Entry:
+        return self._member(path).entry
+
+    def open_file(self, location: Location) -> StoredFile:
+        member = self._file(location.path)
+        file = self.archive.open_file()
+        if self.fingerprint is not None and file.size_bytes != self.fingerprint[0]:
+            file.close()
+            raise self._changed()
+        return _TarFile(location, member, file)
+
+    def read(self, path: str) -> bytes:
+        member = self._file(path)
+        if member.entry.hole_bytes > _MOST_HOLE_BYTES:
+            what = f"{member.entry.hole_bytes} of its bytes are holes: too many to read it whole"
+            raise OSError(errno.EFBIG, what, self.name_of(path))
+        with self.open_file(Location(self, path)) as file:
+            data = bytearray(member.entry.size_bytes)
+            file.read_into(memoryview(data), 0)
+            return bytes(data)
+
+    def as_absolute(self, path: str) -> str:
+        return path if path.startswith("/") else f"/{path}"
+
+    def resolved(self, path: str) -> str:
+        return _normal(path)
+
+    def is_same(self, path: str, other: str) -> bool:
+        self._member(path)
+        self._member(other)
+        return _normal(path) == _normal(other)
+
+    def local_path(self, path: str) -> None:
+        return None
+
+    def _index(self) -> TarIndex:
+        """The members of the archive.
+
+        Raises:
+            OSError: it is missing, no archive, cannot be read, or was changed.
+        """
+        if self.fingerprint is None or _fingerprint(self.archive) != self.fingerprint:
+            self._require_there()
+            raise self._changed()
+        index = _indexes.get(self)
+        if index is None:
+            with self.archive.open_file() as file, phase(f"listing {self.name}", reading=file):
+                try:
+                    index = read_tar_index(file)
+                except TarDamageError as damage:
+                    what = f"not a tar archive that can be read: {damage}"
+                    raise OSError(errno.EINVAL, what, self.name) from None
+            while len(_indexes) >= _MOST_INDEXES:
+                del _indexes[next(iter(_indexes))]
+            _indexes[self] = index
+        return index
+
+    def _require_there(self) -> None:
+        try:
+            self.archive.open_file().close()
+        except OSError as failure:
+            raise OSError(failure.errno, failure.strerror, self.name) from failure
+
+    def _changed(self) -> OSError:
+        return OSError(errno.ESTALE, "it was changed while it was read; run kdump again", self.name)
+
+    def _member(self, path: str) -> Member:
+        found = self._index().member(_normal(path))
+        if found is None or found.entry.kind is EntryKind.BROKEN_LINK:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.name_of(path))
+        return found
+
+    def _file(self, path: str) -> Member:
+        found = self._member(path)
+        if found.entry.kind in SPECIAL_KINDS:
+            raise special_file_error(self.name_of(path), found.entry.kind)
+        if found.entry.kind is not EntryKind.FILE:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.name_of(path))
+        return found
+
+
+def _fingerprint(archive: Location) -> tuple[int, int]:
+    entry = archive.status()
+    return entry.size_bytes, entry.modified_ns
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
+class _TarFile(StoredFile):
+    """A member that is open for reading: ranges of its archive, and zeros for holes."""
+
+    def __init__(self, location: Location, member: Member, archive: StoredFile) -> None:
+        super().__init__(location, member.entry.size_bytes)
+        self._archive = archive
+        self._pieces = member.pieces
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        buffer = buffer[: max(0, self.size_bytes - position)]
+        end = position + len(buffer)
+        at = position
+        for piece in self._pieces_from(position):
+            if piece.position >= end:
+                break
+            if piece.position > at:
+                self._fill_hole(buffer[at - position : piece.position - position])
+                at = piece.position
+            until = min(end, piece.position + piece.length)
+            wanted = buffer[at - position : until - position]
+            filled = self._archive.read_into(wanted, piece.start + at - piece.position)
+            if filled < len(wanted):
+                raise OSError(
+                    errno.EIO, f"the archive ends inside it (at byte {at})", str(self.location)
+                )
+            at = until
+        self._fill_hole(buffer[at - position :])
+        self.reached_bytes = end
+        return len(buffer)
+
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        for piece in self._pieces_from(start):
+            first, last = max(start, piece.position), min(end, piece.position + piece.length)
+            if first < last:
+                yield first, last
+
+    def close(self) -> None:
+        self._archive.close()
+
+    def _pieces_from(self, position: int) -> Iterator[StoredPart]:
+        """The pieces that have bytes from a position on."""
+        first = bisect.bisect_right(self._pieces, position, key=lambda each: each.position)
+        for index in range(max(0, first - 1), len(self._pieces)):
+            if self._pieces[index].position + self._pieces[index].length > position:
+                yield self._pieces[index]
+
+    @staticmethod
+    def _fill_hole(buffer: memoryview) -> None:
+        buffer[:] = bytes(len(buffer))

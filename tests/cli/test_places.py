@@ -1,0 +1,167 @@
+"""Log directories in other places: commands that read answer the same, those that write refuse."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from builders.image_plans import write_small_plan
+from builders.in_process import Outcome, run_kdump
+from builders.json_commands import leaf_commands
+from builders.packed import pack
+from builders.source_tables import table_of
+from kdump.errors import ExitStatus
+
+LOG: Final = "d1/UPPER-Case.0-1-0/00000000000000000000.log"
+READING: Final = (
+    "checkpoint show --output jsonl D1",
+    "diff --output jsonl D1 D2",
+    "dump-segment --print-data-log LOG",
+    "dump-segment --output jsonl LOG",
+    "dump-segment --output table --files LOG,LOG",
+    "export --format jsonl --output jsonl --topic [g-z]* --out OUT D1",
+    "grep --output jsonl --topic [a-z]* k D1 D2",
+    "groups --output jsonl --members D1 D2",
+    "identity --output jsonl D1 D2",
+    "info --output jsonl --deep D1",
+    "lookup --output jsonl --timestamp max D1",
+    "ls --output jsonl D1 D2",
+    "metadata collect --output jsonl --out OUT D1 D2",
+    "metadata diff --output jsonl --from 0 D1",
+    "metadata history --output jsonl D1",
+    "metadata show --output jsonl D1",
+    "quorum show --output jsonl D1",
+    "report --topic [g-z]* --out OUT D1",
+    "txns --output jsonl D1",
+    "verify --output jsonl D1 D2",
+    "verify --output jsonl LOG",
+    "verify D1",
+)
+"""LOG, D1 and D2 are in the place; OUT is a new file or directory."""
+WRITING: Final = (
+    "checkpoint rebuild D1",
+    "checkpoint set D1 recovery-point orders-0=0",
+    "compact --topic * --config cleanup.policy=compact D1",
+    "delete-records --partition orders-0 --before 1 --config cleanup.policy=delete D1",
+    "identity --repair --cluster-id a --node-id 1 D1",
+    "metadata apply PLAN D1",
+    "metadata rebuild --accept-loss --controller 9@h:9093 --into D1 D2",
+    "move --drain D1 --to D2",
+    "quorum reset --without-this-node --listener-name C --voter 1@h:1 D1",
+    "rebuild-index D1",
+    "recover D1",
+    "resolve D1",
+    "retain --topic * --config retention.ms=1 --config cleanup.policy=delete D1",
+    "snapshot rebuild D1",
+    "transplant D1/UPPER-Case.0-1-0 --into D2 --leader-epoch 0",
+    "undelete D1",
+    "undo D1",
+    "verify --repair D1",
+)
+ELSEWHERE: Final = {"completion", "explain", "metadata plan", "query"}
+"""Commands that read no log directory, and ``query``: its tables are compared below."""
+
+
+def test_every_command_has_a_line() -> None:
+    lines = {
+        name
+        for name in leaf_commands()
+        if any(f"{line} ".startswith(f"{name} ") for line in (*READING, *WRITING))
+    }
+    assert set(leaf_commands()) - lines == ELSEWHERE
+
+
+@pytest.fixture(scope="module")
+def archive(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return pack(fixtures / "out" / "clean", tmp_path_factory.mktemp("packed") / "clean.tar")
+
+
+@pytest.fixture(scope="module")
+def directory(archive: str, fixtures: Path) -> str:
+    """The same on disk; the path is as long as the archive's, because paths are in files."""
+    path = Path(archive.replace("clean.tar!", "clean_dir!"))
+    path.symlink_to(fixtures / "out" / "clean")
+    return str(path)
+
+
+def answer(line: str, base: str, folder: Path) -> tuple[int, str]:
+    """Run a command line on what is at ``base``; its status, and all that it wrote."""
+    places = {"LOG": LOG, "D1": "d1", "D2": "d2"}
+    folder.mkdir()
+    if "PLAN" in line:
+        write_small_plan(folder / "PLAN")
+    words = [
+        re.sub("LOG|D1|D2", lambda found: f"{base}/{places[found[0]]}", word)
+        for word in line.replace("OUT", "out").split()
+    ]
+    outcome = run_kdump([*words, *(["--now", "2026-11-22"] if "report" in line else [])], folder)
+    files = (each for each in sorted(folder.rglob("*")) if each.is_file())
+    made = [each.read_bytes() for each in files if each.name not in ("PLAN", "_manifest.json")]
+    said = b"".join((outcome.stdout, outcome.stderr, *made)).decode(errors="backslashreplace")
+    said = re.sub(r'"(seconds|created_ms)": ?[\d.]+|[\d.]+ s\b|[\d.]+ [kMG]?i?B/s', "", said)
+    return outcome.exit_status, said.replace(base, "BASE")
+
+
+@pytest.mark.parametrize("line", READING)
+def test_an_archive_gives_what_its_directory_gives(
+    directory: str, archive: str, tmp_path: Path, line: str
+) -> None:
+    expected = answer(line, directory, tmp_path / "1")
+    assert answer(line, archive, tmp_path / "2") == expected
+    assert expected[1]
+
+
+@pytest.mark.parametrize("line", WRITING)
+def test_commands_that_write_refuse_an_archive(archive: str, tmp_path: Path, line: str) -> None:
+    status, said = answer(line, archive, tmp_path / "1")
+    assert status & (ExitStatus.OPERATIONAL_ERROR | ExitStatus.USAGE)
+    assert "is not on a local disk" in said
+
+
+def test_the_data_source_reads_an_archive(directory: str, archive: str) -> None:
+    local, packed = (
+        table_of(Path(base), columns="topic,partition,offset,key,value")
+        for base in (f"{directory}/d1", f"{archive}/d1")
+    )
+    assert local.num_rows > 1000
+    assert packed == local
+
+
+def ls(archive: Path | str, folder: Path) -> Outcome:
+    return run_kdump(["ls", str(archive)], folder)
+
+
+def test_what_is_left_out_of_an_archive_is_said_and_in_the_status(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name in ("d/orders-0/00000000000000000000.log", "d/meta.properties", "d/../x"):
+            archive.addfile(tarfile.TarInfo(name))
+    outcome = ls("a.tar!/d", tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    line = b"kdump: a.tar: d/../x: left out, because .. in it leads elsewhere\n"
+    assert outcome.stderr.count(line) == 1
+    assert b"orders" in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "what"),
+    [
+        ("a.tar", ExitStatus.USAGE, "a.tar is an archive: name a directory in it"),
+        ("a.tar!/x", ExitStatus.OPERATIONAL_ERROR, "a.tar!/x: No such file or directory"),
+        ("b.tar!/x", ExitStatus.OPERATIONAL_ERROR, "b.tar: No such file or directory"),
+        ("c.tar!/", ExitStatus.OPERATIONAL_ERROR, "c.tar: not a tar archive"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    tmp_path: Path, path: str, status: ExitStatus, what: str
+) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("d/meta.properties"))
+    (tmp_path / "c.tar").write_bytes(b"x" * 600)
+    outcome = ls(path, tmp_path)
+    assert outcome.exit_status == status
+    assert what in outcome.stderr.decode()
+    assert outcome.stderr.count(b"\n") == 1
