@@ -263,7 +263,7 @@ def _following(
 ) -> Column:
     """Return where the record after each ``position`` begins; beyond the data for a bad length."""
     steps = steps_by_pair[pairs[position]]
-    if steps.min() > 0:
+    if np.count_nonzero(steps) == len(steps):
         following = position + steps
     else:
         length, body = varint(data, position)
