@@ -24,7 +24,8 @@ def gather_bytes(data: Bytes, start: Column, size: Column, is_valid: Flags) -> p
     over_all = pa.Array.from_buffers(
         pa.large_binary(), 2 * count - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)]
     )
-    values = pa.array(np.arange(0, 2 * count - 1, 2), mask=None if is_valid.all() else ~is_valid)
+    mask = None if is_valid.all() else ~is_valid
+    values = pa.array(np.arange(0, 2 * count - 1, 2), pa.int64(), mask=mask)
     return over_all.take(values)
 
 

@@ -184,7 +184,7 @@ def timestamps(ms: Column, is_known: Flags | None = None) -> pa.Array:
     if is_known is not None:
         is_held &= is_known
     mask = None if is_held.all() else ~is_held
-    return pa.array(ms * US_PER_MS, mask=mask).cast(TIMESTAMP)
+    return pa.array(ms * US_PER_MS, pa.int64(), mask=mask).cast(TIMESTAMP)
 
 
 def _array(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:

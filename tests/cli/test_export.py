@@ -29,6 +29,8 @@ from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
 from kdump.jobs.export.export_directory import ExportDirectory
 from kdump.storage.local_disk import LocalFile
+from kdump.tables.kafka_log.columns import default_columns
+from kdump.tables.table import arrow_schema
 
 LOG = file_name(0, FileKind.LOG)
 
@@ -107,6 +109,20 @@ def test_the_flat_layout_has_topic_and_partition_as_columns(log_dir: Path, tmp_p
     }
     assert [row["headers"] for row in rows if row["key"] == b"b"] == [
         [{"key": "h", "value": b"x"}, {"key": "h", "value": None}]
+    ]
+
+
+def test_parquet_columns_have_the_types_of_the_table_records(log_dir: Path, tmp_path: Path) -> None:
+    """In one row group, texts of several segments and codecs: readers see no dictionaries."""
+    export(tmp_path / "out", log_dir, "--layout", "flat", "--include-headers")
+    (path,) = (tmp_path / "out").glob("orders-0-*")
+    found = pq.ParquetFile(path).read()
+    assert found.schema == arrow_schema(default_columns(with_headers=True))
+    assert found["codec"].to_pylist() == ["none", "none", "zstd"]
+    assert [Path(each).name for each in found["segment"].to_pylist()] == [
+        LOG,
+        LOG,
+        file_name(5, FileKind.LOG),
     ]
 
 

@@ -115,6 +115,7 @@ class ExportRequest:
             self.is_committed,
             self.with_control,
             self.largest_record_bytes,
+            has_labels=self.file_format is FileFormat.PARQUET,
         )
         return ExportJob(directory, reading, self.file_format, names)
 

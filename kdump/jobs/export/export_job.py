@@ -21,7 +21,6 @@ from kdump.jobs.export.record_formats import FileFormat
 from kdump.log.valid_windows import Damage
 from kdump.tables.kafka_log.reader import LeftOut, SourceReading
 from kdump.tables.kafka_log.splits import SourceSplit
-from kdump.tables.table import arrow_schema
 
 MOST_PROBLEMS: Final = 100
 """So many problems of a file are listed, the others only counted."""
@@ -136,8 +135,8 @@ class _Part:
         self.last_offset: int | None = None
         self._file: UnfinishedFile | None = None
         self._writer: RecordWriter | None = None
-        written = [each for each in job.reading.columns if each.name in job.columns]
-        self._schema = arrow_schema(written)
+        schema = job.reading.schema
+        self._schema = pa.schema([each for each in schema if each.name in job.columns])
 
     def written(self) -> WrittenPart:
         try:

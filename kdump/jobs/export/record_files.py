@@ -13,9 +13,12 @@ ROW_GROUP_BYTES: Final = 32 << 20
 """A row group ends when it has so many bytes in memory: readers of a file share its row groups."""
 ROW_GROUP_RECORDS: Final = 1 << 20
 
-_DISTINCT: Final = frozenset({"key", "value", "key_text", "value_text", "offset", "timestamp"})
-_DISTINCT_TOO: Final = frozenset({"sequence", "batchPosition", "headers"})
+_CONTENTS: Final = frozenset({"key", "value", "key_text", "value_text", "headers"})
 """Columns whose values hardly repeat: a dictionary of them takes time and saves nothing."""
+_RISING: Final = frozenset({"offset", "timestamp", "sequence", "batchPosition"})
+"""Columns that rise by a little from record to record."""
+_LABELS: Final = frozenset({"transactionState", "controlType", "codec", "segment"})
+"""Columns by whose least and greatest text, as of contents, no reader skips rows."""
 
 
 class RecordWriter(Protocol):
@@ -57,9 +60,19 @@ class _Parquet:
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
-        repeated = [name for name in schema.names if name not in _DISTINCT | _DISTINCT_TOO]
+        def without(left_out: frozenset[str]) -> list[str] | bool:
+            return [name for name in schema.names if name not in left_out] or False
+
+        rising = [name for name in schema.names if name in _RISING]
         self._writer = pq.ParquetWriter(
-            file, schema, compression="zstd", use_dictionary=repeated or False
+            file,
+            schema,
+            compression="zstd",
+            use_dictionary=without(_CONTENTS | _RISING),
+            column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED") or None,
+            write_statistics=without(_CONTENTS | _LABELS),
+            # Readers would make dictionaries of the columns that have one here.
+            store_schema=False,
         )
         self._waiting: list[pa.RecordBatch] = []
         self._records = self._bytes = 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,9 +32,12 @@ TRANSACTION_STATES: Final = tuple(
     None if state is TransactionState.NONE else state.name.lower() for state in TransactionState
 )
 """The values of ``transactionState``, by :class:`TransactionState`."""
+Numbers = npt.NDArray[np.signedinteger[Any]]
 
 _NO_TIMESTAMP_TYPE: Final = -1
 """``TimestampType`` of a message of magic 0; 0 is CreateTime, 1 LogAppendTime."""
+LABEL: Final = pa.dictionary(pa.int32(), pa.string())
+"""The type of texts that many records share; readers get it if they ask for it."""
 _LARGEST_COLUMN: Final = (1 << 31) - 1
 """The bytes of a column of text, whose positions have 32 bits."""
 
@@ -52,6 +56,19 @@ class SourceColumn(TableColumn):
 def _repeated(value: Any, arrow_type: pa.DataType, count: int) -> pa.Array:
     scalar = pa.scalar(value, arrow_type)
     return pa.repeat(scalar, count) if value is not None else pa.nulls(count, arrow_type)
+
+
+def _repeated_text(value: str | None, count: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(count, LABEL)
+    return _labels(np.zeros(count, np.int32), [value])
+
+
+def _labels(number: Numbers, texts: Sequence[str | None]) -> pa.Array:
+    """For each record the text of this number; null for a negative one."""
+    is_none = number < 0
+    indices = pa.array(number, pa.int32(), mask=is_none if is_none.any() else None)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
 
 
 def _key(rows: Rows) -> pa.Array:
@@ -80,7 +97,7 @@ def _text(texts: pa.Array) -> pa.Array:
 
 
 def _topic(rows: Rows) -> pa.Array:
-    return _repeated(rows.origin.topic, pa.string(), rows.count)
+    return _repeated_text(rows.origin.topic, rows.count)
 
 
 def _partition(rows: Rows) -> pa.Array:
@@ -88,64 +105,79 @@ def _partition(rows: Rows) -> pa.Array:
 
 
 def _segment(rows: Rows) -> pa.Array:
-    return _repeated(rows.origin.segment, pa.string(), rows.count)
+    return _repeated_text(rows.origin.segment, rows.count)
 
 
 def _offset(rows: Rows) -> pa.Array:
-    return pa.array(rows.offset)
+    return pa.array(rows.offset, pa.int64())
 
 
 def _timestamp(rows: Rows) -> pa.Array:
     return timestamps(rows.timestamp)
 
 
+def _of_each(of_batch: Numbers, rows: Rows) -> Numbers:
+    """A value of each record's batch."""
+    if len(of_batch) and (of_batch == of_batch[0]).all():
+        return np.full(rows.count, of_batch[0], of_batch.dtype)
+    return of_batch[rows.batch]
+
+
 def _timestamp_type(rows: Rows) -> pa.Array:
     batches = rows.batches
     of_batch = (batches.attributes & record_batch.LOG_APPEND_TIME_FLAG != 0).astype(np.int32)
     of_batch[batches.magic == 0] = _NO_TIMESTAMP_TYPE
-    return pa.array(of_batch[rows.batch])
+    return pa.array(_of_each(of_batch, rows), pa.int32())
 
 
 def _headers_column(rows: Rows) -> pa.Array:
     return rows.headers()
 
 
-def _of_batch(values: Column, batch: Column, number_type: pa.DataType) -> pa.Array:
+def _of_batch(of_batch: Column, rows: Rows, number_type: pa.DataType) -> pa.Array:
     """A number of each record's batch; null where Kafka has -1."""
-    each = values[batch]
-    is_none = each < 0
-    return pa.array(each, mask=is_none if is_none.any() else None).cast(number_type)
+    # Few batches are converted faster than many records.
+    numbers: Numbers = of_batch.astype(np.int32) if number_type == pa.int32() else of_batch
+    return _numbers(_of_each(numbers, rows), number_type)
+
+
+def _numbers(values: Numbers, number_type: pa.DataType) -> pa.Array:
+    """A number of each record; null where Kafka has -1."""
+    is_none = values < 0
+    if is_none.all():
+        return pa.nulls(len(values), number_type)
+    return pa.array(values, number_type, mask=is_none if is_none.any() else None)
 
 
 def _leader_epoch(rows: Rows) -> pa.Array:
-    return _of_batch(rows.batches.partition_leader_epoch, rows.batch, pa.int32())
+    return _of_batch(rows.batches.partition_leader_epoch, rows, pa.int32())
 
 
 def _producer_id(rows: Rows) -> pa.Array:
-    return _of_batch(rows.batches.producer_id, rows.batch, pa.int64())
+    return _of_batch(rows.batches.producer_id, rows, pa.int64())
 
 
 def _producer_epoch(rows: Rows) -> pa.Array:
-    return _of_batch(rows.batches.producer_epoch, rows.batch, pa.int32())
+    return _of_batch(rows.batches.producer_epoch, rows, pa.int32())
 
 
 def _sequence(rows: Rows) -> pa.Array:
-    return _of_batch(rows.sequence, np.arange(rows.count), pa.int32())
+    return _numbers(rows.sequence, pa.int32())
 
 
 def _transaction_state(rows: Rows) -> pa.Array:
-    if rows.state is None or not rows.state.any():
-        return pa.nulls(rows.count, pa.string())
-    return pa.array(TRANSACTION_STATES, pa.string()).take(pa.array(rows.state[rows.batch]))
+    if rows.state is None:
+        return pa.nulls(rows.count, LABEL)
+    return _labels(_of_each(rows.state.astype(np.int32) - 1, rows), TRANSACTION_STATES[1:])
 
 
 def _control_type(rows: Rows) -> pa.Array:
     if not is_control(rows.batches).any():
-        return pa.nulls(rows.count, pa.string())
+        return pa.nulls(rows.count, LABEL)
     flags = is_control(rows.batches)[rows.batch].tolist()
     pairs = zip(flags, rows.key().to_pylist(), rows.value().to_pylist(), strict=True)
     names = [_control_name(key, value) if flag else None for flag, key, value in pairs]
-    return pa.array(names, pa.string())
+    return pa.array(names, pa.string()).dictionary_encode()
 
 
 def _control_name(key: bytes | None, value: bytes | None) -> str:
@@ -156,23 +188,20 @@ def _control_name(key: bytes | None, value: bytes | None) -> str:
 
 
 def _magic(rows: Rows) -> pa.Array:
-    return _of_batch(rows.batches.magic, rows.batch, pa.int32())
+    return _of_batch(rows.batches.magic, rows, pa.int32())
 
 
 def _codec(rows: Rows) -> pa.Array:
-    ids = rows.batches.attributes & CODEC_MASK
-    if len(ids) and (ids == ids[0]).all():
-        return _repeated(_CODEC_LABELS[int(ids[0])], pa.string(), rows.count)
-    return pa.array(_CODEC_LABELS, pa.string()).take(pa.array(ids[rows.batch]))
+    ids = np.minimum(rows.batches.attributes & CODEC_MASK, len(Codec))
+    return _labels(_of_each(ids.astype(np.int32), rows), _CODEC_LABELS)
 
 
-_CODEC_LABELS: Final = tuple(
-    Codec(number).label if number in list(Codec) else "unknown" for number in range(CODEC_MASK + 1)
-)
+_CODEC_LABELS: Final = (*(codec.label for codec in sorted(Codec)), "unknown")
+"""By the numbers of codecs, which are without gaps; a dictionary has each text once."""
 
 
 def _batch_position(rows: Rows) -> pa.Array:
-    return pa.array(rows.batches.position[rows.batch])
+    return pa.array(rows.batches.position[rows.batch], pa.int64())
 
 
 def _column(
@@ -282,12 +311,27 @@ def default_columns(
 
 
 def record_table(rows: Rows, columns: Sequence[SourceColumn], schema: pa.Schema) -> pa.RecordBatch:
-    """Records as an Arrow batch of ``columns``; ``schema`` is theirs."""
+    """Records as an Arrow batch of ``columns``; ``schema`` is theirs, with or without labels."""
     arrays = [
-        pa.nulls(rows.count, column.arrow_type) if column.make is None else column.make(rows)
-        for column in columns
+        _made(column, rows, arrow_type)
+        for column, arrow_type in zip(columns, schema.types, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _made(column: SourceColumn, rows: Rows, arrow_type: pa.DataType) -> pa.Array:
+    if column.make is None:
+        return pa.nulls(rows.count, arrow_type)
+    made = column.make(rows)
+    return made.dictionary_decode() if made.type == LABEL != arrow_type else made
+
+
+def with_labels(schema: pa.Schema) -> pa.Schema:
+    """The schema of some columns, in which texts that many records share are labels."""
+    return pa.schema([each.with_type(LABEL) if each.name in _LABELS else each for each in schema])
+
+
+_LABELS: Final = frozenset({"topic", TRANSACTION_STATE, "controlType", "codec", "segment"})
 
 
 def damage_table(
@@ -305,7 +349,7 @@ def damage_table(
         "batchPosition": position,
     }
     arrays = [
-        pa.array([what if column.make is None else known.get(column.name)], column.arrow_type)
-        for column in columns
+        pa.array([what if column.make is None else known.get(column.name)], arrow_type)
+        for column, arrow_type in zip(columns, schema.types, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -22,6 +22,7 @@ from kdump.tables.kafka_log.columns import (
     SourceColumn,
     damage_table,
     record_table,
+    with_labels,
 )
 from kdump.tables.kafka_log.damage import DamagedLogError, SkippedRanges
 from kdump.tables.kafka_log.options import Mode, SourceOptions
@@ -67,6 +68,7 @@ class SourceReading:
         largest_record_bytes: larger records of compressed batches are not decoded; ``mode`` treats
             them as damage.
         payloads: how keys and values become text.
+        has_labels: return texts that many records share as dictionaries.
     """
 
     columns: tuple[SourceColumn, ...]
@@ -76,6 +78,13 @@ class SourceReading:
     with_control: bool
     largest_record_bytes: int = LARGEST_RECORD_BYTES
     payloads: RecordPayloads = field(default_factory=RecordPayloads)
+    has_labels: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the batches."""
+        schema = arrow_schema(self.columns)
+        return with_labels(schema) if self.has_labels else schema
 
     @classmethod
     def of(
@@ -119,7 +128,7 @@ class _SplitReader:
         self.reading = reading
         self.split = split
         self.left_out = left_out
-        self.schema = arrow_schema(reading.columns)
+        self.schema = reading.schema
         times = reading.filters.timestamps_ms
         self.selection = Selection(
             from_offset=split.from_offset,
