@@ -237,7 +237,7 @@ def read_partition(
         if entry.error is not None and not entry.is_link:
             raise entry.error
         if entry.kind in SPECIAL_KINDS and names.is_partition_file(entry.name):
-            raise special_file_error(str(path / entry.name), entry.kind)
+            raise special_file_error(str(path / entry.name), entry.kind, "remove it")
         listing.add(entry.name, None)
     return listing.partition(path, topic_partition, state)
 

@@ -31,14 +31,15 @@ class SpecialFileError(OSError):
     """A FIFO, a socket or a device is where a file should be."""
 
 
-def special_file_error(name: str, kind: EntryKind) -> SpecialFileError:
+def special_file_error(name: str, kind: EntryKind, advice: str = "") -> SpecialFileError:
     """The error for something that must not be opened.
 
     Args:
         name: as messages give it.
         kind: one of :data:`SPECIAL_KINDS`.
+        advice: what to do.
     """
-    what = f"a {kind.value}, not a regular file; remove it"
+    what = f"a {kind.value}, not a regular file{advice and f'; {advice}'}"
     return SpecialFileError(errno.EINVAL, what, name)
 
 

@@ -117,3 +117,8 @@ def test_what_is_missing_is_reported(tmp_path: Path) -> None:
     found = read(tmp_path / "nothing.json")
     assert [each.what for each in found.unreadable] == ["No such file or directory"]
     assert not found.has_source
+
+
+def test_a_device_is_reported_without_advice_to_remove_it() -> None:
+    found = read(Path("/dev/zero"))
+    assert [each.what for each in found.unreadable] == ["a device, not a regular file"]
