@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -189,6 +190,7 @@ class SparkSession:
         from pyspark import SparkConf, SparkContext, java_gateway
 
         assert self._java is not None
+        do_not_log_interrupts()
         launch_gateway: Callable[..., Any] = java_gateway.launch_gateway
         reached = self._java.wait_for_gateway()
         with environment(
@@ -250,6 +252,16 @@ class SparkSession:
             end_java = JavaProcess.wait
         _detach(context)
         (end_java if context is not None else JavaProcess.abort)(java)
+
+
+def do_not_log_interrupts() -> None:
+    """Keep py4j from logging where ^C stopped it, with the root logger: it is raised as well."""
+    logging.getLogger().addFilter(_is_not_an_interrupt)
+
+
+def _is_not_an_interrupt(record: logging.LogRecord) -> bool:
+    failure = record.exc_info[1] if record.exc_info else None
+    return record.module != "java_gateway" or not isinstance(failure, KeyboardInterrupt)
 
 
 def _active_context() -> Any:

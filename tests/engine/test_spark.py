@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import logging
 import os
 import re
 import socket
@@ -9,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -405,6 +408,22 @@ def test_an_interrupt_ends_all_processes(tmp_path: Path, cache: Path) -> None:
     interrupted.interrupt()
     assert not interrupted.workers_left()
     assert not Path(f"/proc/{java}").exists()
+
+
+def test_py4j_does_not_log_where_an_interrupt_stopped_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = importlib.import_module("py4j.java_gateway").GatewayClient()
+    connection = mock.Mock(socket=None)
+    connection.send_command.side_effect = KeyboardInterrupt
+    monkeypatch.setattr(client, "_get_connection", lambda: connection)
+    monkeypatch.setattr(logging.getLogger(), "filters", [])
+    spark_session.do_not_log_interrupts()
+    with pytest.raises(KeyboardInterrupt):
+        client.send_command("c\n")
+    assert not caplog.records
+    logging.getLogger().error("something else")
+    assert len(caplog.records) == 1
 
 
 def test_a_sql_session_is_forgotten_with_its_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
