@@ -13,12 +13,13 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 
+from kdump.engine import spark_archive
 from kdump.engine.progress import TICK_SECONDS
-from kdump.engine.spark_installation import NoSparkError, first_line
-from kdump.engine.spark_session import SparkSession
+from kdump.engine.spark_installation import first_line
 from kdump.errors import KdumpError
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.phases import phase
+from kdump.pipeline.sql_spark import SPARK_PROPERTIES, SqlSpark, only_on_spark
 from kdump.pipeline.sql_statements import (
     UNSAFE_FUNCTIONS,
     StatementError,
@@ -38,6 +39,7 @@ from kdump.pipeline.table_views import (
     TableViews,
     TaskEnd,
     problems_logged,
+    start_worker,
 )
 from kdump.tables.all_tables import TABLES
 from kdump.tables.kafka_log.options import Mode
@@ -45,18 +47,6 @@ from kdump.tables.table import Table
 
 Result = TypeVar("Result")
 
-SPARK_PROPERTIES: Final = {
-    "spark.sql.session.timeZone": "UTC",
-    # The only tables are those of the directories.
-    "spark.sql.runSQLOnFiles": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
-    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    "spark.driver.maxResultSize": "0",
-}
-"""Properties that the user may override."""
-
-_DEFAULT_MASTER: Final = "local[*, 1]"
-"""A task that fails is not run again: most fail because of the statement."""
 _FEW_TASKS: Final = 4
 _BY_SIZE: Final = (
     # Compiling code takes a second, which is longer than few rows take without.
@@ -67,17 +57,6 @@ _BY_SIZE: Final = (
 )
 """Properties of statements with few and with many tasks."""
 _WAVE_GROWTH: Final = 4
-
-
-@contextlib.contextmanager
-def _only_on_spark() -> Iterator[None]:
-    """Advise no other engine if Spark cannot be started: SQL has none."""
-    try:
-        yield
-    except NoSparkError as failure:
-        raise KdumpError(
-            f"{failure.reason}: SQL needs Spark, all other commands do not"
-        ) from failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +100,25 @@ class SqlSession:
         options: Mapping[str, str],
         *,
         payloads: RecordPayloads | None = None,
-        master: str | None = None,
-        spark_conf: Mapping[str, str] | None = None,
+        spark: SqlSpark | None = None,
     ) -> None:
-        """Begin to start Spark.
+        """Take a Spark that starts, or begin to start one.
 
         Args:
             options: of the data source, for the tables that have them.
             payloads: how keys and values of records become text (default: if they are UTF-8).
-            master: URL of Spark's master (default: all CPUs of this machine).
-            spark_conf: Spark's own properties.
+            spark: which is ended with the session.
 
         Raises:
             KdumpError: Spark cannot be started.
         """
+        begun = spark or SqlSpark.begin()
         self.tables: Mapping[str, Table] = TABLES
         self._options = {"mode": Mode.DROPMALFORMED.value} | dict(options)
         self._payloads = payloads or RecordPayloads()
         self._pushed = {table.name: table.pushed for table in self.tables.values()}
-        with _only_on_spark():
-            self._spark = SparkSession(
-                master or _DEFAULT_MASTER, SPARK_PROPERTIES | dict(spark_conf or {})
-            )
-        self._chosen = frozenset(spark_conf or {})
+        self._spark = begun.session
+        self._chosen = begun.chosen
         self._starting: _Call[tuple[Any, TableViews]] | None = None
         self._sql: Any = None
         self._views: Any = None
@@ -158,8 +133,13 @@ class SqlSession:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        is_usual = kind is None or issubclass(kind, (GeneratorExit, StatementError))
-        (self._spark.close if is_usual else self._spark.abort)()
+        if kind is None or issubclass(kind, (GeneratorExit, StatementError)):
+            was_quick = self._spark.is_quick
+            self._spark.close()
+            if was_quick:
+                spark_archive.make_in_background()
+        else:
+            self._spark.abort()
 
     def start(self) -> None:
         """Wait until Spark has started.
@@ -175,20 +155,22 @@ class SqlSession:
     def _started(self) -> tuple[Any, TableViews]:
         from pyspark.sql import SparkSession as PySparkSession
 
-        with _only_on_spark():
+        with only_on_spark():
             context = self._spark.context
+        threading.Thread(
+            target=start_worker, args=[context], name="kdump warm-up", daemon=True
+        ).start()
         # PySpark logs each failure of a statement, which is reported once here.
         logging.getLogger("SQLQueryContextLogger").disabled = True
         sql = PySparkSession(context)
         # Spark may have been started by this process before, with other properties.
-        for name in SPARK_PROPERTIES:
+        own = {name: self._spark.properties[name] for name in SPARK_PROPERTIES}
+        for name, value in (own | self._by_size(tasks=0)).items():
             if name.startswith("spark.sql."):
-                sql.conf.set(name, self._spark.properties[name])
+                sql.conf.set(name, value)
         _drop_functions(sql, UNSAFE_FUNCTIONS)
         reports = context.accumulator([], ReportQueue(lambda report: self._take(report)))
-        views = TableViews(sql, self.tables, self._options, self._payloads, reports)
-        threading.Thread(target=views.warm_up, name="kdump warm-up", daemon=True).start()
-        return sql, views
+        return sql, TableViews(sql, self.tables, self._options, self._payloads, reports)
 
     def query(self, text: str, most_rows: int | None = None) -> QueryResult:
         """Plan a statement; taking its batches runs it.
@@ -245,11 +227,17 @@ class SqlSession:
 
     def _sized(self, text: str, tasks: int) -> Any:
         """The statement as a ``DataFrame``, planned for so many tasks that read."""
-        is_small = tasks <= _FEW_TASKS
-        for name, of_small, of_large in _BY_SIZE:
-            if name not in self._chosen:
-                self._sql.conf.set(name, of_small if is_small else of_large)
+        for name, value in self._by_size(tasks).items():
+            self._sql.conf.set(name, value)
         return self._sql.sql(text)
+
+    def _by_size(self, tasks: int) -> dict[str, str]:
+        """The properties that depend on the number of tasks that read."""
+        return {
+            name: of_few if tasks <= _FEW_TASKS else of_many
+            for name, of_few, of_many in _BY_SIZE
+            if name not in self._chosen
+        }
 
     def _checked_plan(self, text: str) -> Any:
         """The optimized plan of a statement that only reads."""
@@ -295,7 +283,7 @@ class SqlSession:
             self._take = take
             try:
                 with self._errors():
-                    yield from self._waves(frame, schema, most_rows, running)
+                    yield from self._waves(frame, schema, most_rows, tasks, running)
             except BaseException:
                 running.cancel()
                 raise
@@ -303,7 +291,12 @@ class SqlSession:
                 self._take = _ignore
 
     def _waves(
-        self, frame: Any, schema: pa.Schema, most_rows: int | None, running: _Running
+        self,
+        frame: Any,
+        schema: pa.Schema,
+        most_rows: int | None,
+        tasks: int,
+        running: _Running,
     ) -> Iterator[pa.RecordBatch]:
         """Run the partitions of a result in order, some at a time, until there are enough rows."""
         context = self._sql.sparkContext
@@ -313,11 +306,13 @@ class SqlSession:
             rdd = limited._jdf.toArrowBatchRdd().toJavaRDD()
             return rdd, int(rdd.getNumPartitions()), int(context.defaultParallelism)
 
+        properties = self._spark.properties | self._by_size(tasks)
+        of_sql = {name: properties[name] for name in properties if name.startswith("spark.sql.")}
         rdd, count, workers = running.wait_for(partitioned)
         begin, size, rows = 0, 1 if most_rows is not None else workers, 0
         while begin < count and (most_rows is None or rows < most_rows):
             end = min(count, begin + size)
-            for batch in running.collect(rdd, range(begin, end), schema):
+            for batch in running.collect(rdd, range(begin, end), schema, of_sql):
                 rows += batch.num_rows
                 yield batch
             begin, size = end, min(size * _WAVE_GROWTH, 2 * workers)
@@ -376,12 +371,23 @@ class _Running:
             self.cancel()
             raise
 
-    def collect(self, rdd: Any, partitions: range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Run some partitions of an RDD of Arrow batches, and yield these in order."""
+    def collect(
+        self, rdd: Any, partitions: range, schema: pa.Schema, properties: Mapping[str, str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Run some partitions of an RDD of Arrow batches, and yield these in order.
+
+        Args:
+            rdd: of Java.
+            partitions: their numbers.
+            schema: of the batches.
+            properties: for the tasks, which do not know those of the session.
+        """
         from pyspark.serializers import NoOpSerializer
         from pyspark.util import _load_from_socket
 
         def run() -> Any:
+            for name, value in properties.items():
+                self._context.setLocalProperty(name, value)
             numbers = self._context._jvm.java.util.ArrayList()
             for each in partitions:
                 numbers.add(each)

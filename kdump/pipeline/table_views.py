@@ -150,6 +150,22 @@ class _Handler(logging.Handler):
         self._take_problem(SkippedData(record.getMessage(), status))
 
 
+def start_worker(context: Any) -> None:
+    """Let Spark start a worker, which takes a second, while it plans the first statement.
+
+    Args:
+        context: a ``pyspark.SparkContext``.
+    """
+    # Whatever fails here fails again in the statement, which reports it.
+    with contextlib.suppress(Exception):
+        context.parallelize([None], 1).foreachPartition(_import_readers)
+
+
+def _import_readers(partition: Iterable[None]) -> None:
+    """Import what a worker needs to read records."""
+    import kdump.jobs.table_rows.records_reader  # noqa: F401
+
+
 class TableViews:
     """Makes views over the tables of some directories."""
 
@@ -175,14 +191,6 @@ class TableViews:
         self._options = options
         self._payloads = payloads
         self._reports = reports
-
-    def warm_up(self) -> None:
-        """Let Spark start a worker, which takes seconds, while it plans the first statement."""
-        table = next(iter(self._tables.values()))
-        # Whatever fails here fails again in the statement, which reports it.
-        with contextlib.suppress(Exception):
-            frame = self._frame(table, _import_readers, ddl(table.columns), 1)
-            frame._jdf.toArrowBatchRdd().count()
 
     def show_columns(self, names: Collection[str]) -> None:
         """Make views that have all columns and no rows, and remove all others.
@@ -259,13 +267,6 @@ def _unread(table: Table, column: TableColumn) -> str:
 def quoted(name: str) -> str:
     """A name as SQL quotes it."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def _import_readers(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Import what a worker needs to read records."""
-    import kdump.jobs.table_rows.records_reader  # noqa: F401
-
-    yield from ()
 
 
 def _nothing(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

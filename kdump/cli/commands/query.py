@@ -74,37 +74,36 @@ def command(
     DIR is a log directory; several are queried together. The first argument is a STATEMENT if it
     begins with SELECT, WITH, VALUES, FROM, TABLE, SHOW or DESCRIBE.
     """
-    from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.table_rows.source_schemas import log_directories_of
-    from kdump.pipeline.sql_session import SqlSession
+    from kdump.pipeline.sql_spark import SqlSpark
 
     asked = _Asked.of(arguments, options["script"])
     _require_output(output, out, asked.statements)
     shown = _row_limit(limit, output)
-    diagnostics = Diagnostics()
-    directories = list(log_directories_of(asked.paths)) if payloads.formats else []
-    decoded = payloads.read(directories, diagnostics)
-    source = {
-        "paths": json.dumps(asked.paths),
-        "kafka.isolation.level": options["isolation_level"].value,
-    }
-    with SqlSession(
-        source,
-        payloads=decoded,
-        master=spark.master,
-        spark_conf=dict(spark.spark_conf),
-    ) as session:
-        if asked.statements is None:
-            from kdump.cli.shared.query_prompt import run_prompt
+    with SqlSpark.begin(spark.master, dict(spark.spark_conf)).ended_by_failures() as started:
+        # What is imported from here on takes time that Spark needs anyway.
+        from kdump.cli.shared.directories import Diagnostics
+        from kdump.jobs.table_rows.source_schemas import log_directories_of
+        from kdump.pipeline.sql_session import SqlSession
 
-            ended = run_prompt(session, output, shown, keeps_history=not no_history)
-            return ended | diagnostics.status
-        status = diagnostics.status
-        for number, text in enumerate(asked.statements):
-            if number:
-                sys.stdout.write("\n")
-            status |= print_result(session.query(text, shown.rows_to_read), output, shown, out)
-        return status
+        diagnostics = Diagnostics()
+        directories = list(log_directories_of(asked.paths)) if payloads.formats else []
+        decoded = payloads.read(directories, diagnostics)
+        source = {
+            "paths": json.dumps(asked.paths),
+            "kafka.isolation.level": options["isolation_level"].value,
+        }
+        with SqlSession(source, payloads=decoded, spark=started) as session:
+            if asked.statements is None:
+                from kdump.cli.shared.query_prompt import run_prompt
+
+                ended = run_prompt(session, output, shown, keeps_history=not no_history)
+                return ended | diagnostics.status
+            status = diagnostics.status
+            for number, text in enumerate(asked.statements):
+                if number:
+                    sys.stdout.write("\n")
+                status |= print_result(session.query(text, shown.rows_to_read), output, shown, out)
+            return status
 
 
 def _require_output(
