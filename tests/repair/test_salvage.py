@@ -16,13 +16,21 @@ from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, marker, of_producer, positions
 from builders.valid_batches import offsets_of, valid_batches_of
 from kdump.broker.loader.load_report import AddedMarker, Cause, SplitSegment
-from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
+from kdump.broker.loader.loader import (
+    LoadContext,
+    Recovered,
+    load_directory,
+    recover_partition,
+)
 from kdump.formats.record_batch import CRC_START, LENGTH_START
 from kdump.log.directory import read_lone_partition
 from kdump.repair.policies import Policy, repair_partition
+from kdump.repair.salvage import salvage
 from kdump.repair.verdict import VerdictKind, verdict
 from kdump.storage.local_disk import local
+from kdump.target.refusal import Refusal
 from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, Kept, KeptUpTo
+from kdump.target.virtual_directory import VirtualDirectory
 
 FIRST, SECOND, THIRD = log_name(0), log_name(12), log_name(24)
 
@@ -241,6 +249,35 @@ def test_a_lost_marker_is_inserted_if_its_producer_continued_outside(tmp_path: P
     assert [batch for batch in kept if batch in each] == [each[0], *each[2:]]
     assert [offsets_of(batch) for batch in kept] == [(n, n) for n in range(4)]
     assert outcome.report.added_markers == (AddedMarker(log_name(1), 7, 1),)
+
+
+def test_many_lost_markers_cost_no_more_loads_than_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each: list[bytes] = []
+    for at in range(0, 120, 3):
+        producer_id = 7 + at % 2
+        begun = of_producer(at, producer_id, sequence=at, transactional=True)
+        continued = of_producer(at + 2, producer_id, sequence=at + 1)
+        each += [begun, marker(at + 1, producer_id), continued]
+    lost = {at for at in range(1, 120, 3) if at % 5}
+    log = joined([changed(one, CRC_START) if at in lost else one for at, one in enumerate(each)])
+    path = partition(tmp_path, {0: log})
+    loads: list[LoadContext] = []
+
+    def counted(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:
+        loads.append(context)
+        return load_directory(directory, context)
+
+    monkeypatch.setattr(salvage, "load_directory", counted)
+    outcome = salvaged(path)
+    kept = valid_batches_of(applied(path, outcome))
+
+    assert [one for one in kept if one in each] == [
+        one for at, one in enumerate(each) if at not in lost
+    ]
+    assert {added.offset for added in outcome.report.added_markers} == lost
+    assert len(loads) == 2
 
 
 def test_a_batch_that_cannot_be_loaded_is_removed_if_no_marker_fits(tmp_path: Path) -> None:

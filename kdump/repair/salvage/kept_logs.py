@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import numpy as np
@@ -15,11 +15,17 @@ from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
 from kdump.repair.salvage.foreign import find_foreign, suspect_logs
 from kdump.repair.salvage.log_runs import SequenceSpan, sequence_spans
-from kdump.repair.salvage.lost_markers import KeptBatches, abort_marker, free_place
+from kdump.repair.salvage.lost_markers import (
+    KeptBatches,
+    abort_marker,
+    free_place,
+    outside_of_txns,
+)
 from kdump.repair.salvage.missing_offsets import LogOffsets, offsets_of_log
 from kdump.repair.salvage.offset_order import INT32_MAX, increasing_batches, log_order
 from kdump.scan.batches import Column, Flags
 from kdump.scan.source import read_at
+from kdump.state.transactions.producers import outside_of_txn
 from kdump.target.virtual_directory import (
     INDEX_SUFFIXES,
     Content,
@@ -121,6 +127,56 @@ class SalvagedSegment:
         return join(Stored(name, *one) for one in zip(starts, ends, strict=True))
 
 
+class _KeptOrder:
+    """The batches that stay, in the order of their offsets.
+
+    Attributes:
+        batches: their columns.
+
+    Args:
+        runs: as :meth:`KeptLogs._runs` has them.
+    """
+
+    def __init__(self, runs: Sequence[tuple[KeptLog, Column]]) -> None:
+        self._logs = [log for log, _ in runs]
+        self._run = np.repeat(np.arange(len(runs)), [rows.size for _, rows in runs])
+        self._row = np.concatenate([rows for _, rows in runs])
+        self.batches = KeptBatches(
+            **{
+                each.name: np.concatenate(
+                    [getattr(log.batches, each.name)[rows] for log, rows in runs]
+                )
+                for each in fields(KeptBatches)
+            }
+        )
+
+    def place(self, at: int) -> tuple[KeptLog, int]:
+        """The log of a batch, and its number there."""
+        return self._logs[int(self._run[at])], int(self._row[at])
+
+    def index(self, log: KeptLog, row: int) -> int:
+        """Where a batch of a log is, or if it does not stay, the next one of the log."""
+        is_run_of_log = np.array([each is log for each in self._logs])
+        found = np.flatnonzero(is_run_of_log[self._run] & (self._row >= row))
+        return int(found[0]) if found.size else len(self._row)
+
+    def reason(self, at: int) -> str:
+        """Why the loader refuses a batch outside of its producer's transaction."""
+        producer_id, offset = self.batches.producer_id[at], self.batches.first_offset[at]
+        return outside_of_txn(int(producer_id), int(offset))
+
+    def outside_of_txns(self, begin: int, since_offset: int) -> list[int]:
+        """The batches from ``begin`` on that the loader refuses for that reason."""
+        inserted = [
+            (self.index(log, row), decode_header(marker).producer_id)
+            for log in dict.fromkeys(self._logs)
+            for row, markers in log.markers.items()
+            for marker in markers
+        ]
+        found: list[int] = outside_of_txns(self.batches, inserted, begin, since_offset).tolist()
+        return found
+
+
 class KeptLogs:
     """All logs of a partition, in the order of their batches.
 
@@ -217,54 +273,76 @@ class KeptLogs:
         at = int(np.searchsorted(ends, position, side="right"))
         return int(rows[at]) if at < len(rows) else None
 
-    def drop(self, segment: SalvagedSegment, row: int, why: Cause, reason: str) -> None:
-        """Drop a batch; batches that were dropped only because of it are kept again."""
-        log = segment.log
+    def drop(self, log: KeptLog, row: int, why: Cause, reason: str) -> bool:
+        """Drop a batch; batches that were dropped only because of it are kept again.
+
+        Returns:
+            Whether all other batches stay as they were.
+        """
         was_out_of_order = any(
             int(np.count_nonzero(~each.keep)) > len(each.reasons) for each in self.logs
         )
         log.keep[row] = False
         log.reasons[row] = (why, reason)
         if not was_out_of_order:
-            return
+            return True
         before = {each.base_offset: each.keep for each in self.logs}
         self._choose()
-        if any(not np.array_equal(before[each.base_offset], each.keep) for each in self.logs):
-            for each in self.logs:
-                each.markers.clear()  # other batches may have their offsets now
+        if all(np.array_equal(before[each.base_offset], each.keep) for each in self.logs):
+            return True
+        for each in self.logs:
+            each.markers.clear()  # other batches may have their offsets now
+        return False
 
-    def end_txn(self, segment: SalvagedSegment, row: int) -> bool:
-        """Insert an abort marker for the open transaction of a batch's producer.
+    def get_past_txn(self, log: KeptLog, row: int, since_offset: int) -> None:
+        """Get the loader past a batch that its producer wrote outside of its open transaction.
 
-        The loader refused the batch because of that transaction.
+        An abort marker ends the transaction, or if there is no free offset for one, the batch is
+        dropped. Then the same for each such batch that the loader would refuse next, so that it
+        does not have to read everything again for each.
+
+        Args:
+            log: of the batch.
+            row: of the batch in it.
+            since_offset: where the loader begins.
+        """
+        for each in self.logs:
+            self._expand(each)
+        order = _KeptOrder(list(self._runs()))
+        first = order.index(log, row)
+        refused: Sequence[int] = [first]
+        while refused:
+            for at in refused:
+                if self._end_txn(order, at):
+                    continue
+                if not self.drop(*order.place(at), Cause.NOT_LOADABLE, order.reason(at)):
+                    return
+                order = _KeptOrder(list(self._runs()))
+                break
+            refused = order.outside_of_txns(first, since_offset)
+
+    def _end_txn(self, order: _KeptOrder, at: int) -> bool:
+        """Insert an abort marker before a batch, or before one of those before it.
 
         Returns:
             Whether there is a free offset for the marker.
         """
-        for log in self.logs:
-            self._expand(log)
-        runs = list(self._runs())
-        rows = [(log, at) for log, run in runs for at in run.tolist()]
-        columns = KeptBatches(
-            *(
-                np.concatenate([getattr(log.batches, name)[run] for log, run in runs])
-                for name in ("first_offset", "last_offset", "producer_id", "attributes")
-            )
-        )
-        place = free_place(columns, rows.index((segment.log, row)))
+        batches = order.batches
+        place = free_place(batches, at)
         if place is None:
             return False
-        log, following = rows[place.row]
+        log, following = order.place(place.row)
         markers = log.markers.setdefault(following, [])
-        offset = int(columns.last_offset[place.row - 1]) + 1 + len(markers)
+        offset = int(batches.last_offset[place.row - 1]) + 1 + len(markers)
         is_name_taken = any(
             other.base_offset == offset and not (other is log and following == log.rows[0])
             for other in self.logs
         )
-        if offset >= columns.first_offset[place.row] or is_name_taken:
+        if offset >= batches.first_offset[place.row] or is_name_taken:
             return False
-        timestamp = self._header(*rows[place.row - 1]).max_timestamp
-        markers.append(abort_marker(offset, self._header(*rows[place.txn_row]), timestamp))
+        timestamp = self._header(*order.place(place.row - 1)).max_timestamp
+        txn = self._header(*order.place(place.txn_row))
+        markers.append(abort_marker(offset, txn, timestamp))
         return True
 
     def _drop_foreign(self, spans: Mapping[int, Mapping[int, SequenceSpan]]) -> None:

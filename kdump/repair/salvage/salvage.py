@@ -171,9 +171,11 @@ class _Salvage:
             row = self._logs.row_at(segment, refusal.position)
         if row is None:
             return False
-        is_ended = refusal.exception == _OUTSIDE_OF_TXN and self._logs.end_txn(segment, row)
-        if not is_ended:
-            self._logs.drop(segment, row, Cause.NOT_LOADABLE, refusal.reason)
+        if refusal.exception == _OUTSIDE_OF_TXN:
+            since_offset = self.from_the_start.log_start_offset
+            self._logs.get_past_txn(segment.log, row, since_offset)
+        else:
+            self._logs.drop(segment.log, row, Cause.NOT_LOADABLE, refusal.reason)
         return True
 
     def with_gaps(self, outcome: Recovered | Refusal) -> Recovered | Refusal:

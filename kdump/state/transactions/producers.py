@@ -311,9 +311,13 @@ def append_batches(
 def _require_no_open_txn(producer: Producer, run: BatchRun, file_name: str) -> None:
     if producer.txn_first_offset is not None:
         raise Refused(
-            f"producer {run.producer_id} writes outside its open transaction at offset"
-            f" {run.first_offset}",
+            outside_of_txn(run.producer_id, run.first_offset),
             file_name,
             "InvalidTxnStateException",
             run.position,
         )
+
+
+def outside_of_txn(producer_id: int, offset: int) -> str:
+    """Why Kafka does not load a batch: another of its producer's transactions is open."""
+    return f"producer {producer_id} writes outside its open transaction at offset {offset}"
