@@ -25,6 +25,7 @@ FLOORS: Final = (
     ("dump", "apply"),
     ("state",),
     ("check", "broker", "engine", "payloads"),
+    ("tiered",),
     ("repair", "tables"),
     ("jobs",),
     ("pipeline",),

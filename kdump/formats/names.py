@@ -55,6 +55,7 @@ KDUMP_PREFIX: Final = ".kdump-"
 """Prefix of the names that kdump uses in the root of a log directory."""
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 COORDINATOR_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )

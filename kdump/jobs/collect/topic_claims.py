@@ -16,7 +16,7 @@ from kdump.engine.progress import Progress
 from kdump.formats import record_batch
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import decode_remote_log_metadata
-from kdump.formats.names import PartitionState, TopicPartition
+from kdump.formats.names import REMOTE_LOG_METADATA_TOPIC, PartitionState, TopicPartition
 from kdump.formats.uuids import ZERO_UUID, format_uuid
 from kdump.jobs.groups import OFFSETS_TOPIC, GroupLog, read_logs
 from kdump.log.directory import LogDirectory
@@ -37,7 +37,6 @@ from kdump.state.transactions.transaction_coordinator import (
     CoordinatorTransaction,
 )
 
-REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 _READ_HERE: Final = (TRANSACTION_STATE_TOPIC, REMOTE_LOG_METADATA_TOPIC)
 _NO_TOPIC_ID: Final = format_uuid(ZERO_UUID)
 _FIRST: Final = TopicPartition("", 0)

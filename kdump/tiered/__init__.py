@@ -1,0 +1,1 @@
+"""Tiered storage: where remote segments are, and log directories together with them."""

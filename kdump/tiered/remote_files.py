@@ -1,0 +1,123 @@
+"""The files of remote segments, in the layout of ``LocalTieredStorage``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kdump.errors import UsageProblem
+from kdump.formats.remote_names import (
+    RemoteFileKind,
+    TopicIdPartition,
+    parse_remote_directory_name,
+    parse_remote_file_name,
+)
+from kdump.storage.entries import Entry, EntryKind
+from kdump.storage.location import Location
+
+ROOT: Final = "kafka-tiered-storage"
+"""The directory of all partitions, in the directory that the broker's configuration names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file of a remote segment, and its size and time."""
+
+    path: Location
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSegmentFiles:
+    """The files of a remote segment that there are.
+
+    Attributes:
+        segment_id: from their names.
+        start_offset: likewise.
+        files: by kind.
+    """
+
+    segment_id: str
+    start_offset: int
+    files: Mapping[RemoteFileKind, RemoteFile] = field(default_factory=dict)
+
+    @property
+    def log(self) -> RemoteFile | None:
+        return self.files.get(RemoteFileKind.LOG)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteListing:
+    """What the directory of a partition has.
+
+    Attributes:
+        path: the directory.
+        segments: by id.
+        foreign: names of anything else.
+    """
+
+    path: Location
+    segments: Mapping[str, RemoteSegmentFiles]
+    foreign: tuple[str, ...]
+
+
+def find_root(named: Location) -> Location:
+    """Find the directory of all partitions: the one that was named, or the one in it.
+
+    Raises:
+        UsageProblem: there is none.
+        OSError: a directory cannot be listed.
+    """
+    entries = {each.name: each for each in named.entries()}
+    if _is_directory(entries.get(ROOT)):
+        return named / ROOT
+    if named.name == ROOT or any(map(_is_partition, entries.values())):
+        return named
+    raise UsageProblem(
+        f"{named}: no remote segments: name the directory of LocalTieredStorage (with {ROOT})"
+    )
+
+
+def _is_directory(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind is EntryKind.DIRECTORY
+
+
+def _is_partition(entry: Entry) -> bool:
+    return _is_directory(entry) and parse_remote_directory_name(entry.name) is not None
+
+
+def list_remote_partitions(root: Location) -> dict[TopicIdPartition, Location]:
+    """List the directories of partitions.
+
+    Raises:
+        OSError: the root cannot be listed.
+    """
+    found: dict[TopicIdPartition, Location] = {}
+    for entry in root.entries():
+        parsed = parse_remote_directory_name(entry.name) if _is_directory(entry) else None
+        if parsed is not None:
+            found[parsed] = root / entry.name
+    return found
+
+
+def list_remote_segments(path: Location) -> RemoteListing:
+    """List the directory of a partition.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    offsets: dict[str, int] = {}
+    files: dict[str, dict[RemoteFileKind, RemoteFile]] = {}
+    foreign: list[str] = []
+    for entry in path.entries():
+        parsed = parse_remote_file_name(entry.name) if entry.kind is EntryKind.FILE else None
+        if parsed is None:
+            foreign.append(entry.name)
+            continue
+        offsets.setdefault(parsed.segment_id, parsed.start_offset)
+        of_segment = files.setdefault(parsed.segment_id, {})
+        of_segment[parsed.kind] = RemoteFile(path / entry.name, entry.size_bytes, entry.modified_ns)
+    segments = {each: RemoteSegmentFiles(each, offsets[each], files[each]) for each in files}
+    return RemoteListing(path, segments, tuple(sorted(foreign)))

@@ -1,0 +1,94 @@
+"""The remote part of each partition, found out when it is first asked for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from kdump.formats.errors import FormatError
+from kdump.formats.names import (
+    PartitionState,
+    TopicPartition,
+    parse_partition_directory_name,
+)
+from kdump.formats.remote_names import TopicIdPartition
+from kdump.log.partition import read_partition
+from kdump.storage.location import Location, Storage
+from kdump.tiered.remote_files import list_remote_partitions, list_remote_segments
+from kdump.tiered.remote_metadata import RemoteMetadata, read_remote_metadata
+from kdump.tiered.remote_partition import RemotePart, plan_partition
+
+NOTHING: Final = RemotePart({})
+"""The plan of a directory that is no partition, or has no remote segments."""
+
+
+class RemotePlans:
+    """The plans of the partitions of log directories; each is made once.
+
+    Attributes:
+        remote: the directory of all remote partitions.
+    """
+
+    def __init__(self, base: Storage, remote: Location, log_dirs: tuple[Location, ...]) -> None:
+        self._base = base
+        self._log_dirs = log_dirs
+        self._plans: dict[str, RemotePart] = {}
+        self._partitions: dict[TopicPartition, list[TopicIdPartition]] | None = None
+        self._metadata: RemoteMetadata | None = None
+        self.remote = remote
+
+    def partitions(self) -> dict[TopicPartition, list[TopicIdPartition]]:
+        """The remote partitions by name; several if a topic was created again.
+
+        Raises:
+            OSError: they cannot be listed.
+        """
+        if self._partitions is None:
+            found = defaultdict[TopicPartition, list[TopicIdPartition]](list)
+            for each in sorted(list_remote_partitions(self.remote)):
+                found[each.topic_partition].append(each)
+            self._partitions = dict(found)
+        return self._partitions
+
+    def metadata(self) -> RemoteMetadata:
+        """What ``__remote_log_metadata`` says.
+
+        Raises:
+            KdumpError: it cannot be loaded.
+            OSError: it cannot be read.
+        """
+        if self._metadata is None:
+            self._metadata = read_remote_metadata(self._log_dirs)
+        return self._metadata
+
+    def of(self, path: str) -> RemotePart:
+        """The plan of a partition, by the path of its directory.
+
+        Raises:
+            KdumpError: ``__remote_log_metadata`` cannot be loaded.
+            OSError: something cannot be read.
+        """
+        plan = self._plans.get(path)
+        if plan is None:
+            plan = self._plans[path] = self._planned(Location(self._base, path))
+        return plan
+
+    def _planned(self, path: Location) -> RemotePart:
+        try:
+            parsed = parse_partition_directory_name(path.name or path.as_absolute().name)
+        except FormatError:
+            return NOTHING
+        candidates = self.partitions().get(parsed.topic_partition, [])
+        if parsed.state is not PartitionState.LIVE or not candidates:
+            return NOTHING
+        local = read_partition(path, parsed.topic_partition)
+        try:
+            topic_id = local.read_topic_id()
+        except FormatError:
+            topic_id = None
+        # Without an id it is the only topic of that name, or nobody can tell.
+        chosen = [each for each in candidates if topic_id in (None, each.topic_id)]
+        if len(chosen) != 1:
+            return NOTHING
+        listing = list_remote_segments(self.remote / str(chosen[0]))
+        return plan_partition(local, listing, self.metadata().partitions.get(chosen[0]))
