@@ -195,6 +195,7 @@ BATCHES: Final = Table(
         "endingOffsetsByTimestamp",
         "mode",
         "minPartitions",
+        "remote",
     ),
     {**OF_PARTITIONS, "base_offset": "base_offset", "last_offset": "last_offset"},
 )

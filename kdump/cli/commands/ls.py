@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kdump.cli.options.parameters import LocationParameter
+from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
 from kdump.cli.output.value_text import Kind
 from kdump.errors import ExitStatus
 from kdump.phases import phase
+from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
+    from kdump.log.partition import Partition
     from kdump.log.selection import PartitionSelection
 
 COLUMNS: Final = (
@@ -41,11 +44,12 @@ COLUMNS: Final = (
     Column("foreign", "Foreign", for_people=False),
 )
 
-COLUMNS_OF_ONE: Final = tuple(
-    dataclasses.replace(column, for_people=column.for_people and column.name != "log_dir")
-    for column in COLUMNS
+REMOTE_COLUMNS: Final = (
+    Column("local_log_start_offset", "Local start", Kind.NUMBER, unknown="-", dropped=10),
+    Column("remote_segments", "Remote segments", Kind.NUMBER, for_people=False),
+    Column("remote_log_bytes", "Remote size", Kind.BYTES, unknown="-", dropped=11),
 )
-"""The columns for a single log directory: its path would be the same in every line."""
+"""What ``--remote`` adds after the log start offset."""
 
 SORT_KEYS: Final = {
     "name": "topic",
@@ -65,10 +69,14 @@ SORT_KEYS: Final = {
 
 
 _COLUMNS_HELP: Final = """\b
-Size       size of all segments' logs, as Kafka counts it
+Size       size of all segments' logs, as Kafka counts it; with --remote, also of the
+           remote ones
 Start      log start offset: the larger of the checkpoint and the first segment
 End        log end offset: where the chain of batch headers ends (checksums are not
            checked)
+Local start, Remote size
+           with --remote: where the local log begins, and the size of the segments
+           that are read from tiered storage
 Gaps       segments that begin after the end of the previous one: compaction leaves
            such gaps, otherwise a segment is missing
 Recovery   recovery point: the log was flushed up to, not including, this offset
@@ -98,12 +106,14 @@ Leftovers  leftover files: deleted, swap, cleaned, orphan (an index without its
     help="Sort by this column, smallest first; unknown values come last.",
 )
 @click.option("--reverse", is_flag=True, help="Reverse the order: largest first.")
+@remote_option
 @output_option
 def command(
     directories: Sequence[Location],
     selection: PartitionSelection,
     sort_key: str,
     reverse: bool,
+    remote: Location | None,
     output: OutputFormat,
 ) -> ExitStatus:
     """List the partitions of log directories, or single partitions.
@@ -117,17 +127,28 @@ def command(
     diagnostics = Diagnostics()
     with without_garbage_collection():
         rows: list[Row] = []
-        for path in directories:
+        for path in with_remote(directories, remote):
             with phase(f"listing partitions in {path}") as step:
                 rows += step.over(_rows(path, selection, diagnostics))
     is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
     if not rows and not selection.is_everything and not is_unreadable:
         raise nothing_selected(selection, directories)
-    columns = COLUMNS if len(directories) > 1 else COLUMNS_OF_ONE
     if rows or not diagnostics.status:
+        columns = _columns(is_one=len(directories) == 1, is_remote=remote is not None)
         with open_output(output, columns) as out:
             out.rows(_sorted(rows, SORT_KEYS[sort_key], reverse=reverse))
     return diagnostics.status
+
+
+def _columns(*, is_one: bool, is_remote: bool) -> list[Column]:
+    """The columns; without the log directory for people if it is the same in every line."""
+    columns = list(COLUMNS)
+    if is_one:
+        columns[0] = dataclasses.replace(columns[0], for_people=False)
+    if is_remote:
+        after = 1 + [column.name for column in columns].index("log_start_offset")
+        columns[after:after] = REMOTE_COLUMNS
+    return columns
 
 
 def _rows(path: Location, selection: PartitionSelection, diagnostics: Diagnostics) -> Iterator[Row]:
@@ -141,19 +162,38 @@ def _rows(path: Location, selection: PartitionSelection, diagnostics: Diagnostic
             found = read_log_directory(path, kind, select=selection.matches)
             diagnostics.report_directory(found)
             for partition in found.partitions:
-                yield partition_row(partition, found, diagnostics)
+                yield partition_row(partition, found, diagnostics) | _remote_fields(partition)
             for name in found.unreadable:
-                yield {"type": "partition", "log_dir": str(path), "directory": name, **_UNKNOWN}
+                unknown = _UNKNOWN | dict.fromkeys(column.name for column in REMOTE_COLUMNS)
+                yield {"type": "partition", "log_dir": str(path), "directory": name, **unknown}
         elif kind.is_partition:
             lone = read_lone_partition(path)
             if lone.log_directory is not None:
                 diagnostics.report_problems(lone.log_directory)
             if lone.partition in selection:
-                yield partition_row(lone.partition, lone.log_directory, diagnostics)
+                row = partition_row(lone.partition, lone.log_directory, diagnostics)
+                yield {**row, **_remote_fields(lone.partition)}
         else:
             diagnostics.refuse(path)
     except OSError as failure:
         diagnostics.report(path, failure)
+
+
+def _remote_fields(partition: Partition) -> dict[str, int | None]:
+    """The fields of :data:`REMOTE_COLUMNS`, which are printed with ``--remote`` only."""
+    if partition.path.storage == LOCAL_DISK:
+        return {}
+    from kdump.tiered.tiered_storage import TieredStorage
+
+    storage = partition.path.storage
+    plan = storage.plan_of(partition.path) if isinstance(storage, TieredStorage) else None
+    if plan is None:
+        return dict.fromkeys(column.name for column in REMOTE_COLUMNS)
+    return {
+        "local_log_start_offset": plan.local_start_offset,
+        "remote_segments": len(plan.remote_logs),
+        "remote_log_bytes": sum(each.size_bytes for each in plan.remote_logs),
+    }
 
 
 _UNKNOWN: Final = {

@@ -20,6 +20,7 @@ from kdump.storage.location import Location
 from kdump.storage.places import parse_location
 from kdump.tables.kafka_log.options import SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
+from kdump.tiered.tiered_storage import tiered_locations
 
 FIRST_OFFSET: Final = 0
 _LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
@@ -57,12 +58,24 @@ def find_partitions(options: SourceOptions, filters: PushedFilters) -> list[Foun
     present = set[TopicPartition]()
     found = [
         each
-        for path in options.paths
-        for each in _found(parse_location(path), options, filters, present)
+        for path in locations(options)
+        for each in _found(path, options, filters, present)
         if options.topics.has(each.topic_partition)
     ]
     _refuse_missing(options, present)
     return found
+
+
+def locations(options: SourceOptions) -> list[Location]:
+    """The paths, with the remote segments of their partitions if the options name any.
+
+    Raises:
+        KdumpError: there are no remote segments at the place that is named.
+    """
+    named = [parse_location(path) for path in options.paths]
+    if options.remote is None:
+        return named
+    return tiered_locations(named, parse_location(options.remote))
 
 
 def _refuse_missing(options: SourceOptions, present: AbstractSet[TopicPartition]) -> None:

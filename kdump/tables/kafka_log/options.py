@@ -67,6 +67,7 @@ class SourceOptions:
         key_format: how keys become text; None if they are only UTF-8.
         value_format: the same of values.
         schemas: where schemas are; empty to look for the registry's topic beside the data.
+        remote: where remote segments of tiered storage are; None to read local ones only.
     """
 
     paths: tuple[str, ...]
@@ -83,6 +84,7 @@ class SourceOptions:
     key_format: PayloadFormat | None = None
     value_format: PayloadFormat | None = None
     schemas: tuple[str, ...] = ()
+    remote: str | None = None
 
 
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
@@ -112,6 +114,7 @@ OPTIONS: Final = (
     "keyFormat",
     "valueFormat",
     "schemas",
+    "remote",
 )
 """All options of records that have an effect."""
 _WITHOUT_EFFECT: Final = frozenset(
@@ -219,6 +222,11 @@ class OptionParser:
             self.refuse(name, "a JSON array of paths")
         return parsed
 
+    def remote(self) -> str | None:
+        """The directory of remote segments."""
+        text = self.text("remote")
+        return None if text is None else _as_mounted([text])[0]
+
     def topics(self) -> SelectedTopics:
         chosen = [n for n in ("subscribe", "subscribePattern", "assign") if self.text(n)]
         if len(chosen) > 1:
@@ -293,6 +301,7 @@ class RecordParser(OptionParser):
             key_format=self.payload_format("keyFormat"),
             value_format=self.payload_format("valueFormat"),
             schemas=self.schemas(),
+            remote=self.remote(),
         )
 
     def payload_format(self, name: str) -> PayloadFormat | None:
