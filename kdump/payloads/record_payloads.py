@@ -46,6 +46,14 @@ class RecordPayloads(FieldContents):
             None if value is None else PayloadDecoder(value, registry),
         )
 
+    @property
+    def schemas(self) -> str | None:
+        """The fingerprint of the schemas; None if the formats need none."""
+        for decoder in (self.key, self.value):
+            if decoder is not None and decoder.format.uses_schemas:
+                return decoder.registry.fingerprint
+        return None
+
     def key_texts(self, keys: pa.Array, headers: HeadersAt) -> pa.Array:
         """A binary column of keys as large_string: null for those that are, or have no text."""
         return _texts(self.key, keys, headers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,11 @@ class SchemaRegistry:
     by_id: Mapping[int, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
     by_guid: Mapping[UUID, VersionKey] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes if a version does, or there are others."""
+        return hashlib.sha256(repr(sorted(self.versions.items())).encode()).hexdigest()
 
     def find(self, schema: int | UUID) -> StoredSchema:
         """Find a schema by its id or its GUID.

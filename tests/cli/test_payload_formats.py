@@ -8,6 +8,8 @@ import shlex
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
@@ -18,7 +20,7 @@ from google.type import money_pb2
 from builders.batches import batch, record
 from builders.in_process import run_kdump
 from builders.json_answers import all_objects, objects
-from builders.json_schemas import problem_of_answer
+from builders.json_schemas import problem_of_answer, problem_of_document
 from builders.log_directories import write_log_directory, write_partition
 from builders.message_sets import message
 from builders.schema_topic import (
@@ -98,6 +100,62 @@ def test_grep_finds_decoded_text_and_shows_it(root: Path) -> None:
     outcome = run_kdump(["grep", 'key-[03]"$', "orders-0", "--key-format", "avro"], root)
     lines = outcome.stdout.decode(errors="replace").splitlines()
     assert [line.partition(" key: ")[2][:7] for line in lines] == ['"key-0"', '"key-3"']
+
+
+EXPORTED: Final = ("--partition", "orders-*", "--value-format", "auto", "--key-format", "hex")
+
+
+def exported(out: Path, root: Path, *options: str) -> list[Row]:
+    """Export, and return the rows of the files."""
+    outcome = run_kdump(["export", "--out", str(out), ".", *options], root)
+    assert outcome.exit_status == 0, outcome.stderr
+    manifest = json.loads((out / "_manifest.json").read_text())
+    assert problem_of_document("export-manifest", manifest) is None
+    tables = [pq.ParquetFile(path).read() for path in sorted(out.rglob("*.parquet"))]
+    rows: list[Row] = pa.concat_tables(tables).to_pylist()
+    return rows
+
+
+def test_exported_files_have_the_text_that_dump_segment_has(root: Path, tmp_path: Path) -> None:
+    dumped = rows_of(["dump-segment", f"orders-0/{LOG}", *EXPORTED[2:]], root)
+    wanted = [(row["decoded_key"], row["decoded_value"]) for row in dumped]
+    found = exported(tmp_path / "out", root, *EXPORTED)
+    assert [(row["key_text"], row["value_text"]) for row in found] == wanted
+    assert found[4]["value"] == UNKNOWN
+
+    options = (*EXPORTED, "--format", "jsonl", "--columns", "offset,value_text")
+    outcome = run_kdump(["export", "--out", str(tmp_path / "text"), ".", *options], root)
+    assert outcome.exit_status == 0
+    (path,) = (tmp_path / "text").rglob("*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["key_text"], line["value_text"]) for line in lines] == wanted
+
+
+def test_an_export_is_not_continued_with_other_formats(root: Path, tmp_path: Path) -> None:
+    exported(tmp_path / "out", root, *EXPORTED)
+    for other in ((), ("--value-format", "json"), (*EXPORTED[2:], "--schemas", ".")):
+        words = ["export", "--out", str(tmp_path / "out"), ".", *EXPORTED[:2], *other]
+        outcome = run_kdump(words, root)
+        assert (outcome.exit_status, b"with other options" in outcome.stderr) == (16, True)
+
+
+def test_files_are_exported_again_if_the_schemas_change(tmp_path: Path) -> None:
+    root = write_log_directory(tmp_path / "logs")
+    write_partition(root / "orders-0", {0: batch([record(0, None, b"\0\0\0\0\1\x02a")])})
+    rows = exported(tmp_path / "out", root, "--topic", "orders", "--value-format", "avro")
+    assert [row["value_text"] for row in rows] == [None]
+    client = new_client()
+    AvroSerializer(client, '"string"')("", context("orders"))
+    write_schemas_topic(root, [schema_record(one) for one in registered(client)])
+    rows = exported(tmp_path / "out", root, "--topic", "orders", "--value-format", "avro")
+    assert [row["value_text"] for row in rows] == ['"a"']
+
+
+def test_nothing_is_exported_if_the_schemas_cannot_be_read(root: Path, tmp_path: Path) -> None:
+    words = ["export", "--out", str(tmp_path / "out"), ".", *EXPORTED, "--schemas", "none"]
+    outcome = run_kdump(words, root)
+    assert (outcome.exit_status, b"nothing is exported" in outcome.stderr) == (8, True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_lines_have_the_text_or_the_bytes_with_the_reason(root: Path) -> None:

@@ -16,10 +16,11 @@ from kdump.cli.options.parameters import (
     max_record_bytes_option,
     paths_argument,
 )
+from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, output_option
-from kdump.errors import ExitStatus, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.jobs.export.file_names import Layout
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.log.special_times import IsolationLevel
@@ -28,8 +29,10 @@ from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.export.export import ExportRequest
     from kdump.log.selection import PartitionSelection
+    from kdump.payloads.record_payloads import RecordPayloads
     from kdump.tables.kafka_log.columns import SourceColumn
     from kdump.tables.kafka_log.found_partitions import FoundPartition
 
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     help="Export all records (read_uncommitted, default) or, as read_committed consumers do, not "
     "those of aborted and open transactions.",
 )
+@payload_options
 @selection_options
 @max_record_bytes_option
 @output_option
@@ -90,6 +94,7 @@ def command(
     out: str,
     selection: PartitionSelection,
     output: OutputFormat,
+    payloads: PayloadArguments,
     engine: EngineArguments,
     **options: Any,
 ) -> ExitStatus:
@@ -106,10 +111,11 @@ def command(
     from kdump.jobs.export.export import export
     from kdump.jobs.export.export_directory import ExportDirectory
 
-    columns = _columns(options["columns"], with_headers=options["include_headers"])
+    columns = _columns(options["columns"], payloads, with_headers=options["include_headers"])
     with phase(f"looking at {out}"):
         refuse_log_directories(out)
     diagnostics = Diagnostics()
+    decoded = _payloads(payloads, paths, diagnostics)
     with without_garbage_collection():
         targets, others = _targets(paths, selection, diagnostics)
         is_listed = not diagnostics.status & ExitStatus.OPERATIONAL_ERROR
@@ -120,6 +126,8 @@ def command(
                 raise nothing_selected(selection, paths)
         request = dataclasses.replace(
             _request(targets, columns, selection, options),
+            payloads=decoded,
+            schemas=tuple(str(path.resolved()) for path in payloads.schemas),
             sources=tuple(str(path.resolved()) for path in paths),
             not_exported=tuple(others),
             is_everything_listed=is_listed,
@@ -131,18 +139,45 @@ def command(
     return diagnostics.status
 
 
-def _columns(names: str | None, *, with_headers: bool) -> tuple[SourceColumn, ...]:
+def _columns(
+    names: str | None, payloads: PayloadArguments, *, with_headers: bool
+) -> tuple[SourceColumn, ...]:
     from kdump.tables.kafka_log.columns import SPARK_HEADERS, columns_named, default_columns
 
     if names is None:
-        return default_columns(with_headers=with_headers)
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
-    if with_headers and SPARK_HEADERS not in chosen:
-        chosen.append(SPARK_HEADERS)
+        chosen = [column.name for column in default_columns(with_headers=with_headers)]
+    else:
+        chosen = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = {
+        SPARK_HEADERS: with_headers,
+        "key_text": payloads.key is not None,
+        "value_text": payloads.value is not None,
+    }
+    named = {name.lower() for name in chosen}
+    chosen += [name for name, is_wanted in wanted.items() if is_wanted and name not in named]
     try:
         return columns_named(chosen, None)
     except UsageProblem as problem:
         raise UsageProblem(f"--columns: {problem}") from None
+
+
+def _payloads(
+    payloads: PayloadArguments, paths: Sequence[Location], diagnostics: Diagnostics
+) -> RecordPayloads:
+    """How keys and values become text.
+
+    Raises:
+        KdumpError: schemas cannot be read: another run may be able to, and would write all files
+            again.
+    """
+    from kdump.jobs.table_rows.source_schemas import log_directories_of
+    from kdump.payloads.record_payloads import RecordPayloads
+
+    around = list(log_directories_of(list(map(str, paths)))) if payloads.formats else []
+    found = payloads.read(around, diagnostics)
+    if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
+        raise KdumpError("schemas cannot be read: nothing is exported")
+    return found or RecordPayloads()
 
 
 def _targets(

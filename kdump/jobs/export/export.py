@@ -25,6 +25,8 @@ from kdump.jobs.export.export_job import ExportJob, ExportSplit, ReadProblem, Wr
 from kdump.jobs.export.export_plan import PartitionExport, plan_partition, unreadable_partition
 from kdump.jobs.export.file_names import Layout, part_path
 from kdump.jobs.export.record_formats import FileFormat
+from kdump.payloads.payload_decoder import PayloadDecoder
+from kdump.payloads.record_payloads import RecordPayloads
 from kdump.phases import phase
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.tables.kafka_log.columns import SourceColumn, columns_named
@@ -53,6 +55,8 @@ class ExportRequest:
         is_committed: leave out records of aborted and open transactions.
         with_control: export control records, too.
         largest_record_bytes: larger records of compressed batches are not decoded.
+        payloads: how keys and values become text.
+        schemas: the absolute paths that were named for schemas, without symbolic links.
         sources: the absolute paths of the directories that were named, without symbolic links.
         selected: the globs that chose the targets, for the manifest.
         not_exported: other copies of the partitions, and what cannot be read.
@@ -68,6 +72,8 @@ class ExportRequest:
     is_committed: bool = False
     with_control: bool = False
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    payloads: RecordPayloads = field(default_factory=RecordPayloads)
+    schemas: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     selected: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     not_exported: tuple[str, ...] = ()
@@ -90,6 +96,9 @@ class ExportRequest:
             "isolation_level": "read_committed" if self.is_committed else "read_uncommitted",
             "include_control_records": self.with_control,
             "max_record_bytes": self.largest_record_bytes,
+            "key_format": _format_of(self.payloads.key),
+            "value_format": _format_of(self.payloads.value),
+            "schemas": sorted(set(self.schemas)),
         }
 
     def file_columns(self) -> tuple[SourceColumn, ...]:
@@ -115,9 +124,14 @@ class ExportRequest:
             self.is_committed,
             self.with_control,
             self.largest_record_bytes,
+            self.payloads,
             has_labels=self.file_format is FileFormat.PARQUET,
         )
         return ExportJob(directory, reading, self.file_format, names)
+
+
+def _format_of(decoder: PayloadDecoder | None) -> str | None:
+    return None if decoder is None else decoder.format.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +284,7 @@ def _refuse_other_options(directory: ExportDirectory, options: Document) -> None
 
 
 def _planned(request: ExportRequest) -> Iterator[PartitionExport]:
+    schemas = request.payloads.schemas
     targets = sorted(request.targets, key=lambda each: each.topic_partition or ("", 0))
     with phase("dividing the work", len(targets)) as dividing:
         for found in dividing.over(targets):
@@ -280,6 +295,7 @@ def _planned(request: ExportRequest) -> Iterator[PartitionExport]:
                     request.layout,
                     request.file_format.value,
                     is_committed=request.is_committed,
+                    schemas=schemas,
                 )
             except OSError as failure:
                 place = failure.filename or found.partition.path

@@ -395,6 +395,7 @@ def _read_partition(partition: JsonObject) -> Document:
     source.text("path")
     for name in ("log_start_offset", "log_end_offset", "last_stable_offset", "open_transactions"):
         source.optional(source.number, name)
+    source.optional(source.text, "schemas")
     _check_problems(partition)
     return _without_parts(partition.fields)
 

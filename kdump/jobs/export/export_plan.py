@@ -54,6 +54,7 @@ def plan_partition(
     extension: str,
     *,
     is_committed: bool,
+    schemas: str | None = None,
 ) -> PartitionExport:
     """Plan the files of one partition, which has the name of a partition.
 
@@ -63,6 +64,7 @@ def plan_partition(
         layout: how files are arranged.
         extension: of the files.
         is_committed: end at the last stable offset.
+        schemas: the fingerprint of those that payloads are decoded with.
 
     Raises:
         OSError: a file cannot be read.
@@ -85,6 +87,7 @@ def plan_partition(
         **_source(found),
         "last_stable_offset": stable,
         "open_transactions": open_transactions,
+        "schemas": schemas,
     }
     return PartitionExport(
         key,
@@ -105,6 +108,7 @@ def unreadable_partition(found: FoundPartition, why: str) -> PartitionExport:
         "segments": [],
         "last_stable_offset": None,
         "open_transactions": None,
+        "schemas": None,
     }
     return PartitionExport(found.topic_partition, source, "", (), unreadable=why)
 
