@@ -27,6 +27,8 @@ from kdump.log.selection import PartitionSelection
 from kdump.log.special_times import IsolationLevel, SpecialTime
 from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.storage.location import Location
+from kdump.tiered.remote_partition import RemotePart
+from kdump.tiered.tiered_storage import remote_part
 
 if TYPE_CHECKING:
     from kdump.log.valid_windows import Damage
@@ -189,6 +191,7 @@ class _Lookup:
         self.bound: Bound | None = None
         self.last_stable_offset: int | None = None
         self.epochs = self._read_epochs()
+        self.remote = remote_part(partition)
 
     def answer(self) -> LookupAnswer:
         if not self.search.partition.segments:
@@ -274,6 +277,8 @@ class _Lookup:
             case SpecialTime.LATEST:
                 return self._latest()
             case SpecialTime.LATEST_TIERED | SpecialTime.EARLIEST_PENDING_UPLOAD:
+                if self.remote is not None:
+                    return self._after_remote(self.remote, time)
                 self.notes.append(
                     f"{time.value} is an offset in remote storage: a log directory does not say it,"
                     " and a topic without remote storage has none"
@@ -287,7 +292,21 @@ class _Lookup:
                 found = self.search.not_older(time, self.log_start)
         return self._below_bound(self._found(found))
 
+    def _after_remote(self, remote: RemotePart, time: SpecialTime) -> Found:
+        """The last offset in tiered storage, or the one after it."""
+        highest = -1 if remote.highest_offset is None else remote.highest_offset
+        if time is SpecialTime.EARLIEST_PENDING_UPLOAD:
+            highest = max(highest + 1, self.log_start)
+        elif remote.highest_offset is None:
+            self.notes.append("no segment was copied to tiered storage")
+            return Found()
+        return self._from(highest, self.epochs.epoch_for_offset(highest))
+
     def _earliest(self, time: SpecialTime) -> Found:
+        if time is SpecialTime.EARLIEST_LOCAL and self.remote is not None:
+            local_start = self.remote.local_start_offset
+            if local_start is not None and local_start > self.log_start:
+                return self._from(local_start, self.epochs.epoch_for_offset(local_start))
         checkpoint, segments = self.split.log_start, self.search.partition.segments
         if checkpoint is not None and segments and checkpoint < segments[0].base_offset:
             self.notes.append(

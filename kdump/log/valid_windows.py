@@ -34,7 +34,7 @@ class Damage:
     Attributes:
         path: the file.
         start: the first byte.
-        end: the byte after the last one.
+        end: the byte after the last one; the same as ``start`` if whole files are missing.
         problem: what is wrong.
     """
 
@@ -44,6 +44,8 @@ class Damage:
     problem: FormatError | str
 
     def __str__(self) -> str:
+        if self.start == self.end:
+            return f"{self.path}: {self.problem}"
         return f"{self.path}: bytes {self.start} to {self.end}: {self.problem}"
 
 

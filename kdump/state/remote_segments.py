@@ -6,10 +6,13 @@ import bisect
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.formats.checkpoints import EpochEntry
-from kdump.formats.message_decoder import MessageValue
+
+if TYPE_CHECKING:
+    from kdump.formats.message_decoder import MessageValue
 
 
 class SegmentState(enum.IntEnum):
@@ -218,6 +221,19 @@ class RemoteSegments:
         if found and found[-1].segment is None:
             found.pop()
         return found
+
+    def highest_offset(self, lineage: Sequence[EpochEntry]) -> int | None:
+        """The last offset that was copied, also if its segment was deleted; None if none was.
+
+        Follows ``RemoteLogManager.findHighestRemoteOffset``.
+        """
+        ends = [entry.start_offset - 1 for entry in lineage[1:]]
+        for entry, end in zip_longest(reversed(lineage), [None, *reversed(ends)]):
+            assert entry is not None
+            known = self._epochs.get(entry.epoch)
+            if known is not None and known.highest_offset is not None:
+                return known.highest_offset if end is None else min(end, known.highest_offset)
+        return None
 
     def _next_start(self, epoch: int, offset: int) -> int | None:
         """Where the next finished segment of an epoch begins."""

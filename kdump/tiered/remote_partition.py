@@ -57,6 +57,7 @@ class RemotePart:
         files: by the name that they would have in a log directory.
         hidden: local files that are not used: an empty log does not replace remote segments.
         local_start_offset: where the local log begins; None if it has no bytes.
+        highest_offset: the last offset that was copied; None if none was.
         ranges: which segments have which offsets.
         is_by_metadata: whether ``__remote_log_metadata`` says so, instead of the files.
     """
@@ -64,6 +65,7 @@ class RemotePart:
     files: Mapping[str, RemoteSlice]
     hidden: frozenset[str] = frozenset()
     local_start_offset: int | None = None
+    highest_offset: int | None = None
     ranges: Sequence[RemoteRange] = ()
     is_by_metadata: bool = False
 
@@ -106,7 +108,8 @@ def plan_partition(
     files = dict(_files(ranges, listing))
     for name in [name for name in files if local_start is not None and name in _local_names(local)]:
         del files[name]
-    return RemotePart(files, frozenset(hidden), local_start, ranges, known is not None)
+    highest = segments.highest_offset(lineage)
+    return RemotePart(files, frozenset(hidden), local_start, highest, ranges, known is not None)
 
 
 def names_offset(name: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
@@ -15,8 +15,10 @@ from kdump.formats.remote_names import TopicIdPartition
 from kdump.log.partition import read_partition
 from kdump.storage.location import Location, Storage
 from kdump.tiered.remote_files import list_remote_partitions, list_remote_segments
-from kdump.tiered.remote_metadata import RemoteMetadata, read_remote_metadata
 from kdump.tiered.remote_partition import RemotePart, plan_partition
+
+if TYPE_CHECKING:
+    from kdump.tiered.remote_metadata import RemoteMetadata
 
 NOTHING: Final = RemotePart({})
 """The plan of a directory that is no partition, or has no remote segments."""
@@ -58,6 +60,9 @@ class RemotePlans:
             OSError: it cannot be read.
         """
         if self._metadata is None:
+            # Decoding records takes packages that are slow to import.
+            from kdump.tiered.remote_metadata import read_remote_metadata
+
             self._metadata = read_remote_metadata(self._log_dirs)
         return self._metadata
 

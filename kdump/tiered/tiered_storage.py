@@ -16,6 +16,7 @@ from pathlib import Path
 from kdump.errors import KdumpError
 from kdump.formats.names import parse_offset_file_name
 from kdump.log.directory import directory_kind
+from kdump.log.partition import Partition
 from kdump.storage.entries import Entry
 from kdump.storage.location import Location, Storage, StoredFile
 from kdump.tiered.remote_files import find_root
@@ -146,6 +147,17 @@ def tiered_locations(paths: Sequence[Location], remote: Location) -> list[Locati
     return [
         Location(TieredStorage(path.storage, root, log_dirs, view), path.path) for path in paths
     ]
+
+
+def remote_part(partition: Partition) -> RemotePart | None:
+    """The remote part of a partition; None if it was not listed with its remote segments.
+
+    Raises:
+        KdumpError: ``__remote_log_metadata`` cannot be loaded.
+        OSError: something cannot be read.
+    """
+    storage = partition.path.storage
+    return storage.plan_of(partition.path) if isinstance(storage, TieredStorage) else None
 
 
 def _log_directory(path: Location) -> Location:

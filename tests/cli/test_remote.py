@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import all_objects, objects
 from builders.json_schemas import problem_of_answer
-from builders.tiered_fixture import TieredFixture
+from builders.tiered_fixture import TieredFixture, records_by_partition
+from kdump.errors import KdumpError
 
 
 @pytest.fixture(scope="session")
@@ -76,3 +79,82 @@ def test_a_directory_without_remote_segments_is_refused(
     missing = kdump("ls", "--remote", tmp_path / "missing", tiered.leader)
     assert missing.exit_status == 8
     assert missing.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("word", ["earliest", "earliest-local", "latest-tiered", "latest"])
+def test_lookup_answers_list_offsets_as_the_broker_did(tiered: TieredFixture, word: str) -> None:
+    words = ("--timestamp", word, "--remote", tiered.remote, "--output", "jsonl", tiered.leader)
+    outcome = kdump("lookup", *words)
+    rows = {f"{row['topic']}-{row['partition']}": row for row in objects(outcome.stdout)}
+    said = {name: each[word] for name, each in tiered.offsets.items() if name != "plain-0"}
+    assert {name: rows[name]["offset"] for name in said} == said
+
+
+def test_lookup_finds_a_record_in_a_remote_segment(tiered: TieredFixture) -> None:
+    consumed = tiered.consumed("read_uncommitted")["moved-0"]
+    offset, timestamp_ms, _, _ = consumed[70]
+    assert offset < tiered.offsets["moved-0"]["earliest-local"]
+    words = ("--partition", "moved-0", "--remote", tiered.remote, "--output", "jsonl")
+    (found,) = objects(kdump("lookup", "--offset", str(offset), *words, tiered.leader).stdout)
+    assert (found["offset"], found["timestamp_ms"]) == (offset, timestamp_ms)
+    assert Path(found["file"]).parent.parent == tiered.remote / "kafka-tiered-storage"
+
+
+def test_lookup_has_no_tiered_offset_without_remote(tiered: TieredFixture) -> None:
+    words = ("--partition", "tx-0", "--output", "jsonl", "--timestamp", "latest-tiered")
+    (found,) = objects(kdump("lookup", *words, tiered.leader).stdout)
+    assert found["offset"] is None
+
+
+def test_dump_segment_prints_a_remote_log_by_its_name_in_the_partition(
+    tiered: TieredFixture,
+) -> None:
+    log = tiered.leader / "orders-0" / f"{0:020d}.log"
+    assert not log.exists()
+    options = ("--print-data-log", "--output", "jsonl", "--remote", tiered.remote)
+    rows = objects(kdump("dump-segment", *options, log).stdout)
+    values = [row["value"] for row in rows if row["type"] == "record"]
+    consumed = tiered.consumed("read_uncommitted")["orders-0"]
+    assert values == [value for _, _, _, value in consumed][: len(values)]
+    assert values
+
+
+def test_export_writes_remote_and_local_records_once(tiered: TieredFixture, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ("--format", "jsonl", "--columns", "offset", "--topic", "tx", "--out", out)
+    outcome = kdump("export", *words, "--remote", tiered.remote, tiered.leader)
+    assert outcome.exit_status == 0, outcome.stderr
+    lines = "".join(each.read_text() for each in sorted(out.rglob("*.jsonl"))).splitlines()
+    consumed = tiered.consumed("read_uncommitted")["tx-0"]
+    assert [json.loads(line)["offset"] for line in lines] == [each[0] for each in consumed]
+
+
+def test_an_export_does_not_go_on_from_another_remote_place(
+    tiered: TieredFixture, tmp_path: Path
+) -> None:
+    words = ("export", "--topic", "tx", "--out", tmp_path / "out", tiered.leader)
+    assert kdump(*words, "--remote", tiered.remote).exit_status == 0
+    outcome = kdump(*words)
+    assert outcome.exit_status == 16
+    assert b"other directories" in outcome.stderr
+
+
+def test_offsets_that_no_remote_segment_has_are_reported(
+    tiered: TieredFixture, tmp_path: Path
+) -> None:
+    remote = tmp_path / "remote"
+    shutil.copytree(tiered.remote, remote)
+    leader = tmp_path / "b2"
+    shutil.copytree(tiered.leader, leader)
+    for folder in leader.glob("__remote_log_metadata-*"):
+        shutil.rmtree(folder)
+    (folder,) = remote.glob("kafka-tiered-storage/cut-0-*")
+    second = sorted(folder.glob("*.log"))[-2]
+    for file in folder.glob(f"{second.stem}.*"):
+        file.unlink()
+    words = ("--topic", "cut", "--out", tmp_path / "out", "--remote", remote, leader)
+    outcome = kdump("export", *words)
+    assert outcome.exit_status == 4
+    assert b"no remote segment has the offsets" in outcome.stderr
+    with pytest.raises(KdumpError, match="no remote segment has the offsets"):
+        records_by_partition(["cut"], leader, remote=str(remote))

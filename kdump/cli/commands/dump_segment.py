@@ -13,6 +13,7 @@ import click
 
 from kdump.cli.options.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
+from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.output.rendering import (
     SAMPLE_ROWS,
     Column,
@@ -25,6 +26,7 @@ from kdump.cli.output.value_text import Kind, escape_controls
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import each_during
 from kdump.storage.entries import EntryKind
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from kdump.dump.report import DumpReport
     from kdump.dump.workers import Worker
     from kdump.payloads.record_payloads import RecordPayloads
-    from kdump.storage.location import Location
 
 _STRING_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
 _TOPIC_DECODERS: Final = {
@@ -152,9 +153,11 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     is_flag=True,
     help="After a damaged batch, continue with the next valid one.",
 )
+@remote_option
 def command(
     arguments: tuple[str, ...],
     files: str | None,
+    remote: Location | None,
     output: OutputFormat,
     payloads: PayloadArguments,
     **options: Any,
@@ -171,6 +174,12 @@ def command(
     if not names:
         raise UsageProblem("no files given: name them, or use --files FILE[,FILE...]")
     dumped = [DumpedFile.named(name) for name in names]
+    if remote is not None:
+        found = with_remote([file.path for file in dumped], remote)
+        dumped = [
+            replace(file, storage=path.storage, stored_path=path.path)
+            for file, path in zip(dumped, found, strict=True)
+        ]
     is_text = output is OutputFormat.TEXT
     diagnostics = Diagnostics()
     contents = _contents(options, _payloads(payloads, options, dumped, diagnostics))

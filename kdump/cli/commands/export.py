@@ -17,6 +17,7 @@ from kdump.cli.options.parameters import (
     paths_argument,
 )
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
+from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, output_option
@@ -87,12 +88,14 @@ if TYPE_CHECKING:
 @payload_options
 @selection_options
 @max_record_bytes_option
+@remote_option
 @output_option
 @engine_options
 def command(
     paths: Sequence[Location],
     out: str,
     selection: PartitionSelection,
+    remote: Location | None,
     output: OutputFormat,
     payloads: PayloadArguments,
     engine: EngineArguments,
@@ -117,7 +120,7 @@ def command(
     diagnostics = Diagnostics()
     decoded = _payloads(payloads, paths, diagnostics)
     with without_garbage_collection():
-        targets, others = _targets(paths, selection, diagnostics)
+        targets, others = _targets(with_remote(paths, remote), selection, diagnostics)
         is_listed = not diagnostics.status & ExitStatus.OPERATIONAL_ERROR
         if not targets:
             if not is_listed and local(out).kind() is None:
@@ -128,7 +131,7 @@ def command(
             _request(targets, columns, selection, options),
             payloads=decoded,
             schemas=tuple(str(path.resolved()) for path in payloads.schemas),
-            sources=tuple(str(path.resolved()) for path in paths),
+            sources=tuple(str(path.resolved()) for path in [*paths, remote] if path is not None),
             not_exported=tuple(others),
             is_everything_listed=is_listed,
         )

@@ -11,6 +11,7 @@ import click
 from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import OFFSET, TIME, paths_argument
+from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
@@ -107,6 +108,7 @@ class LookupTimeParameter(click.ParamType[int | SpecialTime]):
     help="With --timestamp, answer as for a consumer that reads up to the high watermark "
     "(read_uncommitted, default) or up to the last stable offset (read_committed).",
 )
+@remote_option
 @output_option
 @engine_options
 def command(
@@ -115,6 +117,7 @@ def command(
     offset: int | None,
     timestamp: int | SpecialTime | None,
     isolation_level: IsolationLevel | None,
+    remote: Location | None,
     output: OutputFormat,
     engine: EngineArguments,
 ) -> ExitStatus:
@@ -138,7 +141,7 @@ def command(
         require_with("--timestamp", {"--isolation-level": isolation_level is not None})
     diagnostics = Diagnostics()
     with without_garbage_collection():
-        kinds = find_log_directories(paths, diagnostics)
+        kinds = find_log_directories(with_remote(paths, remote), diagnostics)
         for path, kind in kinds.items():
             _require_offsets(path, kind)
         listed = [

@@ -183,10 +183,9 @@ def _remote_fields(partition: Partition) -> dict[str, int | None]:
     """The fields of :data:`REMOTE_COLUMNS`, which are printed with ``--remote`` only."""
     if partition.path.storage == LOCAL_DISK:
         return {}
-    from kdump.tiered.tiered_storage import TieredStorage
+    from kdump.tiered.tiered_storage import remote_part
 
-    storage = partition.path.storage
-    plan = storage.plan_of(partition.path) if isinstance(storage, TieredStorage) else None
+    plan = remote_part(partition)
     if plan is None:
         return dict.fromkeys(column.name for column in REMOTE_COLUMNS)
     return {

@@ -21,6 +21,7 @@ from kdump.state.transactions.open_transactions import read_transactions, usable
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 from kdump.tables.kafka_log.rows import RecordOrigin
 from kdump.tables.kafka_log.splits import SourceSplit, record_splits
+from kdump.tiered.missing_offsets import missing_offsets
 
 PART_BYTES: Final = 128 << 20
 """About how much of a log goes into one file. It decides the names of files: never change it."""
@@ -83,6 +84,7 @@ def plan_partition(
     start = max(records.from_offset, found.log_start_offset)
     ends = [end for end in (records.to_offset, stable) if end is not None]
     own = replace(records, from_offset=start, to_offset=min(ends, default=None))
+    damages += missing_offsets(partition, own.from_offset, own.to_offset)
     source = {
         **_source(found),
         "last_stable_offset": stable,

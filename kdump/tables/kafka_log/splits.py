@@ -24,6 +24,7 @@ from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.rows import RecordOrigin
 from kdump.tables.kafka_log.selected_offsets import AtTime, Bound, Edge
+from kdump.tiered.missing_offsets import missing_offsets
 
 _LOG: Final = logging.getLogger(__name__)
 _SMALLEST_SPLIT_BYTES: Final = 64 << 10
@@ -167,6 +168,8 @@ class _Planner:
             return
         records = self._range()
         if not records.is_empty:
+            for damage in missing_offsets(self.partition, records.from_offset, records.to_offset):
+                self._damaged(damage)
             yield from self._reaching_into(records, size)
 
     def _reaching_into(self, records: RecordRange, size: int) -> Iterator[SourceSplit]:
