@@ -79,12 +79,14 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
 def _malformed(name: str) -> str:
     """Say what a broker does about an offset checkpoint that it cannot read.
 
-    It takes the directory offline. While it loads the logs, this stops the broker; later, the
-    broker continues without the directory.
+    It takes the directory offline. If that is before it loads the logs, a log that it then reads or
+    renames stops it.
     """
     if name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT):
-        return "a checkpoint cannot be read: a broker does not start"
-    return "a checkpoint cannot be read: a broker takes the whole log directory offline"
+        what = "takes the log directory offline, or does not start"
+    else:
+        what = "takes the whole log directory offline"
+    return f"a checkpoint cannot be read: a broker {what}"
 
 
 def unreadable(path: Location | str, failure: OSError) -> Finding:

@@ -203,7 +203,8 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
         into.add(
             invariants.PARTITION_METADATA_MALFORMED.finding(
                 Place(str(path), problem.position),
-                f"partition.metadata cannot be read, and a broker does not start: {problem.what}",
+                "partition.metadata cannot be read: a broker takes the log directory offline, or"
+                f" does not start ({problem.what})",
                 expected=problem.expected,
                 found=problem.found,
             )

@@ -35,7 +35,7 @@ from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.salvage.recover_0_7 import Recovered07, repair_0_7
 from kdump.repair.verdict import Verdict, VerdictKind, lost_with
 from kdump.state.metadata.settings import Settings
-from kdump.target.refusal import Refusal
+from kdump.target.refusal import OFFLINE, Refusal
 
 STATE_VERDICTS: Final = {
     PartitionState.DELETE: ("deleted", "a broker would delete it: its topic was deleted"),
@@ -53,10 +53,10 @@ STRAY_CODES: Final = frozenset(
 """Codes of findings that make a broker rename a partition to ``-stray``."""
 
 _REFUSED: Final = {
-    PARTITION_TWICE.code: "the partition has two directories",
-    PARTITION_METADATA_MALFORMED.code: "its partition.metadata cannot be read",
+    PARTITION_TWICE.code: "refuse to start: the partition has two directories",
+    PARTITION_METADATA_MALFORMED.code: f"{OFFLINE}: its partition.metadata cannot be read",
 }
-"""Why a broker does not start with a partition, whatever its log contains; by code."""
+"""What a broker does with a partition, whatever its log contains, and why; by code."""
 
 _AFTER_LOADING: Final = (
     (STRAY_CODES, "stray", "rename it to -stray and start an empty log"),
@@ -212,7 +212,7 @@ def verdict_words(
     """
     for code, what in _REFUSED.items():
         if code in codes:
-            return _not_done(VerdictKind.REFUSED.value, f"a broker would refuse to start: {what}")
+            return _not_done(VerdictKind.REFUSED.value, f"a broker would {what}")
     if partition.state in STATE_VERDICTS:
         return _not_done(*STATE_VERDICTS[partition.state])
     words = VerdictWords("", "", "")

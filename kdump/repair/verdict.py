@@ -69,7 +69,8 @@ def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.
     """Judge the outcome of a repair of a partition by ``policy``."""
     subject = _SUBJECTS[policy]
     if isinstance(outcome, Refusal):
-        refuses = "a broker would refuse to start" if policy is Policy.BROKER else "not repaired"
+        broker = f"a broker would {outcome.what_happens}"
+        refuses = broker if policy is Policy.BROKER else "not repaired"
         return lasting_verdict(VerdictKind.REFUSED, f"{refuses}: {outcome}")
     report = outcome.report
     missing = [piece for piece in report.quarantined if _loses(piece)]

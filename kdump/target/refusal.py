@@ -7,10 +7,15 @@ from typing import Final
 
 _IO_EXCEPTIONS: Final = ("FileNotFoundException", "FileSystemException", "NoSuchFileException")
 
+OFFLINE: Final = "take the log directory offline, or refuse to start"
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why Kafka aborts loading with an exception: the broker does not start, or drops the disk.
+
+    A failure that ``LogDirFailureChannel`` is told of takes the directory offline. Loading goes on
+    then (``LogManager.loadLogs``), but fails at a log of that directory that is read or renamed.
 
     Attributes:
         reason: what is wrong, a sentence without a full stop.
@@ -23,6 +28,13 @@ class Refusal:
     file: str
     exception: str
     position: int | None = None
+
+    @property
+    def what_happens(self) -> str:
+        """What a broker does that loads the partition."""
+        if self.is_io_error or self.exception == "KafkaStorageException":
+            return OFFLINE
+        return "refuse to start"
 
     @property
     def is_io_error(self) -> bool:

@@ -17,6 +17,8 @@ import pytest
 
 from builders.broker import BrokerHost, RequestFailed
 from builders.freeing import of_type, rows_of
+from builders.loading import Clock, LoaderServer
+from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.formats import names
 
 pytestmark = [pytest.mark.differential, pytest.mark.slow]
@@ -240,8 +242,9 @@ def host(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def log_dirs(fixtures: Path, tmp_path: Path) -> list[Path]:
     """Return a copy of the two directories of a broker."""
     shutil.copytree(fixtures / "out" / "clean", tmp_path / "clean")
-    # A broker that cannot load a log refuses to start at the next log of the directory; if there is
-    # none, it goes on without the directory. A file system in memory lists what is newest first.
+    # A broker that cannot read a small file of a log goes on without the directory, but does not
+    # start if it loads a log with an open transaction afterwards, as are in d2. A file system in
+    # memory lists what is newest first.
     victim = tmp_path / "clean" / "d2" / f"{VICTIM}-0"
     victim.rename(tmp_path / victim.name).rename(victim)
     return [tmp_path / "clean" / name for name in ("d1", "d2")]
@@ -309,6 +312,20 @@ def test_a_broker_starts_as_predicted(
 
     assert predicted(rows_of("recover", "--dry-run", *log_dirs)) == expected
     assert happened(host, log_dirs, expected) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "is_refused"), [("codec.mixed-0", False), ("txn-hanging-0", True)]
+)
+def test_an_open_transaction_in_a_directory_that_is_offline_prevents_a_start(
+    name: str, is_refused: bool, loader_server: LoaderServer, fixtures: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "d2"
+    shutil.copytree(fixtures / "out" / "clean" / "d2" / name, root / name)
+    write(root, "", names.CLEAN_SHUTDOWN_MARKER)
+    write(root, "rubbish\n", names.RECOVERY_POINT_CHECKPOINT)
+    refused = loader_server.load(root, IndexSettings(), Clock(), whole=True)
+    assert ("already offline" in refused.get("d2", "")) == is_refused
 
 
 def test_a_broker_serves_repaired_directories(host: BrokerHost, log_dirs: list[Path]) -> None:

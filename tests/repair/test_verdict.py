@@ -159,7 +159,8 @@ def test_a_refusal_has_its_reason_and_location(tmp_path: Path) -> None:
     found = verdict(load(path))
 
     assert found.kind is VerdictKind.REFUSED
-    assert found.sentence.startswith("a broker would refuse to start: ")
+    offline = "a broker would take the log directory offline, or refuse to start: "
+    assert found.sentence.startswith(offline)
     assert found.sentence.endswith("(KafkaStorageException, leader-epoch-checkpoint)")
 
 
