@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import operator
 import pickle
@@ -16,14 +17,16 @@ import pytest
 
 from builders import log_directories
 from builders.batches import batch, record
+from builders.group_records import offset_key, offset_value
 from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.read_tables import as_in_json, read_table, table_rows
-from kdump.errors import UsageProblem
+from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.record_batch import Record
 from kdump.jobs.table_rows.table_reader import open_table
+from kdump.storage.local_disk import LocalFile
 from kdump.tables.all_tables import TABLES
-from kdump.tables.kafka_log.damage import DamagedLogError
+from kdump.tables.kafka_log.damage import STATUS_FIELD, DamagedLogError
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
 Rows = list[dict[str, Any]]
@@ -208,6 +211,59 @@ def test_damage_between_batches_is_skipped_and_counted(
     (message,) = caplog.messages
     skipped = len(batch(records_at(0, 2)))
     assert message.endswith(f"{0:020d}.log: skipped {skipped} bytes in 1 damaged range")
+
+
+@pytest.fixture
+def damaged_groups(tmp_path: Path) -> Path:
+    """Write a log directory with a group: its coordinator's log and the end of orders-0 are bad."""
+    root = log_directories.write_log_directory(tmp_path / "groups")
+    sound = batch([record(0, offset_key(b"g"), offset_value(1))])
+    damaged = bytearray(batch(records_at(1, 2)))
+    damaged[70] ^= 1
+    log_directories.write_partition(
+        root / "__consumer_offsets-0", {0: sound + bytes(damaged) + batch(records_at(3, 1))}
+    )
+    log_directories.write_partition(
+        root / "orders-0", {0: batch(records_at(0, 1)) + bytes(damaged)}
+    )
+    return root
+
+
+def test_damage_of_group_offsets_is_reported_as_the_command_does(
+    damaged_groups: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "kdump"):
+        table_rows("group_offsets", damaged_groups)
+    done = run_kdump(["groups", str(damaged_groups)], Path.cwd())
+    reported = [line.removeprefix("kdump: ") for line in done.stderr.decode().splitlines()]
+    assert caplog.messages == reported
+    assert [LOG_OF in message for message in reported for LOG_OF in ("__consumer", "orders")] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    statuses = {getattr(each, STATUS_FIELD) for each in caplog.records}
+    assert (statuses, done.exit_status) == ({ExitStatus.DAMAGE_LEFT}, ExitStatus.DAMAGE_LEFT)
+
+
+def test_a_coordinator_that_cannot_be_read_is_reported_as_the_command_does(
+    damaged_groups: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = LocalFile.read_into
+
+    def failing(self: LocalFile, buffer: memoryview, position: int) -> int:
+        if "__consumer_offsets-0" in str(self.location):
+            raise OSError(errno.EIO, "Input/output error", str(self.location))
+        return real(self, buffer, position)
+
+    monkeypatch.setattr(LocalFile, "read_into", failing)
+    with caplog.at_level(logging.WARNING, "kdump"):
+        table_rows("group_offsets", damaged_groups)
+    done = run_kdump(["groups", str(damaged_groups)], Path.cwd())
+    reported = [line.removeprefix("kdump: ") for line in done.stderr.decode().splitlines()]
+    assert caplog.messages == reported
+    assert done.exit_status & ExitStatus.OPERATIONAL_ERROR
 
 
 def test_damage_between_batches_fails_the_reading(damaged: Path) -> None:

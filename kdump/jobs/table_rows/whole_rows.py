@@ -15,7 +15,7 @@ import pyarrow as pa
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
-from kdump.jobs.group_report import GroupsRequest
+from kdump.jobs.group_report import GroupsReport, GroupsRequest
 from kdump.jobs.group_reporting import report_groups
 from kdump.jobs.groups import OFFSETS_TOPIC
 from kdump.jobs.listed_partitions import partition_row
@@ -209,14 +209,27 @@ def _group_offset_rows(options: TableOptions, filters: PushedFilters) -> Iterato
         ),
     )
     report = report_groups(request, _IN_THIS_PROCESS)
-    for each in report.problems:
-        LoggedProblems().report(each.path, each.error)
-    for log, what in report.failures:
-        LoggedProblems().report(log.replica.partition.path, what)
+    _log_problems(report, LoggedProblems())
     for group in report.groups:
         for offset in group.offsets:
             if is_selected(offset.partition, options, filters):
                 yield offset_row(group.group, offset, options.now_ms)
+
+
+def _log_problems(report: GroupsReport, logged: LoggedProblems) -> None:
+    """Log what ``kdump groups`` reports."""
+    for coordinator in report.coordinators:
+        for log in coordinator.logs:
+            for damage in log.damage:
+                logged.report_damage(damage)
+        for why in coordinator.all_unreadable():
+            logged.report_unreadable(why.path, why.what)
+    for log, what in report.failures:
+        logged.report(log.replica.partition.path, f"a coordinator does not load it: {what}")
+    for file in report.problems:
+        logged.report(file.path, file.error)
+    for damage in report.damaged_ends:
+        logged.report_damage(damage)
 
 
 # ---- Transactions
