@@ -247,6 +247,26 @@ def test_what_transactions_hide_is_counted(tmp_path: Path) -> None:
     assert kinds == [None, "ABORT", None, "COMMIT", None, None]
 
 
+def test_of_much_damage_a_hundred_ranges_are_listed_and_all_counted_once(tmp_path: Path) -> None:
+    """The states of transactions are looked up ahead: both readings find the damage."""
+    log_dir = write_log_directory(tmp_path / "logs")
+    log = bytearray(of_producer(0, 7, transactional=True))
+    for offset in range(1, 261, 2):
+        damaged = bytearray(of_producer(offset, 7, transactional=True))
+        damaged[-1] ^= 1
+        log += damaged + of_producer(offset + 1, 7, transactional=True)
+    write_partition(log_dir / "orders-0", {0: bytes(log)})
+    for level in ("read_uncommitted", "read_committed"):
+        out = tmp_path / level
+        done = export(out, log_dir, "--isolation-level", level)
+        assert (done.exit_status, b"110 more problems like these" in done.stderr) == (4, True)
+        assert manifest_of(out)["totals"]["problems"] == 130
+        (partition,) = manifest_of(out)["partitions"]
+        (part,) = partition["parts"]
+        for each in [part] + [partition] * (level == "read_committed"):
+            assert (len(each["problems"]), each["more_problems"]) == (100, 30)
+
+
 def test_run_again_an_export_writes_only_what_is_missing(log_dir: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export(out, log_dir)

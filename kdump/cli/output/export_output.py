@@ -54,15 +54,15 @@ def report_problems(result: ExportResult, diagnostics: Diagnostics) -> None:
 
 
 def _report_partition(exported: ExportedPartition, diagnostics: Diagnostics) -> None:
-    problems = {(each["path"], each["start"]): each for each in exported.problems}
-    for number, (_, each) in enumerate(sorted(problems.items())):
+    problems = exported.problems
+    for number, each in enumerate(problems):
         diagnostics.status |= (
             ExitStatus.DAMAGE_LEFT if each["is_damage"] else ExitStatus.OPERATIONAL_ERROR
         )
         if number < MOST_PROBLEMS:
             place = f"{each['path']}: bytes {each['start']} to {each['end']}"
             write_line(f"kdump: {place}: {each['what']}", sys.stderr)
-    more = max(0, len(problems) - MOST_PROBLEMS) + exported.total("more_problems")
+    more = max(0, len(problems) - MOST_PROBLEMS) + exported.more_problems
     if more:
         path = exported.planned.source["path"]
         write_line(f"kdump: {path}: {counted(more, 'more problem')} like these", sys.stderr)
@@ -93,7 +93,6 @@ def _row(exported: ExportedPartition) -> Row:
     firsts = [part["first_offset"] for part in exported.parts if part["records"]]
     lasts = [part["last_offset"] for part in exported.parts if part["records"]]
     source = exported.planned.source
-    problems = {(each["path"], each["start"]) for each in exported.problems}
     return {
         "type": "partition",
         "topic": exported.planned.key.topic,
@@ -110,7 +109,7 @@ def _row(exported: ExportedPartition) -> Row:
         "open_transactions": source["open_transactions"],
         "aborted_records": exported.total("aborted_records"),
         "open_records": exported.total("open_records"),
-        "problems": len(problems) + exported.total("more_problems"),
+        "problems": len(exported.problems) + exported.more_problems,
         "unreadable": len(exported.unreadable),
     }
 

@@ -162,9 +162,16 @@ class ExportedPartition:
 
     @property
     def problems(self) -> list[Document]:
-        """What was skipped, in order."""
+        """What was skipped, in order; planning and reading may find the same."""
         own = [_problem_document(problem) for problem in self.planned.problems]
-        return own + [problem for part in self.parts for problem in part["problems"]]
+        each = own + [problem for part in self.parts for problem in part["problems"]]
+        found = {(problem["path"], problem["start"], problem["what"]): problem for problem in each}
+        return [found[place] for place in sorted(found)]
+
+    @property
+    def more_problems(self) -> int:
+        """How many more, at least: planning and reading may find the same."""
+        return max(self.planned.more_problems, self.total("more_problems"))
 
     def document(self) -> Document:
         """The partition in the manifest."""
@@ -175,6 +182,7 @@ class ExportedPartition:
             "source": self.planned.source,
             "unreadable": self.planned.unreadable,
             "problems": [_problem_document(problem) for problem in self.planned.problems],
+            "more_problems": self.planned.more_problems,
             "parts": list(self.parts),
         }
 
@@ -326,6 +334,7 @@ def _with_earlier(
             document["fingerprint"],
             (),
             problems,
+            document["more_problems"],
             f"{why}; the files that were exported earlier stay",
         )
         left.append(ExportedPartition(earlier, tuple(parts)))
@@ -434,7 +443,6 @@ def _manifest(request: ExportRequest, result: ExportResult) -> Document:
 
 def totals(result: ExportResult) -> Document:
     """The sums over all partitions."""
-    problems = [problem for each in result.partitions for problem in each.problems]
     return {
         "partitions": len(result.partitions),
         "files": sum(each.files for each in result.partitions),
@@ -445,6 +453,6 @@ def totals(result: ExportResult) -> Document:
         "open_transactions": sum(
             each.planned.source["open_transactions"] or 0 for each in result.partitions
         ),
-        "problems": len(problems) + sum(each.total("more_problems") for each in result.partitions),
+        "problems": sum(len(each.problems) + each.more_problems for each in result.partitions),
         "unreadable": sum(len(each.unreadable) for each in result.partitions),
     }

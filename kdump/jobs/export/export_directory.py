@@ -396,6 +396,7 @@ def _read_partition(partition: JsonObject) -> Document:
     for name in ("log_start_offset", "log_end_offset", "last_stable_offset", "open_transactions"):
         source.optional(source.number, name)
     source.optional(source.text, "schemas")
+    partition.number("more_problems")
     _check_problems(partition)
     return _without_parts(partition.fields)
 

@@ -19,11 +19,12 @@ from kdump.jobs.export.export_directory import UnfinishedFile
 from kdump.jobs.export.record_files import RecordWriter, open_writer
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.log.valid_windows import Damage
+from kdump.tables.kafka_log.damage import CountedDamage
 from kdump.tables.kafka_log.reader import LeftOut, SourceReading
 from kdump.tables.kafka_log.splits import SourceSplit
 
 MOST_PROBLEMS: Final = 100
-"""So many problems of a file are listed, the others only counted."""
+"""So many problems of a file, or of a plan, are listed, the others only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class _Part:
     def __init__(self, job: ExportJob, split: ExportSplit) -> None:
         self.job = job
         self.split = split
-        self.left_out = LeftOut()
+        self.left_out = LeftOut(CountedDamage(MOST_PROBLEMS))
         self.records = 0
         self.first_offset: int | None = None
         self.last_offset: int | None = None
@@ -149,7 +150,7 @@ class _Part:
         except OSError as failure:
             place = failure.filename or self.split.path
             return WrittenPart(unreadable=f"{place}: {describe_failure(failure)}")
-        problems = _distinct(self.left_out.damages)
+        damage = self.left_out.damage
         return WrittenPart(
             temporary=None if self._file is None else self._file.keep(),
             records=self.records,
@@ -158,8 +159,8 @@ class _Part:
             last_offset=self.last_offset,
             aborted_records=self.left_out.aborted_records,
             open_records=self.left_out.open_records,
-            problems=problems[:MOST_PROBLEMS],
-            more_problems=max(0, len(problems) - MOST_PROBLEMS),
+            problems=tuple(map(ReadProblem.of, damage.listed())),
+            more_problems=damage.more,
         )
 
     def _add(self, batch: pa.RecordBatch) -> None:
@@ -199,9 +200,3 @@ def _writing() -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as failure:
         raise _WriteFailure(describe_failure(failure)) from failure
-
-
-def _distinct(damages: list[Damage]) -> tuple[ReadProblem, ...]:
-    """The problems, each once: two readings may find the same damage."""
-    found = {(each.path, each.start): each for each in reversed(damages)}
-    return tuple(ReadProblem.of(found[place]) for place in sorted(found))

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from kdump.engine.range_splits import RecordRange
 from kdump.formats.names import TopicPartition
-from kdump.jobs.export.export_job import ExportSplit, ReadProblem
+from kdump.jobs.export.export_job import MOST_PROBLEMS, ExportSplit, ReadProblem
 from kdump.jobs.export.file_names import Layout, part_name, part_path
 from kdump.log.bounds import find_log_start
 from kdump.log.replicas import replica_end
 from kdump.log.valid_end import valid_end
-from kdump.log.valid_windows import Damage
 from kdump.size_groups import size_groups
 from kdump.state.transactions.open_transactions import read_transactions, usable_snapshots
+from kdump.tables.kafka_log.damage import CountedDamage
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 from kdump.tables.kafka_log.rows import RecordOrigin
 from kdump.tables.kafka_log.splits import SourceSplit, record_splits
@@ -37,6 +37,7 @@ class PartitionExport:
         fingerprint: changes if the source does.
         parts: the files to write.
         problems: damage found while looking for the last stable offset.
+        more_problems: how many more.
         unreadable: why the files cannot be planned; there are none then.
     """
 
@@ -45,6 +46,7 @@ class PartitionExport:
     fingerprint: str
     parts: tuple[ExportSplit, ...]
     problems: tuple[ReadProblem, ...] = ()
+    more_problems: int = 0
     unreadable: str | None = None
 
 
@@ -72,19 +74,20 @@ def plan_partition(
     """
     key, partition = found.topic_partition, found.partition
     assert key is not None
-    damages: list[Damage] = []
+    damage = CountedDamage(MOST_PROBLEMS)
     stable: int | None = None
     open_transactions: int | None = None
     if is_committed and not partition.is_0_7:
         snapshots = usable_snapshots(partition, found.log_start_offset, found.flushed_offset)
-        transactions = read_transactions(partition, snapshots, damages.append)
+        transactions = read_transactions(partition, snapshots, damage.add)
         stable = transactions.first_unstable_offset
         open_transactions = len(transactions.open_txns)
     # Consumers do not get records below the log start offset.
     start = max(records.from_offset, found.log_start_offset)
     ends = [end for end in (records.to_offset, stable) if end is not None]
     own = replace(records, from_offset=start, to_offset=min(ends, default=None))
-    damages += missing_offsets(partition, own.from_offset, own.to_offset)
+    for missing in missing_offsets(partition, own.from_offset, own.to_offset):
+        damage.add_other(missing)
     source = {
         **_source(found),
         "last_stable_offset": stable,
@@ -96,7 +99,8 @@ def plan_partition(
         source,
         hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest(),
         tuple(_parts(found, key, own, layout, extension)),
-        tuple(map(ReadProblem.of, damages)),
+        tuple(map(ReadProblem.of, damage.listed())),
+        damage.more,
     )
 
 

@@ -40,6 +40,44 @@ class DamagedLogError(KdumpError):
         )
 
 
+class CountedDamage:
+    """The damage of a partition: the first ranges, and how many more, so that memory has a bound.
+
+    Attributes:
+        more: how many ranges are not listed.
+    """
+
+    def __init__(self, most: int) -> None:
+        """List at most ``most`` ranges."""
+        self.more = 0
+        self._most = most
+        self._listed: dict[tuple[str, int, str], Damage] = {}
+        self._until = ("", -1)
+
+    def add(self, damage: Damage) -> None:
+        """Take damage that a reading of the log comes to.
+
+        Each reading comes to all of it in order, so what another one has found farther on, looking
+        for the end of a transaction, counts once.
+        """
+        place = damage.path, damage.start
+        if place > self._until:
+            self._until = place
+            self.add_other(damage)
+
+    def add_other(self, damage: Damage) -> None:
+        """Take damage that no other reading finds: of records, or offsets that are missing."""
+        place = damage.path, damage.start, str(damage.problem)
+        if len(self._listed) < self._most:
+            self._listed.setdefault(place, damage)
+        elif place not in self._listed:
+            self.more += 1
+
+    def listed(self) -> list[Damage]:
+        """The ranges that are listed, in order."""
+        return [self._listed[place] for place in sorted(self._listed)]
+
+
 class SkippedRanges:
     """Counts the ranges of a split that are skipped, and logs them together."""
 

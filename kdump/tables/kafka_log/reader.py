@@ -24,7 +24,7 @@ from kdump.tables.kafka_log.columns import (
     record_table,
     with_labels,
 )
-from kdump.tables.kafka_log.damage import DamagedLogError, SkippedRanges
+from kdump.tables.kafka_log.damage import CountedDamage, DamagedLogError, SkippedRanges
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.rows import Rows, rows_of_messages, rows_of_records
@@ -39,12 +39,12 @@ class LeftOut:
     """What a reading left out; the reading adds to it.
 
     Attributes:
-        damages: what is damaged, or not decoded because it is over the limit.
+        damage: what is damaged, or not decoded because it is over the limit.
         aborted_records: how many records the batches of aborted transactions have.
         open_records: the same of transactions that are open, or whose marker may be damaged.
     """
 
-    damages: list[Damage] = field(default_factory=list)
+    damage: CountedDamage
     aborted_records: int = 0
     open_records: int = 0
 
@@ -202,7 +202,7 @@ class _SplitReader:
         for row, problem in columns.problems.items():
             start = int(columns.batches.position[row])
             end = int(columns.batches.next_position[row])
-            yield from self._damaged(Damage(str(self.split.path), start, end, problem))
+            yield from self._undecoded(Damage(str(self.split.path), start, end, problem))
 
     def _of_messages(self, sets: Sequence[MessageSet]) -> Iterator[pa.RecordBatch]:
         """Messages of magic 0 or 1; of a damaged set, none."""
@@ -212,7 +212,7 @@ class _SplitReader:
             if problem is None:
                 sound.append(each)
             else:
-                yield from self._damaged(
+                yield from self._undecoded(
                     batch_damage(each.window, 0, str(self.split.path), problem)
                 )
         if sound:
@@ -228,15 +228,26 @@ class _SplitReader:
     def _take_damage_ahead(self, damage: Damage) -> None:
         """Damage found while looking ahead for the end of a transaction."""
         if self.left_out is not None:
-            self.left_out.damages.append(damage)
+            self.left_out.damage.add(damage)
         elif self.reading.mode is Mode.FAILFAST:
             raise DamagedLogError(damage)
 
     def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch]:
-        reading = self.reading
+        """Damage that every reading of the log finds."""
         if self.left_out is not None:
-            self.left_out.damages.append(damage)
-            return
+            self.left_out.damage.add(damage)
+        else:
+            yield from self._by_mode(damage)
+
+    def _undecoded(self, damage: Damage) -> Iterator[pa.RecordBatch]:
+        """Damage that only the decoding of records finds."""
+        if self.left_out is not None:
+            self.left_out.damage.add_other(damage)
+        else:
+            yield from self._by_mode(damage)
+
+    def _by_mode(self, damage: Damage) -> Iterator[pa.RecordBatch]:
+        reading = self.reading
         if reading.mode is Mode.FAILFAST:
             raise DamagedLogError(damage)
         self.skipped.add(damage)
