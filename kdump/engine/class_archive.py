@@ -20,7 +20,7 @@ from typing import Final
 from kdump.engine.spark_installation import Java, Spark
 from kdump.formats.checksum import crc32c
 
-_CONTENT: Final = "2"
+_CONTENT: Final = "3"
 """Changes if the classes of an archive do."""
 _MOST_LINKS: Final = 40
 _CHUNK_BYTES: Final = 1 << 20

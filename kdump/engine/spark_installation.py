@@ -16,6 +16,9 @@ from kdump.processes.isolation import absolute_entries
 USE_LOCAL: Final = "use --engine local, which needs neither Java nor Spark"
 OLDEST_JAVA: Final = 17
 
+_MLLIB: Final = "spark-mllib_"
+_MOST_BYTES: Final = 100_000
+"""Of a class path; Linux allows 128 KiB for each argument of a program."""
 _JAVA_VERSION: Final = re.compile(r'^JAVA_VERSION="((\d+)[^"]*)"', re.MULTILINE)
 
 
@@ -89,7 +92,18 @@ class Spark:
 
     @property
     def class_path(self) -> str:
-        return str(self.home / "jars" / "*")
+        """What a JVM needs for jobs and SQL.
+
+        Without MLlib, whose functions each SQL session registers, by Scala's reflection: that takes
+        a second.
+        """
+        try:
+            jars = sorted(path.name for path in (self.home / "jars").iterdir())
+        except OSError:
+            jars = []
+        needed = [each for each in jars if each.endswith(".jar") and not each.startswith(_MLLIB)]
+        listed = os.pathsep.join(str(self.home / "jars" / name) for name in needed)
+        return listed if 0 < len(listed) < _MOST_BYTES else str(self.home / "jars" / "*")
 
 
 def find_spark() -> Spark:

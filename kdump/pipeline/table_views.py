@@ -25,7 +25,7 @@ from kdump.payloads.record_payloads import RecordPayloads
 from kdump.pipeline.statement_needs import TableNeeds
 from kdump.tables.kafka_log.damage import STATUS_FIELD
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
-from kdump.tables.table import Table, TableColumn, ddl
+from kdump.tables.table import Table, TableColumn, arrow_schema
 
 NOT_READ: Final = "kdump has not read column"
 """Begins Spark's message if a statement needs a column that was not read."""
@@ -203,7 +203,7 @@ class TableViews:
                 # It has only what the last statement needed.
                 self._sql.catalog.dropTempView(table.name)
                 continue
-            frame = self._frame(table, _nothing, ddl(table.columns), 1)
+            frame = self._frame(table, _nothing, table.columns, 1)
             frame.createOrReplaceTempView(table.name)
 
     def read(self, needs: Mapping[str, TableNeeds]) -> int:
@@ -223,7 +223,7 @@ class TableViews:
         reader = open_table(options, [column.name for column in columns], self._payloads)
         splits = reader.splits(needs.filters)
         task = ReadTask(reader, needs.filters, splits, self._reports)
-        frame = self._frame(table, task, ddl(columns), len(splits))
+        frame = self._frame(table, task, columns, len(splits))
         names = {column.name for column in columns}
         shown = [
             quoted(each.name) if each.name in names else _unread(table, each)
@@ -232,16 +232,18 @@ class TableViews:
         frame.selectExpr(*shown).createOrReplaceTempView(table.name)
         return len(splits)
 
-    def _frame(self, table: Table, read: Callable[..., Any], schema: str, tasks: int) -> Any:
+    def _frame(
+        self, table: Table, read: Callable[..., Any], columns: Sequence[TableColumn], tasks: int
+    ) -> Any:
         from pyspark.sql import DataFrame
-        from pyspark.sql.types import StructType
+        from pyspark.sql.pandas.types import from_arrow_schema
         from pyspark.sql.udf import UserDefinedFunction
         from pyspark.util import PythonEvalType
 
         # DataFrame.mapInArrow would need pandas.
         function = UserDefinedFunction(
             read,
-            returnType=StructType.fromDDL(schema),
+            returnType=from_arrow_schema(arrow_schema(columns)),
             name=table.name,
             evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
         )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -85,6 +86,25 @@ def test_an_archive_is_not_created_twice_at_the_same_time(archive: ClassArchive)
     assert not spark_archive._is_missing(archive)
     os.utime(part, (0, 0))
     assert spark_archive._is_missing(archive)
+
+
+def test_an_archive_that_java_did_not_write_is_not_kept(
+    archive: ClassArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_archive, "_archive", lambda: archive)
+    monkeypatch.setattr(spark_archive, "SparkSession", MagicMock())
+    monkeypatch.setattr(spark_archive, "_run_statements", MagicMock())
+    spark_archive.make()
+    assert not list(archive.path.parent.iterdir())
+
+
+def test_java_gets_the_jars_that_jobs_and_sql_need(tmp_path: Path) -> None:
+    jars = tmp_path / "jars"
+    (jars / "connect-repl").mkdir(parents=True)
+    for name in ("spark-sql_2.13-4.3.0.jar", "spark-mllib_2.13-4.3.0.jar", "guava.jar"):
+        (jars / name).touch()
+    expected = f"{jars}/guava.jar:{jars}/spark-sql_2.13-4.3.0.jar"
+    assert Spark(tmp_path, "4.3.0").class_path == expected
 
 
 def test_without_java_there_is_no_archive_and_no_error(
