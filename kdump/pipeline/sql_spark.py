@@ -20,12 +20,14 @@ SPARK_PROPERTIES: Final = {
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    # Otherwise statements would have other workers than the warm-up, which is no statement.
-    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.driver.maxResultSize": "0",
 }
 """Properties that the user may override."""
 
+_TASK_PROPERTIES: Final = {
+    # Otherwise statements would have other workers than the warm-up, which is no statement.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+}
 _LOCAL_PROPERTIES: Final = {"spark.python.daemon.module": "kdump.pipeline.worker_daemon"}
 """Properties without a master: kdump may not be importable by the daemons of a cluster."""
 _DEFAULT_MASTER: Final = "local[*, 1]"
@@ -55,7 +57,7 @@ class SqlSpark:
         Raises:
             KdumpError: Spark cannot be started.
         """
-        own = SPARK_PROPERTIES | (_LOCAL_PROPERTIES if master is None else {})
+        own = SPARK_PROPERTIES | _TASK_PROPERTIES | (_LOCAL_PROPERTIES if master is None else {})
         chosen = dict(spark_conf or {})
         with only_on_spark():
             session = SparkSession(master or _DEFAULT_MASTER, own | chosen)
