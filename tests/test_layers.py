@@ -286,7 +286,7 @@ OTHER_OBJECTS: Final = {
 """Objects other than paths that have a method of the same name, such as virtual directories."""
 USES_THE_DISK: Final = {
     "apply": "writes",
-    "storage": "reads",
+    "storage": "reads, and writes whole files for the modules below",
     "engine/class_archive.py": "keeps an archive of Java classes",
     "engine/spark.py": "starts processes",
     "engine/spark_archive.py": "starts processes",

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import functools
 import os
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.storage.unfinished_file import UnfinishedFile, sync_directory
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -88,21 +88,14 @@ class OutFile:
 
     def _written(self, pieces: Iterable[bytes]) -> int:
         directory = self.path.parent
-        descriptor, name = tempfile.mkstemp(prefix=_TEMPORARY_PREFIX, dir=directory)
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.writelines(pieces)
-                file.flush()
-                os.fsync(descriptor)
-                size_bytes = os.fstat(descriptor).st_size
+        with UnfinishedFile.beside(self.path, _TEMPORARY_PREFIX, mode=0o600) as new:
+            new.stream.writelines(pieces)
+            size_bytes = new.finish()
             self._refuse_existing()
-            temporary.rename(self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
-        _sync_directory(directory)
+            new.rename(self.path)
+        with contextlib.suppress(OSError):
+            # The file is complete; not all file systems make names durable.
+            sync_directory(directory)
         return size_bytes
 
     def _refuse_existing(self) -> None:
@@ -148,16 +141,6 @@ def refuse_log_directories(name: str) -> None:
 
 def _is_directory(place: Location) -> bool:
     return place.kind() is EntryKind.DIRECTORY
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable, where the file system can."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _problem(name: str, failure: Exception) -> OutFileError:

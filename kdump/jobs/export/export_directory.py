@@ -18,7 +18,6 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +26,7 @@ from typing import IO, Any, Final, Self
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
 from kdump.jobs.export.file_names import partition_of
+from kdump.storage.unfinished_file import UnfinishedFile, is_unfinished, sync_directory
 
 MANIFEST: Final = "_manifest.json"
 SUCCESS: Final = "_SUCCESS"
@@ -35,7 +35,6 @@ FORMAT: Final = "kdump-export"
 VERSION: Final = 1
 
 _TEMPORARY_PREFIX: Final = ".kdump-export-"
-_TEMPORARY_SUFFIX: Final = ".tmp"
 _OWN_NAMES: Final = frozenset({MANIFEST, SUCCESS, PROGRESS})
 
 Document = dict[str, Any]
@@ -45,56 +44,16 @@ class ExportError(KdumpError):
     """The directory of an export cannot be used or written."""
 
 
-class UnfinishedFile:
-    """A file with a temporary name, in the directory where it will be.
+def new_file(directory: Path, file: str) -> UnfinishedFile:
+    """Create the temporary file for ``file``, a relative path in ``directory``.
 
-    Attributes:
-        stream: to write to.
+    Raises:
+        OSError: it cannot be created.
     """
-
-    def __init__(self, stream: IO[bytes], path: Path) -> None:
-        self.stream = stream
-        self._path: Path | None = path
-
-    @classmethod
-    def beside(cls, directory: str, file: str) -> Self:
-        """Create the temporary file for ``file``, a relative path in ``directory``.
-
-        Raises:
-            OSError: it cannot be created.
-        """
-        parent = (Path(directory) / file).parent
-        parent.mkdir(parents=True, exist_ok=True)
-        path = parent / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}{_TEMPORARY_SUFFIX}"
-        # Other programs read an export: its files have the modes of any file.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        return cls(os.fdopen(descriptor, "wb", buffering=1 << 20), path)
-
-    def finish(self) -> int:
-        """Sync the file; returns its size in bytes.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        self.stream.flush()
-        os.fsync(self.stream.fileno())
-        size_bytes = os.fstat(self.stream.fileno()).st_size
-        self.stream.close()
-        return size_bytes
-
-    def keep(self) -> str:
-        """Keep the file; returns its path."""
-        kept, self._path = self._path, None
-        assert kept is not None
-        return str(kept)
-
-    def drop(self) -> None:
-        """Delete the file unless it is kept."""
-        with contextlib.suppress(OSError, ValueError):
-            self.stream.close()
-        if self._path is not None:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
+    path = directory / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Other programs read an export: its files have the modes of any file.
+    return UnfinishedFile.beside(path, _TEMPORARY_PREFIX, mode=0o666)
 
 
 class ExportDirectory:
@@ -174,7 +133,9 @@ class ExportDirectory:
             self._read_manifest()
         if PROGRESS in names:
             self._read_progress()
-        is_foreign = {name for name in names - _OWN_NAMES if not _is_temporary(name)}
+        is_foreign = {
+            name for name in names - _OWN_NAMES if not is_unfinished(name, _TEMPORARY_PREFIX)
+        }
         if self.options is None and is_foreign:
             raise UsageProblem(
                 f"{self.name}: is not empty, and kdump export did not write it:"
@@ -339,7 +300,7 @@ class ExportDirectory:
 
     def _sync_renamed(self) -> None:
         for directory in sorted(self._renamed):
-            _sync_directory(directory)
+            sync_directory(directory)
         self._renamed.clear()
 
     def drop_temporary(self) -> None:
@@ -349,7 +310,7 @@ class ExportDirectory:
 
     def _delete_temporary(self) -> None:
         for path in list(self._files()):
-            if _is_temporary(path.name):
+            if is_unfinished(path.name, _TEMPORARY_PREFIX):
                 self._delete(path)
 
     def _delete(self, path: Path) -> None:
@@ -363,22 +324,15 @@ class ExportDirectory:
 
     def _remove(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
-        _sync_directory(self.path)
+        sync_directory(self.path)
 
     def _write(self, name: str, pieces: Iterable[bytes]) -> None:
         """Write a file beside its name, sync and rename it."""
-        new = UnfinishedFile.beside(str(self.path), name)
-        try:
+        with new_file(self.path, name) as new:
             new.stream.writelines(pieces)
             new.finish()
-            Path(new.keep()).rename(self.path / name)
-        finally:
-            new.drop()
-        _sync_directory(self.path)
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(_TEMPORARY_PREFIX) and name.endswith(_TEMPORARY_SUFFIX)
+            new.rename(self.path / name)
+        sync_directory(self.path)
 
 
 def _read_options(document: JsonObject) -> Document:
@@ -434,11 +388,3 @@ def _line(document: Document) -> bytes:
 
 def _progress_line(fingerprint: str, part: Document) -> bytes:
     return _line({"fingerprint": fingerprint, "part": part})
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

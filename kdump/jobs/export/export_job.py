@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
 from kdump.engine.job import Split, describe_failure
 from kdump.formats.errors import OverLimitError
-from kdump.jobs.export.export_directory import UnfinishedFile
+from kdump.jobs.export.export_directory import new_file
 from kdump.jobs.export.record_files import RecordWriter, open_writer
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.log.valid_windows import Damage
+from kdump.storage.unfinished_file import UnfinishedFile
 from kdump.tables.kafka_log.damage import CountedDamage
 from kdump.tables.kafka_log.reader import LeftOut, SourceReading
 from kdump.tables.kafka_log.splits import SourceSplit
@@ -173,7 +175,7 @@ class _Part:
             batch = batch.select(self._schema.names)
         with _writing():
             if self._file is None:
-                self._file = UnfinishedFile.beside(self.job.directory, self.split.file)
+                self._file = new_file(Path(self.job.directory), self.split.file)
                 self._writer = open_writer(self.job.file_format, self._file.stream, self._schema)
             assert self._writer is not None
             self._writer.add(batch)

@@ -1,0 +1,109 @@
+"""A local file that is complete or not there: written beside its name, synced, and renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+_BUFFER_BYTES: Final = 1 << 20
+_SUFFIX: Final = ".tmp"
+
+
+class UnfinishedFile:
+    """A file with a temporary name, in the directory where it will be.
+
+    A context, after which it is deleted unless it was kept or renamed.
+
+    Attributes:
+        stream: to write to.
+    """
+
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self.stream = stream
+        self._path: Path | None = path
+
+    @classmethod
+    def beside(cls, path: Path, prefix: str, *, mode: int) -> Self:
+        """Create the temporary file for ``path``, whose directory exists.
+
+        Args:
+            path: where the file will be.
+            prefix: its temporary name begins with it.
+            mode: of the file, from which the mask of the process is taken away.
+
+        Raises:
+            OSError: it cannot be created.
+        """
+        temporary = path.with_name(f"{prefix}{secrets.token_hex(8)}{_SUFFIX}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, mode)
+        return cls(os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES), temporary)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.drop()
+
+    def finish(self) -> int:
+        """Sync and close the file; returns its size in bytes.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.stream.flush()
+        os.fsync(self.stream.fileno())
+        size_bytes = os.fstat(self.stream.fileno()).st_size
+        self.stream.close()
+        return size_bytes
+
+    def keep(self) -> str:
+        """Keep the file under its temporary name; returns its path."""
+        kept, self._path = self._path, None
+        assert kept is not None
+        return str(kept)
+
+    def rename(self, path: Path) -> None:
+        """Give the file its name, in place of a file that has it.
+
+        Raises:
+            OSError: it cannot be renamed; then it is still temporary.
+        """
+        assert self._path is not None
+        self._path.rename(path)
+        self._path = None
+
+    def drop(self) -> None:
+        """Delete the file unless it was kept or renamed."""
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.close()
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+
+def is_unfinished(name: str, prefix: str) -> bool:
+    """Whether a file of this name was not finished."""
+    return name.startswith(prefix) and name.endswith(_SUFFIX)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable.
+
+    Raises:
+        OSError: its file system cannot.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
