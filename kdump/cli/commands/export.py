@@ -11,12 +11,11 @@ import click
 
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import (
-    OFFSET,
-    TIME,
     max_record_bytes_option,
     paths_argument,
 )
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
+from kdump.cli.options.range_options import RangeArguments, range_options
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import write_line
@@ -24,7 +23,6 @@ from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.jobs.export.file_names import Layout
 from kdump.jobs.export.record_formats import FileFormat
-from kdump.log.special_times import IsolationLevel
 from kdump.phases import phase
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -72,19 +70,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Write transaction markers and other control records, too.",
 )
-@click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset.")
-@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset.")
-@click.option(
-    "--from-time", type=TIME, metavar="TIME", help="Export only records from this time on."
-)
-@click.option("--to-time", type=TIME, metavar="TIME", help="Export only records before this time.")
-@click.option(
-    "--isolation-level",
-    type=click.Choice(IsolationLevel, case_sensitive=False),
-    default=IsolationLevel.READ_UNCOMMITTED,
-    help="Export all records (read_uncommitted, default) or, as read_committed consumers do, not "
-    "those of aborted and open transactions.",
-)
+@range_options("Export")
 @payload_options
 @selection_options
 @max_record_bytes_option
@@ -98,6 +84,7 @@ def command(
     remote: Location | None,
     output: OutputFormat,
     payloads: PayloadArguments,
+    records: RangeArguments,
     engine: EngineArguments,
     **options: Any,
 ) -> ExitStatus:
@@ -128,7 +115,7 @@ def command(
             if is_listed and not selection.is_everything:
                 raise nothing_selected(selection, paths)
         request = dataclasses.replace(
-            _request(targets, columns, selection, options),
+            _request(targets, columns, selection, records, options),
             payloads=decoded,
             schemas=tuple(str(path.resolved()) for path in payloads.schemas),
             sources=tuple(str(path.resolved()) for path in [*paths, remote] if path is not None),
@@ -222,9 +209,9 @@ def _request(
     targets: Sequence[FoundPartition],
     columns: tuple[SourceColumn, ...],
     selection: PartitionSelection,
+    records: RangeArguments,
     options: dict[str, Any],
 ) -> ExportRequest:
-    from kdump.engine.range_splits import RecordRange
     from kdump.jobs.export.export import ExportRequest
     from kdump.scan.records import LARGEST_RECORD_BYTES
 
@@ -233,9 +220,9 @@ def _request(
         columns,
         options["file_format"],
         options["layout"],
-        RecordRange(options["from_offset"] or 0, options["to_offset"], options["from_time"]),
-        options["to_time"],
-        is_committed=options["isolation_level"] is IsolationLevel.READ_COMMITTED,
+        records.offsets,
+        records.to_time_ms,
+        is_committed=records.is_committed,
         with_control=options["include_control_records"],
         largest_record_bytes=options["max_record_bytes"] or LARGEST_RECORD_BYTES,
         selected=(selection.topics, selection.partitions),

@@ -11,14 +11,14 @@ import click
 
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.engine_options import EngineArguments, engine_options
-from kdump.cli.options.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
+from kdump.cli.options.parameters import NumberParameter, max_record_bytes_option
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
+from kdump.cli.options.range_options import RangeArguments, range_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.grep_output import GrepForm, print_found
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.cli.output.value_text import escape_controls
 from kdump.errors import ExitStatus, UsageProblem
-from kdump.log.special_times import IsolationLevel
 from kdump.phases import phase
 from kdump.storage.location import Location
 from kdump.storage.places import parse_location
@@ -109,19 +109,7 @@ class PartsParameter(click.ParamType[tuple[str, ...]]):
     metavar="COUNT",
     help="Stop after COUNT records in total.",
 )
-@click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset.")
-@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset.")
-@click.option(
-    "--from-time", type=TIME, metavar="TIME", help="Search only records from this time on."
-)
-@click.option("--to-time", type=TIME, metavar="TIME", help="Search only records before this time.")
-@click.option(
-    "--isolation-level",
-    type=click.Choice(IsolationLevel, case_sensitive=False),
-    default=IsolationLevel.READ_UNCOMMITTED,
-    help="Search all records (read_uncommitted, default) or, as read_committed consumers do, not "
-    "those of aborted and open transactions.",
-)
+@range_options("Search")
 @payload_options
 @selection_options
 @max_record_bytes_option
@@ -132,6 +120,7 @@ def command(
     selection: PartitionSelection,
     output: OutputFormat,
     payloads: PayloadArguments,
+    records: RangeArguments,
     engine: EngineArguments,
     **options: Any,
 ) -> ExitStatus:
@@ -163,7 +152,7 @@ def command(
     elif options["files_with_matches"]:
         form = GrepForm.FILES
     decoded = payloads.read(_log_directories(targets), diagnostics)
-    request = _request(targets, search.patterns, output, form, decoded, options)
+    request = _request(targets, search.patterns, output, form, decoded, records, options)
     with phase("searching"):
         found = grep(request, engine.options, engine.progress)
         return print_found(found, output, form) | diagnostics.status
@@ -264,11 +253,11 @@ def _request(
     output: OutputFormat,
     form: GrepForm,
     payloads: RecordPayloads | None,
+    records: RangeArguments,
     options: dict[str, Any],
 ) -> GrepRequest:
     from kdump.dump.contents import EscapedContents, Utf8Contents
     from kdump.dump.text_options import TextOptions
-    from kdump.engine.range_splits import RecordRange
     from kdump.jobs.grep.grep import GrepRequest
     from kdump.jobs.grep.search import GrepJob, Shown
     from kdump.scan.records import LARGEST_RECORD_BYTES
@@ -285,13 +274,12 @@ def _request(
     job = GrepJob(
         patterns,
         shown,
-        Selection(from_time_ms=options["from_time"], to_time_ms=options["to_time"]),
-        is_committed=options["isolation_level"] is IsolationLevel.READ_COMMITTED,
+        Selection(from_time_ms=records.from_time_ms, to_time_ms=records.to_time_ms),
+        is_committed=records.is_committed,
         most=1 if once_a_file else options["max_count"],
         text=TextOptions(
             contents, largest_record_bytes=options["max_record_bytes"] or LARGEST_RECORD_BYTES
         ),
         payloads=payloads,
     )
-    records = RecordRange(options["from_offset"] or 0, options["to_offset"], options["from_time"])
-    return GrepRequest(targets, job, records, options["max_count"], once_a_file)
+    return GrepRequest(targets, job, records.offsets, options["max_count"], once_a_file)

@@ -1,0 +1,101 @@
+"""The options that choose records by offset, time and transaction."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kdump.cli.options.parameters import OFFSET, TIME
+from kdump.log.special_times import IsolationLevel
+
+if TYPE_CHECKING:
+    from kdump.engine.range_splits import RecordRange
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class RangeArguments:
+    """These options as given on the command line.
+
+    Attributes:
+        from_offset: where to start; None for the beginning.
+        to_offset: before which offset to stop; None for the end.
+        from_time_ms: only records from this time on; None for all.
+        to_time_ms: only records before this time; None for all.
+        isolation_level: of a consumer that gets these records.
+    """
+
+    from_offset: int | None
+    to_offset: int | None
+    from_time_ms: int | None
+    to_time_ms: int | None
+    isolation_level: IsolationLevel
+
+    @property
+    def offsets(self) -> RecordRange:
+        """Which offsets to read; an index finds the first of a time."""
+        from kdump.engine.range_splits import RecordRange
+
+        return RecordRange(self.from_offset or 0, self.to_offset, self.from_time_ms)
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether records of aborted and open transactions are left out."""
+        return self.isolation_level is IsolationLevel.READ_COMMITTED
+
+
+def range_options(verb: str) -> Callable[[Command], Command]:
+    """Add the options to a command, as its argument ``records``: a :class:`RangeArguments`.
+
+    Args:
+        verb: what the command does with records, as in "Search".
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_one_argument(
+            *args: Any,
+            from_offset: int | None,
+            to_offset: int | None,
+            from_time: int | None,
+            to_time: int | None,
+            isolation_level: IsolationLevel,
+            **others: Any,
+        ) -> Any:
+            records = RangeArguments(from_offset, to_offset, from_time, to_time, isolation_level)
+            return command(*args, records=records, **others)
+
+        decorated: Any = with_one_argument
+        for option in reversed(_options(verb)):
+            decorated = option(decorated)
+        return decorated  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _options(verb: str) -> list[Callable[[Any], Any]]:
+    return [
+        click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset."),
+        click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset."),
+        click.option(
+            "--from-time",
+            type=TIME,
+            metavar="TIME",
+            help=f"{verb} only records from this time on.",
+        ),
+        click.option(
+            "--to-time", type=TIME, metavar="TIME", help=f"{verb} only records before this time."
+        ),
+        click.option(
+            "--isolation-level",
+            type=click.Choice(IsolationLevel, case_sensitive=False),
+            default=IsolationLevel.READ_UNCOMMITTED,
+            help=f"{verb} all records (read_uncommitted, default) or, as read_committed consumers "
+            "do, not those of aborted and open transactions.",
+        ),
+    ]
