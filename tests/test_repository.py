@@ -27,7 +27,7 @@ BANNED_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 """Banned phrases: there is always a plainer one."""
-PLAIN_ENGLISH: Final = ("kdump", "man", "docs", "bench", "dev", "tests", ".ci")
+PLAIN_ENGLISH: Final = ("kdump", "man", "docs", "bench", "bundle", "dev", "tests", ".ci")
 """Folders that must not contain them, besides the pages in the root."""
 
 
