@@ -15,8 +15,8 @@ import click
 
 import kdump
 from kdump.cli.command_group import LazyGroup, ReaderGoneError
-from kdump.cli.output.archive_problems import report_archives
 from kdump.cli.output.json_output import JsonOutput
+from kdump.cli.output.place_problems import report_places
 from kdump.cli.output.streams import (
     OutputError,
     abandon_output,
@@ -25,7 +25,7 @@ from kdump.cli.output.streams import (
 )
 from kdump.errors import ExitStatus, KdumpError, Terminated
 from kdump.processes.isolation import protect_process
-from kdump.storage.places import forget_archives
+from kdump.storage.places import forget_places
 
 
 @click.group(
@@ -60,8 +60,8 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
 def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> int:
     """Run the command line, and report a failure; returns the exit status."""
     try:
-        forget_archives()
-        status = int(_run(args, obj=answer, **extra) or 0) | int(report_archives())
+        forget_places()
+        status = int(_run(args, obj=answer, **extra) or 0) | int(report_places())
         answer.end(status)
         sys.stdout.flush()
         return status

@@ -102,7 +102,7 @@ def answer(line: str, base: str, folder: Path) -> tuple[int, str]:
     files = (each for each in sorted(folder.rglob("*")) if each.is_file())
     made = [each.read_bytes() for each in files if each.name not in ("PLAN", "_manifest.json")]
     said = b"".join((outcome.stdout, outcome.stderr, *made)).decode(errors="backslashreplace")
-    said = re.sub(r'"(seconds|created_ms)": ?[\d.]+|[\d.]+ s\b|[\d.]+ [kMG]?i?B/s', "", said)
+    said = re.sub(r'"(seconds|created_ms)": ?[\d.]+|[\d.]+ s\b|[\d.]+ [kKMG]?i?B/s', "", said)
     return outcome.exit_status, said.replace(base, "BASE")
 
 

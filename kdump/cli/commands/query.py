@@ -20,7 +20,7 @@ from kdump.cli.output.rendering import format_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.log.special_times import IsolationLevel
 from kdump.phases import phase
-from kdump.storage.places import parse_location
+from kdump.storage.places import is_store_uri, parse_location
 
 _ROWS_ON_TERMINAL: Final = 1000
 
@@ -173,8 +173,13 @@ class _Asked:
                 require_readable(each)
         for name in names:
             _require_directory(name, is_first=name is arguments[0])
-        paths = [str(parse_location(name).as_absolute()) for name in names]
+        paths = list(map(_for_workers, names))
         return cls(paths, found)
+
+
+def _for_workers(name: str) -> str:
+    """A path as other processes can use it; the credentials in a URI stay in it."""
+    return name if is_store_uri(name) else str(parse_location(name).as_absolute())
 
 
 def _require_directory(name: str, *, is_first: bool) -> None:
@@ -189,15 +194,15 @@ def _require_directory(name: str, *, is_first: bool) -> None:
     from kdump.pipeline.sql_statements import FIRST_WORDS, is_statement
 
     path = parse_location(name)
-    with phase(f"looking at {name}"):
+    with phase(f"looking at {path}"):
         if path.kind() is not None:
             kind = directory_kind(path)
             if not (kind.is_log_directory or kind.is_partition or log_directories_below(path)):
-                raise KdumpError(f"{name}: not a Kafka log directory or partition")
+                raise KdumpError(f"{path}: not a Kafka log directory or partition")
             return
     if is_statement(name):
         raise UsageProblem(f"a statement comes before the directories: {name}")
     hint = ""
     if is_first and any(map(str.isspace, name)):
         hint = f"; a statement begins with {', '.join(FIRST_WORDS[:-1])}"
-    raise KdumpError(f"{name}: no such file or directory{hint}")
+    raise KdumpError(f"{path}: no such file or directory{hint}")

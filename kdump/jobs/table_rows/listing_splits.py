@@ -101,8 +101,9 @@ def refuse_missing(options: TableOptions, present: AbstractSet[TopicPartition]) 
         UsageProblem: there are some.
     """
     if missing := options.topics.missing(present):
+        named = ", ".join(str(parse_location(path)) for path in options.paths)
         raise UsageProblem(
-            f"kafka-log finds no {', '.join(missing)} in {', '.join(options.paths)};"
+            f"kafka-log finds no {', '.join(missing)} in {named};"
             " run kdump ls to see the partitions"
         )
 

@@ -82,8 +82,9 @@ def _refuse_missing(options: SourceOptions, present: AbstractSet[TopicPartition]
     bounded = options.start.by_partition.keys() | options.end.by_partition.keys()
     missing = options.topics.missing(present) or sorted(map(str, bounded - present))
     if missing:
+        named = ", ".join(str(parse_location(path)) for path in options.paths)
         raise UsageProblem(
-            f"kafka-log finds no {', '.join(missing)} in {', '.join(options.paths)};"
+            f"kafka-log finds no {', '.join(missing)} in {named};"
             " run kdump ls to see the partitions"
         )
 

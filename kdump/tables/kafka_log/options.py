@@ -17,6 +17,7 @@ from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
 from kdump.payloads.payload_format import PayloadFormat
 from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.storage.places import is_store_uri
 from kdump.tables.kafka_log import java_pattern
 from kdump.tables.kafka_log.columns import (
     COLUMNS,
@@ -383,15 +384,19 @@ class RecordParser(OptionParser):
 
 
 def _as_mounted(paths: Sequence[str]) -> tuple[str, ...]:
-    """Paths as the file system has them.
+    """Paths as the file system has them, and URIs of object stores.
 
     Raises:
         UsageProblem: one is of another kind of storage.
     """
     found = tuple(re.sub("^file:/+", "/", each) for each in paths)
     for each in found:
-        if re.match(r"\w+://", each):
-            raise UsageProblem(f"{each} is not a path: kafka-log reads only mounted file systems")
+        if re.match(r"\w+://", each) and not is_store_uri(each):
+            scheme = each.partition("://")[0]
+            raise UsageProblem(
+                f"{scheme}:// is not a place that kafka-log reads: give a path, or a URI with s3,"
+                " gs, abfs or hdfs"
+            )
     return found
 
 

@@ -1,0 +1,32 @@
+"""What was wrong with the archives and object stores that a command read, as a whole."""
+
+from __future__ import annotations
+
+import sys
+
+from kdump.cli.output.events import write_line
+from kdump.errors import ExitStatus
+from kdump.storage.places import named_archives, named_stores
+
+
+def report_places() -> ExitStatus:
+    """Report what is missing or was changed; returns the exit status for it."""
+    status = ExitStatus.SOUND
+    for archive in named_archives():
+        for problem in archive.problems:
+            write_line(f"kdump: {archive.name}: {problem.what}", sys.stderr)
+            if problem.is_failure:
+                status |= ExitStatus.OPERATIONAL_ERROR
+    for store in named_stores():
+        try:
+            changes = store.changes()
+        except OSError as failure:
+            write_line(f"kdump: {failure.filename}: {failure.strerror}", sys.stderr)
+            status |= ExitStatus.OPERATIONAL_ERROR
+            continue
+        if changes:
+            more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
+            what = "it was changed while kdump read it; run kdump again"
+            write_line(f"kdump: {changes[0]}{more}: {what}", sys.stderr)
+            status |= ExitStatus.OPERATIONAL_ERROR
+    return status

@@ -1,0 +1,257 @@
+"""Object stores and HDFS: ``s3://``, ``gs://``, ``abfs://`` and ``hdfs://``.
+
+A directory that is asked for is listed with everything below it, in one go, and the listing is kept
+for the run: a log directory of 10,000 partitions takes as many requests as its listing has pages.
+Paths begin with ``/``, from the bucket or container on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kdump.phases import phase
+from kdump.storage.entries import Entry, EntryKind
+from kdump.storage.location import Location, StoredFile
+from kdump.storage.object_file import ObjectFile, ObjectVersion, forget_kept_blocks
+from kdump.storage.store_connection import StoreConnection
+
+ROOT: Final = "/"
+_WITHOUT_CREDENTIALS: Final = ("s3", "gs", "gcs")
+"""Schemes whose user is the credential; that of others may be a container or a user."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """One bucket, container or cluster.
+
+    Attributes:
+        root_uri: the URI of its root, with credentials and options if it was named with any.
+        name: the same without them.
+    """
+
+    root_uri: str = field(repr=False)
+    name: str
+
+    def name_of(self, path: str) -> str:
+        return self.name if path == ROOT else f"{self.name}{path}"
+
+    def entries(self, path: str) -> list[Entry]:
+        return self._opened().entries(_normal(path))
+
+    def status(self, path: str) -> Entry:
+        return self._opened().status(_normal(path))
+
+    def open_file(self, location: Location) -> StoredFile:
+        opened, path = self._opened(), _normal(location.path)
+        return ObjectFile(
+            location, opened.connection, opened.connection.path(path), opened.seen(path)
+        )
+
+    def read(self, path: str) -> bytes:
+        with self.open_file(Location(self, path)) as file:
+            data = bytearray(file.size_bytes)
+            file.read_into(memoryview(data), 0)
+            return bytes(data)
+
+    def as_absolute(self, path: str) -> str:
+        return path if path.startswith("/") else f"/{path}"
+
+    def resolved(self, path: str) -> str:
+        return _normal(path)
+
+    def is_same(self, path: str, other: str) -> bool:
+        self.status(path)
+        self.status(other)
+        return _normal(path) == _normal(other)
+
+    def local_path(self, path: str) -> None:
+        return None
+
+    @property
+    def requests(self) -> int:
+        """How many requests this process has made."""
+        found = _stores.get((os.getpid(), self))
+        return 0 if found is None else found.connection.requests
+
+    def changes(self) -> Sequence[str]:
+        """Which objects are not as they were listed; asks once more for what was listed.
+
+        Raises:
+            OSError: the store does not answer.
+        """
+        found = _stores.get((os.getpid(), self))
+        return () if found is None else list(found.changes())
+
+    def forget(self) -> None:
+        """Ask again for what was asked for before: a new run begins."""
+        _stores.pop((os.getpid(), self), None)
+        forget_kept_blocks()
+
+    def _opened(self) -> _OpenStore:
+        key = (os.getpid(), self)
+        found = _stores.get(key)
+        if found is None:
+            found = _stores[key] = _OpenStore(self, StoreConnection(self.root_uri, self.name))
+        return found
+
+
+_stores: Final[dict[tuple[int, ObjectStore], _OpenStore]] = {}
+"""Those that this process has connected to, by its id: a fork connects by itself."""
+
+
+def parse_store_uri(text: str) -> Location:
+    """The location that a URI names."""
+    parts = urllib.parse.urlsplit(text, allow_fragments=False)
+    query = f"?{parts.query}" if parts.query else ""
+    user, _, host = parts.netloc.rpartition("@")
+    shown = "" if parts.scheme in _WITHOUT_CREDENTIALS else user.partition(":")[0]
+    store = ObjectStore(
+        f"{parts.scheme}://{parts.netloc}/{query}",
+        f"{parts.scheme}://{shown}{'@' if shown else ''}{host}",
+    )
+    return Location(store, _normal(parts.path))
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
+@dataclass(slots=True)
+class _OpenStore:
+    """A store as this process has seen it so far."""
+
+    store: ObjectStore
+    connection: StoreConnection
+    directories: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    """What is in each listed directory, by name."""
+    listed: list[str] = field(default_factory=list)
+    """The directories that were listed with all that is below them."""
+
+    def entries(self, path: str) -> list[Entry]:
+        if path not in self.directories:
+            if self._is_covered(path):
+                raise self._missing(path)
+            # What is around something that was listed can be large, and is asked for its files.
+            is_deep = not any(each.startswith(f"{path.rstrip('/')}/") for each in self.listed)
+            self._list(path, is_deep=is_deep)
+        return list(self.directories[path].values())
+
+    def status(self, path: str) -> Entry:
+        if path == ROOT or path in self.directories:
+            return Entry(path.rpartition("/")[2], EntryKind.DIRECTORY)
+        parent, _, name = path.rpartition("/")
+        siblings = self.directories.get(parent or ROOT)
+        if siblings is not None or self._is_covered(path):
+            if siblings is None or name not in siblings:
+                raise self._missing(path)
+            return siblings[name]
+        return self._asked_status(path, name)
+
+    def seen(self, path: str) -> ObjectVersion | None:
+        """A file as it was listed; None if it was not.
+
+        Raises:
+            OSError: it is no file.
+        """
+        parent, _, name = path.rpartition("/")
+        entry = self.directories.get(parent or ROOT, {}).get(name)
+        if entry is None:
+            if path in self.directories or path == ROOT:
+                raise self._is_directory(path)
+            if self._is_covered(path):
+                raise self._missing(path)
+            return None
+        if entry.kind is not EntryKind.FILE:
+            raise self._is_directory(path)
+        return ObjectVersion(entry.size_bytes, entry.modified_ns)
+
+    def changes(self) -> Iterator[str]:
+        for path in list(self.listed):
+            before = {
+                f"{directory.rstrip('/')}/{name}": entry
+                for directory, entries in self.directories.items()
+                if f"{directory.rstrip('/')}/".startswith(f"{path.rstrip('/')}/")
+                for name, entry in entries.items()
+                if entry.kind is EntryKind.FILE
+            }
+            again = _OpenStore(self.store, self.connection)
+            again._list(path, is_deep=True)
+            for each, entry in before.items():
+                parent, _, name = each.rpartition("/")
+                if again.directories.get(parent or ROOT, {}).get(name) != entry:
+                    yield self.store.name_of(each)
+
+    def _is_covered(self, path: str) -> bool:
+        """Whether a listing has what is at ``path``."""
+        return any(f"{path}/".startswith(f"{each.rstrip('/')}/") for each in self.listed)
+
+    def _asked_status(self, path: str, name: str) -> Entry:
+        from pyarrow.fs import FileType
+
+        system, asked = self.connection.file_system, self.connection.path(path)
+        info = self.connection.asked(lambda: system.get_file_info(asked), self.store.name_of(path))
+        if info.type == FileType.NotFound:
+            raise self._missing(path)
+        if info.type == FileType.Directory:
+            return Entry(name, EntryKind.DIRECTORY)
+        return _file_entry(name, info)
+
+    def _list(self, path: str, *, is_deep: bool) -> None:
+        """List a directory.
+
+        Raises:
+            OSError: it is missing, no directory, or cannot be listed.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        name, connection = self.store.name_of(path), self.connection
+        root = connection.path(path)
+        selector = FileSelector(root, recursive=is_deep)
+        with phase(f"listing {name}"):
+            try:
+                infos = connection.asked(
+                    lambda: connection.file_system.get_file_info(selector), name
+                )
+            except FileNotFoundError:
+                if self._asked_status(path, "").kind is EntryKind.FILE:
+                    code = errno.ENOTDIR
+                    raise NotADirectoryError(code, os.strerror(code), name) from None
+                raise
+            connection.requests += len(infos) // _ENTRIES_OF_A_PAGE
+            found: dict[str, dict[str, Entry]] = {path: {}}
+            skipped_chars = len(root.rstrip("/")) + 1 if root else 0
+            for info in infos:
+                below = info.path[skipped_chars:].rstrip("/")
+                inner, _, last = below.rpartition("/")
+                around = f"{path.rstrip('/')}/{inner}".rstrip("/") or ROOT
+                if info.type == FileType.Directory:
+                    if is_deep:
+                        found.setdefault(f"{path.rstrip('/')}/{below}", {})
+                    entry = Entry(last, EntryKind.DIRECTORY)
+                else:
+                    entry = _file_entry(last, info)
+                found.setdefault(around, {})[last] = entry
+        self.directories |= found
+        if is_deep:
+            self.listed.append(path)
+
+    def _missing(self, path: str) -> OSError:
+        name = self.store.name_of(path)
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+
+    def _is_directory(self, path: str) -> OSError:
+        name = self.store.name_of(path)
+        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+
+
+_ENTRIES_OF_A_PAGE: Final = 1000
+
+
+def _file_entry(name: str, info: Any) -> Entry:
+    return Entry(name, EntryKind.FILE, False, info.size or 0, info.mtime_ns or 0)

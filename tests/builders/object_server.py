@@ -1,0 +1,173 @@
+"""A server of S3 on this machine: moto in a process of its own, behind a proxy that counts."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+BUCKET = "disks"
+_PATIENCE_SECONDS = 60
+_HOST = "127.0.0.1"
+
+
+@dataclass(slots=True)
+class ObjectServer:
+    """S3 with one bucket.
+
+    Attributes:
+        port: of the proxy.
+        requests: method and path of each request.
+        disturb: is asked for each request, by method and path: a status to answer with, a function
+            that sends something else, or None.
+    """
+
+    port: int
+    requests: list[str] = field(default_factory=list)
+    disturb: Callable[[str], Any] = lambda _request: None
+
+    def upload(self, directory: Path, prefix: str) -> str:
+        """Upload the files of a directory; returns its URI."""
+        for path in sorted(directory.rglob("*")):
+            if path.is_file():
+                self.put(f"{prefix}/{path.relative_to(directory)}", path.read_bytes())
+        return f"s3://{BUCKET}/{prefix}"
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write one object."""
+        self._ask("PUT", f"/{BUCKET}/{key}", data)
+
+    def _ask(self, method: str, path: str, data: bytes | None = None) -> None:
+        from urllib.parse import quote
+
+        connection = http.client.HTTPConnection(_HOST, self.port)
+        headers = {
+            "Authorization": "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request"
+        }
+        connection.request(method, quote(path), data, headers)
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        assert answer.status < 300, (method, path, answer.status)
+
+    def count(self, *methods: str) -> int:
+        """How many requests there were, of some methods or of all."""
+        return len([each for each in self.requests if not methods or each.split()[0] in methods])
+
+
+@contextlib.contextmanager
+def object_server() -> Iterator[ObjectServer]:
+    """Run a server; its address and credentials are in the environment, as Arrow reads them."""
+    with _moto() as moto_port, _proxy(moto_port) as server:
+        environment = {
+            "AWS_ENDPOINT_URL": f"http://{_HOST}:{server.port}",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "Secret/Of+Tests",
+            "AWS_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        with mock.patch.dict(os.environ, environment):
+            server._ask("PUT", f"/{BUCKET}")
+            server.requests.clear()
+            yield server
+
+
+@contextlib.contextmanager
+def _moto() -> Iterator[int]:
+    with socket.socket() as free:
+        free.bind((_HOST, 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", "from moto.server import main; main()"]
+    process = subprocess.Popen(
+        [*command, "-H", _HOST, "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                urllib.request.urlopen(f"http://{_HOST}:{port}/moto-api/", timeout=5).close()
+                break
+            except OSError:
+                assert process.poll() is None, "moto ended"
+                assert time.monotonic() < until
+                time.sleep(0.05)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def _proxy(moto_port: int) -> Iterator[ObjectServer]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_one_request(self) -> None:
+            with contextlib.suppress(ConnectionError):
+                super().handle_one_request()
+
+        def _pass_on(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            server.requests.append(f"{self.command} {self.path}")
+            instead = server.disturb(f"{self.command} {self.path}")
+            if isinstance(instead, int):
+                self.send_response(instead)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            connection = http.client.HTTPConnection(_HOST, moto_port)
+            headers = {key: value for key, value in self.headers.items() if key != "Connection"}
+            connection.request(self.command, self.path, body or None, headers)
+            answer = connection.getresponse()
+            data = answer.read()
+            connection.close()
+            if instead is not None:
+                data = instead(data)
+            self.send_response(answer.status)
+            for key, value in answer.getheaders():
+                if key.lower() not in ("transfer-encoding", "connection", "content-length"):
+                    self.send_header(key, value)
+            length = answer.getheader("Content-Length") or str(len(data))
+            self.send_header("Content-Length", length)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(data)
+                if len(data) < int(length):
+                    self.close_connection = True
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def server_bind(self) -> None:
+            socketserver.TCPServer.server_bind(self)  # without asking for the name of the host
+            self.server_name, self.server_port = _HOST, self.server_address[1]
+
+    with Server((_HOST, 0), Handler) as proxy:
+        server = ObjectServer(proxy.server_port)
+        thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield server
+        finally:
+            proxy.shutdown()
+            thread.join()

@@ -1,0 +1,308 @@
+"""Log directories in an object store: a real server of S3 on this machine."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders import large_segments, log_directories
+from builders.in_process import run_kdump
+from builders.large_segments import LargeSegment
+from builders.object_server import BUCKET, ObjectServer, object_server
+from builders.source_tables import table_of
+from builders.trees import contents_of
+from kdump.errors import ExitStatus
+from kdump.storage import store_connection
+from kdump.storage.entries import EntryKind
+from kdump.storage.places import forget_places, parse_location
+
+pytestmark = pytest.mark.slow
+
+SECRET: Final = "Ab%2Fsecret"
+LOG: Final = "d1/UPPER-Case.0-1-0/00000000000000000000.log"
+LINES: Final = (
+    "dump-segment --print-data-log LOG",
+    "export --format jsonl --output jsonl --topic grown --out OUT D1",
+    "groups --output jsonl --topic __consumer_offsets D1 D2",
+    "lookup --output jsonl --timestamp max --topic UPPER* D1",
+    "ls --output jsonl --topic UPPER* D1",
+    "report --topic grown --out OUT D1",
+    "verify --output jsonl --topic UPPER* D1",
+)
+ALL_LINES: Final = (
+    "diff --output jsonl D1 D2",
+    "grep --output jsonl k D1 D2",
+    "identity --output jsonl D1 D2",
+    "info --output jsonl --deep D1",
+    "ls --output jsonl D1 D2",
+    "metadata history --output jsonl D1",
+    "report --out OUT D1 D2",
+    "txns --output jsonl D1 D2",
+    "verify --deep --output jsonl D1 D2",
+)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ObjectServer]:
+    with object_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
+    """The server, undisturbed, with no request so far; a client that gives up soon."""
+    monkeypatch.setattr(store_connection, "ATTEMPTS", 2)
+    forget_places()
+    running.requests.clear()
+    yield running
+    running.disturb = lambda _: None
+
+
+@pytest.fixture(scope="module")
+def clean(fixtures: Path) -> Path:
+    return fixtures / "out" / "clean"
+
+
+@pytest.fixture(scope="module")
+def uploaded(running: ObjectServer, clean: Path) -> str:
+    return running.upload(clean, "clean")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory with a log of several requests."""
+    path = log_directories.write_log_directory(tmp_path_factory.mktemp("large"), clean=True)
+    segment = LargeSegment.of(1500)
+    large_segments.write(path, segment, index=segment.index())
+    return path
+
+
+@pytest.fixture
+def large_uri(server: ObjectServer, large: Path) -> str:
+    uri = server.upload(large, "large")
+    server.requests.clear()
+    return uri
+
+
+def answer(line: str, base: str, folder: Path) -> tuple[int, str]:
+    """Run a command line on what is at ``base``; its status, and all that it wrote."""
+    places = {"LOG": f"{base}/{LOG}", "D1": f"{base}/d1", "D2": f"{base}/d2", "OUT": "out"}
+    folder.mkdir()
+    words = [places.get(word, word) for word in line.split()]
+    outcome = run_kdump([*words, *(["--now", "2026-11-22"] if "report" in line else [])], folder)
+    made = [path.read_bytes() for path in sorted(folder.rglob("*.jsonl"))]
+    said = b"".join((outcome.stdout, outcome.stderr, *made)).decode(errors="backslashreplace")
+    said = re.sub(r'"(seconds|size_bytes)":[\d.]+|[\d.]+ s\b|[\d.]+ [kKMG]?i?B(/s)?', "", said)
+    return outcome.exit_status, said.replace(base, "BASE")
+
+
+@pytest.mark.parametrize(
+    "line", [*LINES, *(pytest.param(line, marks=pytest.mark.soak) for line in ALL_LINES)]
+)
+def test_a_bucket_gives_what_its_directory_gives(
+    server: ObjectServer, clean: Path, uploaded: str, tmp_path: Path, line: str
+) -> None:
+    expected = answer(line, str(clean), tmp_path / "1")
+    assert answer(line, uploaded, tmp_path / "2") == expected
+    assert expected[1]
+
+
+def test_the_data_source_reads_a_bucket(large: Path, large_uri: str) -> None:
+    local, stored = (
+        table_of(base, columns="topic,partition,offset,key,value,timestamp")  # type: ignore[arg-type]
+        for base in (large, large_uri)
+    )
+    assert local.num_rows == 1500 * large_segments.RECORDS_EACH
+    assert stored == local
+
+
+def test_commands_that_write_refuse_a_bucket(
+    server: ObjectServer, uploaded: str, tmp_path: Path
+) -> None:
+    outcome = run_kdump(["recover", f"{uploaded}/d1"], tmp_path)
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert b"is not on a local disk" in outcome.stderr
+    assert not server.count("PUT", "POST", "DELETE")
+
+
+def test_a_listing_is_one_request_and_files_are_asked_for_only_when_read(
+    server: ObjectServer, uploaded: str
+) -> None:
+    root = parse_location(f"{uploaded}/d1")
+    names = [
+        (directory.name, each.name, each.size_bytes)
+        for directory in root.entries()
+        if directory.kind is EntryKind.DIRECTORY
+        for each in (root / directory.name).entries()
+    ]
+    assert len(names) > 100
+    assert server.count() == 1
+    small = root / "meta.properties"
+    assert small.read() == small.read()
+    assert server.count() == 3  # Arrow asks for the size, then for the bytes
+
+
+def test_a_large_log_is_read_in_few_requests(
+    server: ObjectServer, large: Path, large_uri: str
+) -> None:
+    log = parse_location(f"{large_uri}/orders-0/{0:020d}.log")
+    expected = (large / "orders-0" / log.name).read_bytes()
+    found = bytearray()
+    with log.open_file() as file:
+        buffer = bytearray(64 << 10)
+        while count := file.read_into(memoryview(buffer), len(found)):
+            found += buffer[:count]
+    assert found == expected
+    assert len(expected) > 2 << 20
+    assert server.count("GET") < 10
+
+
+def test_passing_failures_of_the_server_change_nothing(
+    server: ObjectServer, large: Path, large_uri: str, tmp_path: Path
+) -> None:
+    failed = set[str]()
+
+    def once(request: str) -> Any:
+        if request in failed:
+            return None
+        failed.add(request)
+        return (500, 503, lambda data: data[: len(data) // 2])[len(failed) % 3]
+
+    server.disturb = once
+    outcome = run_kdump(["verify", large_uri], tmp_path)
+    expected = run_kdump(["verify", str(large)], tmp_path)
+    assert outcome.exit_status == expected.exit_status
+    said = outcome.stdout.decode().replace(large_uri, str(large))
+    assert said.partition("damaged")[0] == expected.stdout.decode().partition("damaged")[0]
+    assert "4500 records" in said
+    assert len(failed) > 3
+
+
+@pytest.mark.parametrize("status", [500, 503, 403, 404])
+@pytest.mark.parametrize("command", ["verify", "ls"])
+def test_lasting_failures_end_with_the_answer_and_the_object(
+    server: ObjectServer, large_uri: str, tmp_path: Path, command: str, status: int
+) -> None:
+    server.disturb = lambda request: status if f"{0:020d}.log" in request else None
+    outcome = run_kdump([command, large_uri], tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    said = (outcome.stdout + outcome.stderr).decode()
+    assert f"{large_uri}/orders-0/{0:020d}.log" in said
+    assert "Traceback" not in said
+
+
+def test_a_server_that_is_gone_is_an_error(
+    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    outcome = run_kdump(["verify", f"s3://{BUCKET}/gone"], tmp_path)
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert outcome.stderr.startswith(f"kdump: s3://{BUCKET}/gone: ".encode())
+    assert outcome.stderr.count(b"\n") == 1
+
+
+def test_a_server_that_stalls_is_an_error(
+    server: ObjectServer, large_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_connection, "READ_SECONDS", 1.0)
+    end = threading.Event()
+    server.disturb = lambda _: end.wait(60) and None
+    try:
+        outcome = run_kdump(["ls", large_uri], tmp_path)
+    finally:
+        end.set()
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert b"Timeout" in outcome.stderr
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_named(
+    server: ObjectServer, large: Path, large_uri: str
+) -> None:
+    log = parse_location(f"{large_uri}/orders-0/{0:020d}.log")
+    data = (large / "orders-0" / log.name).read_bytes()
+    parse_location(large_uri).entries()
+
+    def read() -> None:
+        with log.open_file() as file:
+            buffer = memoryview(bytearray(len(data) // 2))
+            file.read_into(buffer, 0)
+            server.put(f"large/orders-0/{log.name}", data[::-1])
+            file.read_into(buffer, len(buffer))
+
+    with pytest.raises(OSError, match="it was changed while it was read") as caught:
+        read()
+    assert (caught.value.errno, caught.value.filename) == (errno.ESTALE, str(log))
+
+
+def test_an_object_that_was_replaced_during_the_run_is_named(
+    server: ObjectServer, large: Path, tmp_path: Path
+) -> None:
+    uri = server.upload(large, "other")
+    path = "other/orders-0/partition.metadata"
+    server.put(path, b"version: 0\n")
+
+    def replaced(request: str) -> None:
+        if "00.log" in request and "PUT" not in server.requests[-2:]:
+            server.disturb = lambda _: None
+            server.put(path, b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+
+    server.disturb = replaced
+    outcome = run_kdump(["verify", uri], tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    line = f"kdump: s3://{BUCKET}/{path}: it was changed while kdump read it"
+    assert line in outcome.stderr.decode()
+
+
+def with_credentials(server: ObjectServer, uri: str) -> str:
+    address = f"?endpoint_override=127.0.0.1:{server.port}&scheme=http"
+    return uri.replace("s3://", f"s3://AKIDX:{SECRET}@") + address
+
+
+@pytest.mark.parametrize("words", [["ls"], ["verify"], ["recover"], ["lookup", "--offset", "1"]])
+@pytest.mark.parametrize("status", [None, 403])
+def test_credentials_are_never_said(
+    server: ObjectServer, large_uri: str, tmp_path: Path, words: list[str], status: int | None
+) -> None:
+    server.disturb = lambda _: status
+    outcome = run_kdump([*words, with_credentials(server, large_uri)], tmp_path)
+    said = (outcome.stdout + outcome.stderr).decode()
+    assert not re.search("AKIDX|secret", said)
+    is_refused = status is not None or words[0] == "recover"
+    assert bool(outcome.exit_status & ExitStatus.OPERATIONAL_ERROR) == is_refused
+
+
+def test_a_location_keeps_its_credentials_and_does_not_show_them(
+    server: ObjectServer, large: Path, large_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = parse_location(with_credentials(server, large_uri)) / "orders-0"
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    again = pickle.loads(pickle.dumps(location))
+    assert {each.name for each in again.entries()} == set(contents_of(large / "orders-0"))
+    assert str(again) == f"{large_uri}/orders-0"
+    assert "secret" not in repr(again)
+
+
+@pytest.mark.parametrize(
+    ("uri", "what"),
+    [
+        ("s3://nothing-there/x", "NO_SUCH_BUCKET"),
+        (f"s3://{BUCKET}/nothing", "No such file or directory"),
+        (f"s3://{BUCKET}/x?colour=red", "Unexpected query parameter in S3 URI: 'colour'"),
+        ("hdfs://127.0.0.1:1/x", ""),
+    ],
+)
+def test_a_uri_that_leads_nowhere_is_one_line(
+    server: ObjectServer, tmp_path: Path, uri: str, what: str
+) -> None:
+    outcome = run_kdump(["ls", uri], tmp_path)
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert what in outcome.stderr.decode()
+    assert outcome.stderr.count(b"\n") == 1
