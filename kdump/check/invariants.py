@@ -396,3 +396,36 @@ SYMBOLIC_LINK: Final = _register("symbolic-link", INFO, "a symbolic link", Remed
 CLEAN_SHUTDOWN_MALFORMED: Final = _register(
     "clean-shutdown-malformed", WARNING, "an unreadable clean shutdown marker", Remedy.NONE
 )
+
+# ---- Tiered storage ----
+
+REMOTE_SEGMENT_MISSING: Final = _register(
+    "remote-segment-missing", ERROR, "a file of a remote segment that is missing", Remedy.NONE
+)
+REMOTE_SEGMENT_SIZE: Final = _register(
+    "remote-segment-size", ERROR, "a remote log of another size than its metadata say", Remedy.NONE
+)
+REMOTE_SEGMENT_OFFSETS: Final = _register(
+    "remote-segment-offsets", ERROR, "a remote log with other offsets than expected", Remedy.NONE
+)
+REMOTE_SEGMENT_FILE: Final = _register(
+    "remote-segment-file", ERROR, "a small file of a remote segment that is malformed", Remedy.NONE
+)
+REMOTE_OFFSETS_MISSING: Final = _register(
+    "remote-offsets-missing", ERROR, "offsets that no remote segment has", Remedy.NONE
+)
+REMOTE_METADATA_MALFORMED: Final = _register(
+    "remote-metadata-malformed", ERROR, "remote log metadata that cannot be read", Remedy.NONE
+)
+REMOTE_SEGMENT_UNFINISHED: Final = _register(
+    "remote-segment-unfinished", WARNING, "a remote segment half copied or deleted", Remedy.NONE
+)
+REMOTE_SEGMENT_ORPHAN: Final = _register(
+    "remote-segment-orphan", WARNING, "remote files that no metadata name", Remedy.NONE
+)
+REMOTE_SEGMENT_OVERLAP: Final = _register(
+    "remote-segment-overlap", INFO, "remote segments with the same offsets", Remedy.NONE
+)
+REMOTE_METADATA_MISSING: Final = _register(
+    "remote-metadata-missing", INFO, "no metadata about remote segments", Remedy.NONE
+)

@@ -25,6 +25,7 @@ from kdump.storage.location import Location
 _SEGMENT: Final = "REMOTE_LOG_SEGMENT_METADATA_RECORD"
 _UPDATE: Final = "REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD"
 _DELETION: Final = "REMOTE_PARTITION_DELETE_METADATA_RECORD"
+_DELETION_FINISHED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +44,21 @@ class RemoteMetadata:
     Attributes:
         partitions: the segments of each partition that there are records of.
         deleted: partitions whose deletion was begun, by the state of it.
-        read: the directories whose records were read.
+        numbers: which partitions of the topic were read.
         damage: what of them cannot be read.
         problems: records that cannot be decoded.
     """
 
     partitions: dict[TopicIdPartition, RemoteSegments] = field(default_factory=dict)
     deleted: dict[TopicIdPartition, int] = field(default_factory=dict)
-    read: list[Location] = field(default_factory=list)
+    numbers: set[int] = field(default_factory=set)
     damage: list[Damage] = field(default_factory=list)
     problems: list[RecordProblem] = field(default_factory=list)
+
+    def is_whole(self, partitions: int | None) -> bool:
+        """Whether all records of the topic are known, if it has so many partitions."""
+        is_read = partitions is not None and self.numbers.issuperset(range(partitions))
+        return is_read and not self.damage and not self.problems
 
     def add(self, record: ParsedRecord, path: str, offset: int) -> None:
         """Take the next record of a partition of the topic."""
@@ -72,6 +78,8 @@ class RemoteMetadata:
         elif record.type_name == _DELETION:
             owner = _partition_of(value["topicIdPartition"])
             self.deleted[owner] = value["remotePartitionDeleteState"]
+            if self.deleted[owner] == _DELETION_FINISHED:
+                self.partitions[owner] = RemoteSegments()
 
     def _segments(self, owner: TopicIdPartition) -> RemoteSegments:
         return self.partitions.setdefault(owner, RemoteSegments())
@@ -95,7 +103,8 @@ def read_remote_metadata(log_dirs: Iterable[Location]) -> RemoteMetadata:
     found = RemoteMetadata()
     with phase(f"reading {REMOTE_LOG_METADATA_TOPIC}"):
         for partition in _replicas(list(log_dirs)):
-            found.read.append(partition.path)
+            assert partition.topic_partition is not None
+            found.numbers.add(partition.topic_partition.partition)
             _read(partition, found)
     return found
 

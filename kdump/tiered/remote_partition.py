@@ -14,10 +14,10 @@ from kdump.formats.remote_names import RemoteFileKind, RemoteFileName
 from kdump.log.header_seek import HeaderSeekableLog
 from kdump.log.headers import batch_spans
 from kdump.log.partition import Partition
+from kdump.log.remote_files import RemoteFile, RemoteListing, RemoteSegmentFiles
 from kdump.state.remote_segments import RemoteRange, RemoteSegment, RemoteSegments, SegmentState
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
-from kdump.tiered.remote_files import RemoteFile, RemoteListing, RemoteSegmentFiles
 
 _NO_END: Final = 2**63 - 1
 _KINDS: Final = {
@@ -96,8 +96,8 @@ def plan_partition(
         OSError: a file cannot be read.
     """
     segments = segments_of_files(listing) if known is None else known
-    lineage = _lineage(local, segments, listing)
-    local_start = _local_start(local)
+    lineage = lineage_of(local, segments, listing)
+    local_start = local_start_of(local)
     ranges = segments.read_ranges(lineage, _NO_END if local_start is None else local_start)
     remote_end = ranges[-1].to_offset if ranges else 0
     hidden = [
@@ -128,12 +128,12 @@ def _local_names(local: Partition) -> set[str]:
     return found
 
 
-def _local_start(local: Partition) -> int | None:
+def local_start_of(local: Partition) -> int | None:
     """Where the local log begins; None if it has no bytes."""
     return local.segments[0].base_offset if local.log_bytes else None
 
 
-def _lineage(
+def lineage_of(
     local: Partition, segments: RemoteSegments, listing: RemoteListing
 ) -> Sequence[EpochEntry]:
     """The leader epochs of the replica, or else those with the latest remote segment."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
+from kdump.errors import KdumpError
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
     PartitionState,
@@ -13,8 +14,9 @@ from kdump.formats.names import (
 )
 from kdump.formats.remote_names import TopicIdPartition
 from kdump.log.partition import read_partition
+from kdump.log.remote_files import find_root, list_remote_partitions, list_remote_segments
+from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location, Storage
-from kdump.tiered.remote_files import list_remote_partitions, list_remote_segments
 from kdump.tiered.remote_partition import RemotePart, plan_partition
 
 if TYPE_CHECKING:
@@ -97,3 +99,24 @@ class RemotePlans:
             return NOTHING
         listing = list_remote_segments(self.remote / str(chosen[0]))
         return plan_partition(local, listing, self.metadata().partitions.get(chosen[0]))
+
+
+def find_remote_root(remote: Location) -> Location:
+    """Find the directory of all remote partitions.
+
+    Raises:
+        KdumpError: there are no remote segments, or they cannot be listed.
+    """
+    try:
+        return find_root(remote)
+    except OSError as failure:
+        raise KdumpError(f"{remote}: {failure.strerror or failure}") from failure
+
+
+def remote_plans(remote: Location, log_dirs: tuple[Location, ...]) -> RemotePlans:
+    """The remote segments at a place, and their metadata in log directories.
+
+    Raises:
+        KdumpError: there are no remote segments, or they cannot be listed.
+    """
+    return RemotePlans(LOCAL_DISK, find_remote_root(remote), log_dirs)

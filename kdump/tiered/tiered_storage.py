@@ -13,15 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kdump.errors import KdumpError
 from kdump.formats.names import parse_offset_file_name
 from kdump.log.directory import directory_kind
 from kdump.log.partition import Partition
 from kdump.storage.entries import Entry
 from kdump.storage.location import Location, Storage, StoredFile
-from kdump.tiered.remote_files import find_root
 from kdump.tiered.remote_partition import RemotePart, RemoteSlice
-from kdump.tiered.remote_plans import NOTHING, RemotePlans
+from kdump.tiered.remote_plans import NOTHING, RemotePlans, find_remote_root
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +136,7 @@ def tiered_locations(paths: Sequence[Location], remote: Location) -> list[Locati
     Raises:
         KdumpError: ``remote`` has no remote segments, or cannot be listed.
     """
-    try:
-        root = find_root(remote)
-    except OSError as failure:
-        raise KdumpError(f"{remote}: {failure.strerror or failure}") from failure
+    root = find_remote_root(remote)
     log_dirs = tuple(dict.fromkeys(_log_directory(path) for path in paths))
     view = uuid.uuid4().hex
     return [

@@ -611,9 +611,10 @@ ELSEWHERE = {
     "topic-config-refused",
     "partition-metadata-other-topic",
     "partition-not-assigned",
+    *(code for code in INVARIANTS if code.startswith("remote-")),
 }
-"""Codes that take several directories, a cluster or another user: see test_directory, and for those
-of a node's identity test_identity."""
+"""Codes that take several directories, a cluster or another user: see test_directory, for those of
+a node's identity test_identity, and for those of tiered storage test_verify_remote."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.code}: {case.name}" for case in CASES])

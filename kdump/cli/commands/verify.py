@@ -12,6 +12,7 @@ from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.conflicts import require_at_most_one, require_with
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, now_option, paths_argument
+from kdump.cli.options.remote_option import remote_option
 from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
@@ -37,6 +38,7 @@ class RepairPolicy(enum.Enum):
 @click.option("--deep", is_flag=True, help="Also decode every record.")
 @max_record_bytes_option
 @selection_options
+@remote_option
 @now_option("Report timestamps after TIME as in the future")
 @click.option("--verbose", "-v", is_flag=True, help="Show every finding, including info.")
 @format_option(
@@ -76,6 +78,7 @@ def command(
     deep: bool,
     max_record_bytes: int | None,
     selection: PartitionSelection,
+    remote: Location | None,
     now_ms: int,
     verbose: bool,
     output_format: VerifyFormat,
@@ -97,6 +100,7 @@ def command(
     from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
 
     require_at_most_one({"--quick": quick, "--deep": deep})
+    require_at_most_one({"--remote": remote is not None, "--repair": repair})
     verification = Verification(
         paths=paths,
         selection=selection,
@@ -106,6 +110,7 @@ def command(
         engine=engine,
         is_strict=strict,
         largest_record_bytes=max_record_bytes,
+        remote=remote,
     )
     if repair:
         from kdump.cli.shared.verify_repair import verify_and_repair

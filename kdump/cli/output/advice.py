@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _LOSS: Final = "loss"
 """The verdict that a broker would truncate or replace the log; a preview shows the loss."""
+_NOT_REPAIRED: Final = ("deleted", "stray", "remote")
+"""The verdicts on partitions that no command repairs."""
 _LOG: Final = ".log"
 _MAX_NAMED: Final = 8
 """With more partitions than this, the command names none and selects all."""
@@ -87,7 +89,7 @@ class AdvisingPrinter:
         of_log_dirs, own = report.split_findings(self._pending)
         self._pending = []
         self._take_log_dirs(of_log_dirs)
-        if report.verdict_kind not in ("deleted", "stray"):
+        if report.verdict_kind not in _NOT_REPAIRED:
             codes = {each.code for each in own if each.severity.is_damage}
             self._found[report.partition.path] = report.verdict_kind, codes
         if report.verdict_kind == _LOSS and report.worst is not None and report.worst.is_damage:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
     from kdump.formats.names import TopicPartition
     from kdump.jobs.verify.verify import VerifyEvent, VerifyRequest, VerifyTarget
+    from kdump.jobs.verify.verify_remote import VerifyRemote
     from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
     from kdump.state.metadata.settings import Settings
@@ -56,6 +57,7 @@ class Verification:
             default.
         with_statistics: whether the reports of partitions have statistics.
         also_listed: topics whose partitions are listed, whether or not they are selected.
+        remote: where remote segments are that are verified, too.
     """
 
     paths: Sequence[Location]
@@ -68,6 +70,7 @@ class Verification:
     largest_record_bytes: int | None = None
     with_statistics: bool = False
     also_listed: frozenset[str] = frozenset()
+    remote: Location | None = None
 
     def run(
         self,
@@ -119,8 +122,28 @@ class Verification:
         )
         if self.largest_record_bytes is not None:
             request = replace(request, largest_record_bytes=self.largest_record_bytes)
+        if self.remote is not None:
+            request = replace(request, remote=self._remote(request, self.remote))
         everywhere = around | {each.path: each for each in directories}
         return Listed(request, list(everywhere.values()))
+
+    def _remote(self, request: VerifyRequest, remote: Location) -> VerifyRemote:
+        """The remote segments of the selected partitions.
+
+        Raises:
+            KdumpError: there are none at this place, or they cannot be listed.
+        """
+        from kdump.jobs.verify.verify_remote import VerifyRemote
+        from kdump.tiered.remote_plans import remote_plans
+
+        around = {each.directory.path: each.directory for each in request.targets if each.directory}
+        directories = around | {each.path: each for each in request.directories}
+        return VerifyRemote.found(
+            remote_plans(remote, tuple(directories)),
+            self.selection,
+            list(directories.values()),
+            request.settings,
+        )
 
     def verified(
         self,

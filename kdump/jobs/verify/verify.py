@@ -44,6 +44,7 @@ from kdump.jobs.verify.verify_partition import (
     VerifyResult,
     VerifySplit,
 )
+from kdump.jobs.verify.verify_remote import RemotePieces, VerifyRemote, metadata_findings
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
@@ -81,6 +82,7 @@ class VerifyRequest:
         settings: of the topics, by the path of the log directory, for those of all targets.
         largest_record_bytes: larger records of compressed batches are not decoded.
         with_statistics: whether the reports of partitions have statistics.
+        remote: remote segments to verify, too.
     """
 
     targets: Sequence[VerifyTarget]
@@ -90,6 +92,7 @@ class VerifyRequest:
     settings: Mapping[Location, Settings]
     largest_record_bytes: int = LARGEST_RECORD_BYTES
     with_statistics: bool = False
+    remote: VerifyRemote | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,7 @@ class _Verification:
         self.records: int | None = 0
         self.not_decoded = 0
         self.is_unreadable = False
+        self.remote: list[RemotePieces] = []
 
     def run(self) -> Iterator[VerifyEvent]:
         begin = time.monotonic()
@@ -178,8 +182,9 @@ class _Verification:
         for event in self._partitions():
             yield self._counted(event) if isinstance(event, Finding) else event
         yield VerifySummary(
-            partitions=len(self.request.targets),
-            segments=sum(len(target.partition.segments) for target in self.request.targets),
+            partitions=len(self.request.targets) + len(self.remote),
+            segments=sum(len(target.partition.segments) for target in self.request.targets)
+            + sum(len(each.splits) for each in self.remote),
             batches=self.batches,
             records=self.records,
             not_decoded=self.not_decoded,
@@ -209,6 +214,8 @@ class _Verification:
                 yield unreadable(directory.path, failure)
         yield from check_cleaner_lines(self.request.directories)
         yield from check_start(self.request.directories)
+        if self.request.remote is not None:
+            yield from metadata_findings(self.request.remote.plans.metadata())
 
     def _partitions(self) -> Iterator[VerifyEvent]:
         targets = self.request.targets
@@ -217,17 +224,35 @@ class _Verification:
         twice = partitions_twice(_directories(self.request))
         with phase("dividing the work", len(targets)) as dividing:
             pieces = [self._pieces(target, size, twice) for target in dividing.over(targets)]
+        self.remote = list(self._remote_pieces())
         splits = [split for each in pieces for split in each.splits]
+        splits += [split for each in self.remote for split in each.splits]
+        total_bytes = sum(split.size_bytes for split in splits)
         with open_engine(self.options, total_bytes=total_bytes, progress=self.progress) as engine:
             results = run_in_order(engine, self.job, splits)
             for each in pieces:
-                for event in each.events(results):
-                    if isinstance(event, PartitionReport):
-                        self.account += event.account
-                        self.batches += event.batches
-                        self.records = total_records(self.records, event.records)
-                        self.not_decoded += event.not_decoded
-                    yield event
+                yield from map(self._added, each.events(results))
+            parts = _remote_parts(results)
+            for remote in self.remote:
+                yield from map(self._added, remote.events(parts))
+
+    def _added(self, event: Finding | PartitionReport) -> Finding | PartitionReport:
+        """Add a report to the totals."""
+        if isinstance(event, PartitionReport):
+            self.account += event.account
+            self.batches += event.batches
+            self.records = total_records(self.records, event.records)
+            self.not_decoded += event.not_decoded
+        return event
+
+    def _remote_pieces(self) -> Iterator[RemotePieces]:
+        remote = self.request.remote
+        if remote is None:
+            return
+        keys = remote.partitions()
+        with phase("listing remote segments", len(keys)) as listing:
+            for key in listing.over(keys):
+                yield RemotePieces.of(remote, key)
 
     def _pieces(
         self, target: VerifyTarget, size_bytes: int, twice: Mapping[Location, Location]
@@ -246,6 +271,12 @@ class _Verification:
         compaction = None if key is None else is_topic_compacted(settings, key.topic)
         scope = scope_in(partition, directory, settings.cluster, twice, compaction)
         return scope, _load_split(partition, directory, settings)
+
+
+def _remote_parts(results: Results) -> Iterator[SegmentPart]:
+    for _, part in results:
+        assert isinstance(part, SegmentPart)
+        yield part
 
 
 def _directories(request: VerifyRequest) -> list[LogDirectory]:
