@@ -17,12 +17,13 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from kdump.engine.class_archive import ClassArchive, find_archive, make_private_folder
+from kdump.engine.class_archive import ClassArchive, find_archive
 from kdump.engine.spark_installation import find_java, find_spark
 from kdump.engine.spark_java import JVM_OPTIONS
 from kdump.engine.spark_session import SparkSession
 from kdump.errors import KdumpError
 from kdump.processes.isolation import child_environment
+from kdump.storage.private_folder import make_private_folder
 
 _LEAST_PRIORITY: Final = 19
 _ABANDONED_SECONDS: Final = 600

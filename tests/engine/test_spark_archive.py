@@ -12,6 +12,7 @@ from kdump.engine.class_archive import ClassArchive
 from kdump.engine.spark_installation import Java, Spark
 from kdump.engine.spark_java import JVM_OPTIONS, JavaProcess, gateway_command
 from kdump.errors import KdumpError
+from kdump.storage.private_folder import is_private
 
 JAVA = Java(Path("/java/bin/java"), "17.0.1")
 SPARK = Spark(Path("/spark"), "4.3.0")
@@ -169,7 +170,7 @@ def test_an_archive_of_another_user_is_not_used(
 def test_a_circle_of_links_is_not_private(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
-    assert not class_archive.is_private(tmp_path / "a" / "file")
+    assert not is_private(tmp_path / "a" / "file")
 
 
 def test_a_pipe_in_place_of_an_archive_is_not_opened(kept: ClassArchive) -> None:

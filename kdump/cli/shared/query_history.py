@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from kdump.cli.output.out_file import refuse_log_directories
-from kdump.engine.class_archive import make_private_folder
 from kdump.errors import UsageProblem
+from kdump.storage.private_folder import make_private_folder
 
 _NAME: Final = "query-history"
 
