@@ -42,13 +42,25 @@ _BEFORE_OFFSET: Final = re.compile(
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 
+_WRITING_WORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    ADD ALTER ANALYZE BEGIN CACHE CALL CLEAR COMMENT CREATE DECLARE DELETE DROP EXECUTE EXPLAIN
+    GRANT INSERT LIST LOAD MERGE MSCK REFRESH REPAIR REPLACE RESET REVOKE SET TRUNCATE UNCACHE
+    UPDATE USE
+    """,
+    )
+)
+"""What other statements of Spark begin with."""
+_ONLY_READING: Final = "kdump query runs only statements that read"
 _REFUSED: Final = {
     "org.apache.spark.sql.catalyst.plans.logical.Command": "is a command",
-    "org.apache.spark.sql.catalyst.plans.logical.ParsedStatement": "writes",
+    "org.apache.spark.sql.catalyst.plans.logical.ParsedStatement": "is a command",
     "org.apache.spark.sql.catalyst.plans.logical.InsertIntoDir": "writes files",
     "org.apache.spark.sql.catalyst.plans.logical.ScriptTransformation": "runs a program",
 }
-"""Classes of operators that no statement may have, and why."""
+"""Classes of operators that no statement may have, and what a statement with one does."""
 _SHOWING: Final = frozenset(
     {
         "DescribeFunction",
@@ -128,6 +140,12 @@ def is_statement(text: str) -> bool:
     return found is not None and found[1].upper() in FIRST_WORDS
 
 
+def is_other_statement(text: str) -> bool:
+    """Whether a text begins as a statement that does not run, and has more than one word."""
+    found = _FIRST_WORD.match(text)
+    return found is not None and found[1].upper() in _WRITING_WORDS and len(text.split()) > 1
+
+
 def require_readable(text: str) -> None:
     """Refuse a text that does not begin as a statement that may run.
 
@@ -138,8 +156,8 @@ def require_readable(text: str) -> None:
         found = _FIRST_WORD.match(text)
         word = found[1].upper() if found else text.strip()[:20]
         raise StatementError(
-            f"{word} is not run: a statement begins with SELECT, WITH, VALUES, FROM, TABLE, SHOW or"
-            " DESCRIBE"
+            f"{_ONLY_READING}: they begin with SELECT, WITH, VALUES, FROM, TABLE, SHOW or DESCRIBE,"
+            f" not with {word}"
         )
 
 
@@ -164,7 +182,7 @@ def require_reading(plan: Any, jvm: Any) -> None:
         node = remaining.pop()
         for name, what in _REFUSED.items():
             if jvm.java.lang.Class.forName(name).isInstance(node):
-                raise StatementError(f"the statement {what}, which kdump query does not run")
+                raise StatementError(f"{_ONLY_READING}: this one {what}")
         for below in (node.children(), node.subqueries(), node.innerChildren()):
             remaining += [each for each in _items(below) if hasattr(each, "nodeName")]
 

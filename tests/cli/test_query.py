@@ -53,13 +53,15 @@ def said(outcome: Outcome) -> str:
 @pytest.mark.parametrize(
     ("args", "status", "message"),
     [
-        (["SELECT 1"], 16, "DIR is needed after the statement"),
+        (["SELECT 1"], 16, "missing DIR after the statement"),
         (["DIR", "SELECT 1"], 16, "a statement comes before the directories: SELECT 1"),
         (["SELECT 1", "SELECT 2", "DIR"], 16, "a statement comes before the directories: SELECT 2"),
-        (["INSERT INTO a SELECT 1", "DIR"], 8, "no such file or directory; a statement begins"),
+        (["INSERT INTO a SELECT 1", "DIR"], 16, "runs only statements that read: they begin with"),
+        (["my logs", "DIR"], 8, "my logs: no such file or directory; a statement begins with"),
+        (["--file", "/dev/null", "DIR"], 16, "the file has no statement"),
         (["no-such", "DIR"], 8, "no-such: no such file or directory\n"),
         (["SELECT 1", "/tmp"], 8, "/tmp: not a Kafka log directory or partition"),
-        (["/* ; */ SELECT 1; DROP TABLE a", "DIR"], 16, "DROP is not run"),
+        (["/* ; */ SELECT 1; DROP TABLE a", "DIR"], 16, "SHOW or DESCRIBE, not with DROP"),
         (["--output", "parquet", "SELECT 1", "DIR"], 16, "--output parquet requires --out FILE"),
         (
             ["--out", "/tmp/no-such.parquet", "SELECT 1", "DIR"],

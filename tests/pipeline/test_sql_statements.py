@@ -94,7 +94,7 @@ def test_directories_are_not_taken_for_statements(text: str) -> None:
     ],
 )
 def test_other_statements_are_refused_by_their_first_word(text: str) -> None:
-    with pytest.raises(StatementError, match="is not run: a statement begins with SELECT"):
+    with pytest.raises(StatementError, match="runs only statements that read: they begin"):
         require_readable(text)
 
 

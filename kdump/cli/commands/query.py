@@ -163,12 +163,12 @@ class _Asked:
         elif is_statement(names[0]):
             text = names.pop(0)
             if not names:
-                raise UsageProblem("DIR is needed after the statement: name a log directory")
+                raise UsageProblem("missing DIR after the statement")
         found = None
         if text is not None:
             found = tuple(each.text for each in statements(text))
             if not found:
-                raise UsageProblem("there is no statement in it")
+                raise UsageProblem("the file has no statement")
             for each in found:
                 require_readable(each)
         for name in names:
@@ -186,12 +186,17 @@ def _require_directory(name: str, *, is_first: bool) -> None:
     """Refuse what is no directory of Kafka.
 
     Raises:
-        UsageProblem: it is a statement.
+        UsageProblem: it is a statement, perhaps one that does not run.
         KdumpError: it does not exist, or is not Kafka's.
         OSError: it cannot be listed.
     """
     from kdump.log.directory import directory_kind, log_directories_below
-    from kdump.pipeline.sql_statements import FIRST_WORDS, is_statement
+    from kdump.pipeline.sql_statements import (
+        FIRST_WORDS,
+        is_other_statement,
+        is_statement,
+        require_readable,
+    )
 
     path = parse_location(name)
     with phase(f"looking at {path}"):
@@ -202,6 +207,8 @@ def _require_directory(name: str, *, is_first: bool) -> None:
             return
     if is_statement(name):
         raise UsageProblem(f"a statement comes before the directories: {name}")
+    if is_other_statement(name):
+        require_readable(name)
     hint = ""
     if is_first and any(map(str.isspace, name)):
         hint = f"; a statement begins with {', '.join(FIRST_WORDS[:-1])}"
