@@ -226,7 +226,7 @@ class TableViews:
         frame = self._frame(table, task, columns, len(splits))
         names = {column.name for column in columns}
         shown = [
-            quoted(each.name) if each.name in names else _unread(table, each)
+            each.quoted_name if each.name in names else _unread(table, each)
             for each in table.columns
         ]
         frame.selectExpr(*shown).createOrReplaceTempView(table.name)
@@ -263,12 +263,7 @@ def _columns_read(table: Table, needs: TableNeeds) -> Sequence[TableColumn]:
 
 def _unread(table: Table, column: TableColumn) -> str:
     failing = f"raise_error('{NOT_READ} {table.name}.{column.name}')"
-    return f"CAST({failing} AS {column.sql_type}) AS {quoted(column.name)}"
-
-
-def quoted(name: str) -> str:
-    """A name as SQL quotes it."""
-    return "`" + name.replace("`", "``") + "`"
+    return f"CAST({failing} AS {column.sql_type}) AS {column.quoted_name}"
 
 
 def _nothing(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

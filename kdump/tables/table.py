@@ -60,6 +60,11 @@ class TableColumn:
         return sql_type(self.arrow_type)
 
     @property
+    def quoted_name(self) -> str:
+        """The name as SQL quotes it."""
+        return "`" + self.name.replace("`", "``") + "`"
+
+    @property
     def arrow_field(self) -> pa.Field:
         return pa.field(self.name, self.arrow_type)
 
@@ -157,8 +162,7 @@ def arrow_schema(columns: Sequence[TableColumn]) -> pa.Schema:
 
 def ddl(columns: Sequence[TableColumn]) -> str:
     """The schema as Spark DDL."""
-    quoted = [column.name.replace("`", "``") for column in columns]
-    return ", ".join(f"`{n}` {c.sql_type}" for n, c in zip(quoted, columns, strict=True))
+    return ", ".join(f"{column.quoted_name} {column.sql_type}" for column in columns)
 
 
 def row_batches(
