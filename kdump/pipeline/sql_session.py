@@ -122,7 +122,6 @@ class SqlSession:
         self._starting: _Call[tuple[Any, TableViews]] | None = None
         self._sql: Any = None
         self._views: Any = None
-        self._take: Callable[[Report], None] = _ignore
 
     def __enter__(self) -> Self:
         return self
@@ -169,8 +168,7 @@ class SqlSession:
             if name.startswith("spark.sql."):
                 sql.conf.set(name, value)
         _drop_functions(sql, UNSAFE_FUNCTIONS)
-        reports = context.accumulator([], ReportQueue(lambda report: self._take(report)))
-        return sql, TableViews(sql, self.tables, self._options, self._payloads, reports)
+        return sql, TableViews(sql, self.tables, self._options, self._payloads)
 
     def query(self, text: str, most_rows: int | None = None) -> QueryResult:
         """Plan a statement; taking its batches runs it.
@@ -193,7 +191,7 @@ class SqlSession:
         running = _Running(self._sql.sparkContext)
 
         def planned() -> tuple[Any, int, Any]:
-            frame, tasks = self._planned(text)
+            frame, tasks = self._planned(text, running.reports())
             return frame, tasks, frame.schema
 
         with (
@@ -211,17 +209,22 @@ class SqlSession:
 
     # Planning
 
-    def _planned(self, text: str) -> tuple[Any, int]:
-        """The statement as a ``DataFrame`` over views of what it needs, and the number of tasks."""
+    def _planned(self, text: str, reports: Any) -> tuple[Any, int]:
+        """The statement as a ``DataFrame`` over views of what it needs, and the number of tasks.
+
+        Args:
+            text: of the statement.
+            reports: an accumulator for those of its tasks.
+        """
         named = names_in(text, self.tables)
         everything = dict.fromkeys(named, EVERYTHING)
         self._views.show_columns(named)
         plan = self._checked_plan(text)
         needs = statement_needs(plan, self._pushed)
-        tasks = self._views.read(everything if needs is None else needs)
+        tasks = self._views.read(everything if needs is None else needs, reports)
         frame = self._sized(text, tasks)
         if needs is not None and not self._is_covered(frame, needs):
-            tasks = self._views.read(everything)
+            tasks = self._views.read(everything, reports)
             frame = self._sized(text, tasks)
         return frame, tasks
 
@@ -280,7 +283,7 @@ class SqlSession:
                 else:
                     problems.append(report)
 
-            self._take = take
+            running.take = take
             try:
                 with self._errors():
                     yield from self._waves(frame, schema, most_rows, tasks, running)
@@ -288,7 +291,7 @@ class SqlSession:
                 running.cancel()
                 raise
             finally:
-                self._take = _ignore
+                running.take = _ignore
 
     def _waves(
         self,
@@ -357,6 +360,14 @@ class _Running:
     def __init__(self, context: Any) -> None:
         self._context = context
         self._group = f"kdump-{uuid.uuid4()}"
+        self.take: Callable[[Report], None] = _ignore
+
+    def reports(self) -> Any:
+        """An accumulator that passes the reports of tasks to :attr:`take`.
+
+        Each statement has its own: after ^C, tasks of the last one may still end.
+        """
+        return self._context.accumulator([], ReportQueue(lambda report: self.take(report)))
 
     def wait_for(self, call: Callable[[], Result]) -> Result:
         """Call a function in another thread; ^C cancels what it runs in Spark."""

@@ -175,7 +175,6 @@ class TableViews:
         tables: Mapping[str, Table],
         options: Mapping[str, str],
         payloads: RecordPayloads,
-        reports: Any,
     ) -> None:
         """Take what all views need.
 
@@ -184,13 +183,11 @@ class TableViews:
             tables: by name.
             options: of the data source, for all tables.
             payloads: how keys and values of records become text.
-            reports: an accumulator of :class:`ReportQueue`.
         """
         self._sql = sql
         self._tables = tables
         self._options = options
         self._payloads = payloads
-        self._reports = reports
 
     def show_columns(self, names: Collection[str]) -> None:
         """Make views that have all columns and no rows, and remove all others.
@@ -206,23 +203,29 @@ class TableViews:
             frame = self._frame(table, _nothing, table.columns, 1)
             frame.createOrReplaceTempView(table.name)
 
-    def read(self, needs: Mapping[str, TableNeeds]) -> int:
+    def read(self, needs: Mapping[str, TableNeeds], reports: Any) -> int:
         """Make the views for a statement, and return the number of tasks.
+
+        Args:
+            needs: of the statement, for each table.
+            reports: an accumulator of :class:`ReportQueue`.
 
         Raises:
             UsageProblem: a path is not Kafka's.
             KdumpError: a selected partition cannot be listed.
             OSError: a file cannot be read.
         """
-        return sum(self._read_table(self._tables[name], each) for name, each in needs.items())
+        return sum(
+            self._read_table(self._tables[name], each, reports) for name, each in needs.items()
+        )
 
-    def _read_table(self, table: Table, needs: TableNeeds) -> int:
+    def _read_table(self, table: Table, needs: TableNeeds, reports: Any) -> int:
         columns = _columns_read(table, needs)
         taken = {name for name in table.options if name in self._options}
         options = {name: self._options[name] for name in taken} | {"table": table.name}
         reader = open_table(options, [column.name for column in columns], self._payloads)
         splits = reader.splits(needs.filters)
-        task = ReadTask(reader, needs.filters, splits, self._reports)
+        task = ReadTask(reader, needs.filters, splits, reports)
         frame = self._frame(table, task, columns, len(splits))
         names = {column.name for column in columns}
         shown = [

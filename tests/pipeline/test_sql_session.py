@@ -23,6 +23,7 @@ from kdump.pipeline import sql_session
 from kdump.pipeline.sql_session import SqlSession
 from kdump.pipeline.sql_statements import StatementError, with_quoted_offset
 from kdump.pipeline.statement_needs import TableNeeds, statement_needs
+from kdump.pipeline.table_views import TaskEnd
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
 pytestmark = pytest.mark.slow
@@ -183,6 +184,20 @@ def test_a_statement_can_stop_early(session: SqlSession) -> None:
     assert len(some) < 900
     last = rows(session, "SELECT offset FROM records WHERE topic = 'large' ORDER BY 1 DESC", 2)
     assert [each["offset"] for each in last] == [899, 898]
+
+
+def test_tasks_that_end_after_their_statement_do_not_count_for_the_next(
+    session: SqlSession,
+) -> None:
+    session.start()
+    stopped, running = (sql_session._Running(session._sql.sparkContext) for _ in range(2))
+    taken: list[object] = []
+    running.take = taken.append
+    late, own = stopped.reports(), running.reports()
+    late.add([TaskEnd()])
+    assert taken == []
+    own.add([TaskEnd()])
+    assert taken == [TaskEnd()]
 
 
 @pytest.mark.parametrize(
