@@ -6,6 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from kdump.tables.kafka_log.selected_offsets import BOUND_OPTIONS
 from kdump.tables.table import TIMESTAMP, PushedColumn, Table, TableColumn, list_of
 
 LISTING_OPTIONS: Final = (
@@ -187,12 +188,7 @@ BATCHES: Final = Table(
     ),
     (
         *LISTING_OPTIONS,
-        "startingOffsets",
-        "endingOffsets",
-        "startingTimestamp",
-        "endingTimestamp",
-        "startingOffsetsByTimestamp",
-        "endingOffsetsByTimestamp",
+        *BOUND_OPTIONS,
         "mode",
         "minPartitions",
         "remote",

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdump.formats.message_set import TimestampType
+from kdump.tables.table import US_PER_MS
 
 _TEXT: Final = pa.large_string()
 _UTF8: Final = "utf8"
 _BASE64: Final = "base64"
-_US_PER_MS: Final = 1000
 _UPPER: Final = re.compile("([A-Z])")
 
 _UNSAFE: Final = "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
@@ -80,7 +80,7 @@ def _encoded_value(value: bytes | None) -> tuple[str | None, str | None]:
 
 
 def _timestamp(_name: str, column: pa.Array) -> Iterator[Named]:
-    yield "timestamp_ms", pc.divide(column.cast(pa.int64()), _US_PER_MS)
+    yield "timestamp_ms", pc.divide(column.cast(pa.int64()), US_PER_MS)
 
 
 def _timestamp_type(_name: str, column: pa.Array) -> Iterator[Named]:

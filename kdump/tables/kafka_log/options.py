@@ -26,7 +26,14 @@ from kdump.tables.kafka_log.columns import (
     default_columns,
 )
 from kdump.tables.kafka_log.java_pattern import PatternError
-from kdump.tables.kafka_log.selected_offsets import AtTime, Bound, Bounds, Edge, SelectedTopics
+from kdump.tables.kafka_log.selected_offsets import (
+    BOUND_OPTIONS,
+    AtTime,
+    Bound,
+    Bounds,
+    Edge,
+    SelectedTopics,
+)
 
 DEFAULT_CORRUPT_COLUMN: Final = "_corrupt_record"
 """The default of Spark's own sources (``spark.sql.columnNameOfCorruptRecord``)."""
@@ -98,12 +105,7 @@ OPTIONS: Final = (
     "subscribe",
     "subscribePattern",
     "assign",
-    "startingOffsets",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "startingOffsetsByTimestamp",
-    "endingOffsetsByTimestamp",
+    *BOUND_OPTIONS,
     "includeHeaders",
     "includeControlRecords",
     _ISOLATION_LEVEL,

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kdump.tables.table import LEAST_TIMESTAMP_MS, MOST_TIMESTAMP_MS
+from kdump.tables.table import LEAST_TIMESTAMP_MS, MOST_TIMESTAMP_MS, US_PER_MS
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
-_US_PER_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +200,7 @@ def _milliseconds(kind: str, value: Any) -> tuple[Interval, bool]:
     if not isinstance(value, dt.datetime) or value.tzinfo is None:
         return EVERYTHING, False
     us = (value - _EPOCH) // _MICROSECOND
-    floor, ceiling = us // _US_PER_MS, -(-us // _US_PER_MS)
+    floor, ceiling = us // US_PER_MS, -(-us // US_PER_MS)
     match kind:
         case "EqualTo" | "EqualNullSafe":
             return storable & Interval(ceiling, floor), True

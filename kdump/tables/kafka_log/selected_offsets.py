@@ -6,9 +6,20 @@ import enum
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Final
 
 from kdump.formats.names import TopicPartition
 from kdump.tables.kafka_log import java_pattern
+
+BOUND_OPTIONS: Final = (
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+)
+"""The options of the data source that say where to start and end."""
 
 
 class Edge(enum.Enum):
