@@ -25,9 +25,10 @@ from builders.lock_holder import held_elsewhere
 from builders.programs import PYTHON_PATH
 from builders.repair_cases import bad_batch_in_the_middle
 from kdump.cli import main
-from kdump.cli.output.json_output import JsonOutput, format_json
+from kdump.cli.output.json_output import JsonOutput
 from kdump.cli.output.rendering import OutputFormat, open_output, output_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.formats.safe_json import format_json
 
 FORMS = ("json", "jsonl")
 HEADER = {"type": "header", "schema": 1, "kdump": kdump.__version__}

@@ -10,8 +10,6 @@ have them, also one that finds nothing, is refused or fails. ``docs/json.md`` de
 from __future__ import annotations
 
 import functools
-import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,23 +18,12 @@ from typing import Any, Final, TypeVar
 import click
 
 import kdump
+from kdump.formats.safe_json import format_json
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 SCHEMA: Final = 1
 """Version of the schemas in ``docs/schemas``."""
-
-_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_UNSAFE: Final = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def format_json(value: Any) -> str:
-    """Format compact JSON on one line; only what could harm a terminal is escaped.
-
-    Lone surrogates, which stand for bytes of a file name that are not UTF-8, are escaped too: the
-    text can always be encoded, and parses to the same name.
-    """
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", _ENCODE(value))
 
 
 @dataclass(frozen=True, slots=True)

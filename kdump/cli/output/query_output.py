@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.events import write_line
-from kdump.cli.output.json_output import format_json
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import Column, OutputFormat, open_output
 from kdump.cli.output.sections import write_summary
 from kdump.cli.output.terminal import columns_of, terminal_columns
 from kdump.cli.output.value_text import Kind, format_bytes
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats.safe_json import format_json
 from kdump.words import counted
 
 if TYPE_CHECKING:

@@ -44,9 +44,10 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeVar
 
 import click
 
-from kdump.cli.output.json_output import current_json_output, format_json, with_json_frame
+from kdump.cli.output.json_output import current_json_output, with_json_frame
 from kdump.cli.output.terminal import columns_of, terminal_columns, wrapped
 from kdump.cli.output.value_text import Kind, escape_controls, format_value
+from kdump.formats.safe_json import format_json
 
 if TYPE_CHECKING:
     from rich.console import Console

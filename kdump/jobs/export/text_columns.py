@@ -6,8 +6,6 @@ they are UTF-8 and base64 otherwise, as in ``kdump dump-segment --output jsonl``
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -16,18 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdump.dump.segment_rows import text_field
 from kdump.formats.message_set import TimestampType
+from kdump.formats.safe_json import UNSAFE, format_json
 from kdump.tables.table import US_PER_MS
 
 _TEXT: Final = pa.large_string()
 _UTF8: Final = "utf8"
-_BASE64: Final = "base64"
 _UPPER: Final = re.compile("([A-Z])")
 
-_UNSAFE: Final = "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
-"""What JSON output escapes, apart from quotes and backslashes: some programs break lines there."""
-_UNSAFE_PATTERN: Final = re.compile(_UNSAFE)
-_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_ESCAPED: Final = f"[\x00-\x1f{UNSAFE}]"
+"""What JSON output escapes, apart from quotes and backslashes."""
 
 _TIMESTAMP_TYPES: Final = {
     -1: TimestampType.NO_TIMESTAMP_TYPE.value,
@@ -63,20 +60,11 @@ def _encoded(name: str, column: pa.Array) -> Iterator[Named]:
         text = column.cast(_TEXT)
         encoding = pc.if_else(column.is_null(), pa.scalar(None, _TEXT), pa.scalar(_UTF8, _TEXT))
     except pa.ArrowInvalid:
-        pairs = [_encoded_value(value) for value in column.to_pylist()]
-        text = pa.array([pair[0] for pair in pairs], _TEXT)
-        encoding = pa.array([pair[1] for pair in pairs], _TEXT)
+        fields = [text_field(name, value) for value in column.to_pylist()]
+        text = pa.array([each[name] for each in fields], _TEXT)
+        encoding = pa.array([each[f"{name}_encoding"] for each in fields], _TEXT)
     yield name, text
     yield f"{name}_encoding", encoding
-
-
-def _encoded_value(value: bytes | None) -> tuple[str | None, str | None]:
-    if value is None:
-        return None, None
-    try:
-        return value.decode(), _UTF8
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode(), _BASE64
 
 
 def _timestamp(_name: str, column: pa.Array) -> Iterator[Named]:
@@ -94,18 +82,10 @@ def _headers(name: str, column: pa.Array) -> Iterator[Named]:
 
 
 def _header_rows(headers: Sequence[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    rows = []
-    for header in headers or ():
-        value, encoding = _encoded_value(header["value"])
-        rows.append(
-            {
-                "key": header["key"],
-                "key_encoding": _UTF8,
-                "value": value,
-                "value_encoding": encoding,
-            }
-        )
-    return rows
+    return [
+        {"key": header["key"], "key_encoding": _UTF8, **text_field("value", header["value"])}
+        for header in headers or ()
+    ]
 
 
 _CONVERSIONS: Final[dict[str, Callable[[str, pa.Array], Iterator[Named]]]] = {
@@ -115,11 +95,6 @@ _CONVERSIONS: Final[dict[str, Callable[[str, pa.Array], Iterator[Named]]]] = {
     "timestampType": _timestamp_type,
     "headers": _headers,
 }
-
-
-def format_json(value: Any) -> str:
-    """Format compact JSON on one line, with the escapes of JSON output."""
-    return _UNSAFE_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", _ENCODE(value))
 
 
 def json_lines(columns: pa.RecordBatch) -> memoryview:
@@ -152,7 +127,7 @@ def _quoted(texts: pa.Array) -> pa.Array:
     escaped = pc.replace_substring(escaped, '"', '\\"')
     quote = pa.scalar('"', _TEXT)
     quoted = pc.binary_join_element_wise(quote, escaped, quote, pa.scalar("", _TEXT))
-    is_unsafe = pc.match_substring_regex(texts, _UNSAFE).fill_null(False)
+    is_unsafe = pc.match_substring_regex(texts, _ESCAPED).fill_null(False)
     if is_unsafe.true_count:
         each = pa.array(map(format_json, texts.filter(is_unsafe).to_pylist()), _TEXT)
         quoted = pc.replace_with_mask(quoted, is_unsafe, each)
