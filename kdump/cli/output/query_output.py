@@ -51,7 +51,6 @@ _MOST_CHARACTERS: Final = 1000
 """A longer value is cut on a terminal."""
 _WIDEST: Final = 40
 _GAP: Final = 2
-_ROW_GROUP_BYTES: Final = 64 << 20
 _NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
 
 
@@ -336,20 +335,18 @@ class _Pieces(io.RawIOBase):
 
 def _parquet(rows: _Rows) -> Iterator[bytes]:
     """The bytes of a Parquet file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from kdump.tables.row_groups import RowGroupWriter
 
     pieces = _Pieces()
-    with pq.ParquetWriter(pieces, rows.schema, compression="zstd") as writer:
-        held: list[pa.RecordBatch] = []
+    writer = RowGroupWriter(pieces, rows.schema)
+    try:
         for batch in rows:
-            held.append(batch)
-            if sum(each.nbytes for each in held) >= _ROW_GROUP_BYTES:
-                writer.write_table(pa.Table.from_batches(held))
-                held = []
-                yield from pieces.taken()
-        if held:
-            writer.write_table(pa.Table.from_batches(held))
+            writer.add(batch)
+            yield from pieces.taken()
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
     yield from pieces.taken()
 
 

@@ -8,10 +8,7 @@ from typing import IO, Final, Protocol
 import pyarrow as pa
 
 from kdump.jobs.export.record_formats import FileFormat
-
-ROW_GROUP_BYTES: Final = 32 << 20
-"""A row group ends when it has so many bytes in memory: readers of a file share its row groups."""
-ROW_GROUP_RECORDS: Final = 1 << 20
+from kdump.tables.row_groups import RowGroupWriter
 
 _CONTENTS: Final = frozenset({"key", "value", "key_text", "value_text", "headers"})
 """Columns whose values hardly repeat: a dictionary of them takes time and saves nothing."""
@@ -49,56 +46,27 @@ def open_writer(file_format: FileFormat, file: IO[bytes], schema: pa.Schema) -> 
     """Begin to write records of this schema to a file."""
     match file_format:
         case FileFormat.PARQUET:
-            return _Parquet(file, schema)
+            return _parquet(file, schema)
         case FileFormat.CSV:
             return _Csv(file, schema)
         case FileFormat.JSONL:
             return _JsonLines(file)
 
 
-class _Parquet:
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        import pyarrow.parquet as pq
+def _parquet(file: IO[bytes], schema: pa.Schema) -> RowGroupWriter:
+    def without(left_out: frozenset[str]) -> list[str] | bool:
+        return [name for name in schema.names if name not in left_out] or False
 
-        def without(left_out: frozenset[str]) -> list[str] | bool:
-            return [name for name in schema.names if name not in left_out] or False
-
-        rising = [name for name in schema.names if name in _RISING]
-        self._writer = pq.ParquetWriter(
-            file,
-            schema,
-            compression="zstd",
-            use_dictionary=without(_CONTENTS | _RISING),
-            column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED") or None,
-            write_statistics=without(_CONTENTS | _LABELS),
-            # Readers would make dictionaries of the columns that have one here.
-            store_schema=False,
-        )
-        self._waiting: list[pa.RecordBatch] = []
-        self._records = self._bytes = 0
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._waiting.append(batch)
-        self._records += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._bytes >= ROW_GROUP_BYTES or self._records >= ROW_GROUP_RECORDS:
-            self._end_row_group()
-
-    def _end_row_group(self) -> None:
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting)
-            self._waiting = []
-            self._records = self._bytes = 0
-            self._writer.write_table(table)
-
-    def finish(self) -> None:
-        self._end_row_group()
-        self._writer.close()
-
-    def abandon(self) -> None:
-        # It writes the end of the file as it is deleted, if not before.
-        with contextlib.suppress(OSError, ValueError, pa.ArrowException):
-            self._writer.close()
+    rising = [name for name in schema.names if name in _RISING]
+    return RowGroupWriter(
+        file,
+        schema,
+        use_dictionary=without(_CONTENTS | _RISING),
+        column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED") or None,
+        write_statistics=without(_CONTENTS | _LABELS),
+        # Readers would make dictionaries of the columns that have one here.
+        store_schema=False,
+    )
 
 
 class _Csv:
