@@ -41,85 +41,110 @@ from kdump.state.metadata.metadata_image import EntityKind, LogEnd
 
 TOPICS: Final = ("a", "b.c", "__consumer_offsets", "__transaction_state")
 IDS: Final = (an_id("first"), an_id("second"), None)
+
+# Strategies are built once: building them takes longer than drawing from them.
+NAMES: Final = st.sampled_from(TOPICS)
+SOME_ID: Final = st.sampled_from(IDS)
+KNOWN_ID: Final = st.sampled_from(IDS[:2])
 SMALL: Final = st.integers(0, 6)
+MAYBE_SMALL: Final = st.none() | SMALL
 ENDS: Final = st.integers(0, 50)
+MAYBE_END: Final = st.none() | ENDS
+LARGE: Final = st.integers(0, 9000)
+MAYBE_LARGE: Final = st.none() | st.integers(0, 90_000)
+NUMBERS: Final = st.integers(0, 4)
+NODE: Final = st.integers(1, 4)
+EPOCHS: Final = st.dictionaries(SMALL, ENDS, max_size=3)
+STATES: Final = st.sampled_from((PartitionState.LIVE, PartitionState.LIVE, *PartitionState))
+NODES: Final = st.lists(NODE, min_size=1, max_size=3, unique=True)
+ASSIGNMENTS: Final = st.lists(NODES, min_size=1, max_size=3)
+SOME_NAMES: Final = st.lists(NAMES, max_size=3, unique=True)
+CONFIG_KEYS: Final = st.sampled_from(("unclean.leader.election.enable", "retention.ms"))
+CONFIG_VALUES: Final = st.sampled_from(("true", "false"))
 
 
 @st.composite
 def replicas(draw: st.DrawFn) -> Any:
-    epochs = sorted(draw(st.dictionaries(SMALL, ENDS, max_size=3)).items())
-    topic = draw(st.sampled_from(TOPICS))
-    topic_id = draw(st.sampled_from(IDS))
+    epochs = sorted(draw(EPOCHS).items())
+    topic = draw(NAMES)
+    topic_id = draw(SOME_ID)
     return replica(
         topic,
-        draw(st.integers(0, 4)),
-        end=draw(st.none() | ENDS),
+        draw(NUMBERS),
+        end=draw(MAYBE_END),
         epochs=epochs,
-        batch_epoch=draw(st.none() | SMALL),
+        batch_epoch=draw(MAYBE_SMALL),
         topic_id=None if topic_id is None else an_id(f"{topic} {topic_id}"),
-        state=draw(st.sampled_from((PartitionState.LIVE, PartitionState.LIVE, *PartitionState))),
-        producer_id=draw(st.none() | st.integers(0, 10_000)),
+        state=draw(STATES),
+        producer_id=draw(MAYBE_LARGE),
     )
+
+
+REPLICAS: Final = st.lists(replicas(), max_size=6)
 
 
 @st.composite
 def topics_of_a_copy(draw: st.DrawFn) -> list[Any]:
     found = []
-    for name in draw(st.lists(st.sampled_from(TOPICS), max_size=3, unique=True)):
-        nodes = st.lists(st.integers(1, 4), min_size=1, max_size=3, unique=True)
-        partitions = draw(st.lists(nodes, min_size=1, max_size=3))
-        topic_id = an_id(f"{name} {draw(st.sampled_from(IDS[:2]))}")
+    for name in draw(SOME_NAMES):
+        partitions = draw(ASSIGNMENTS)
+        topic_id = an_id(f"{name} {draw(KNOWN_ID)}")
         epoch = draw(SMALL)
         found += topic_records(name, partitions, topic_id=topic_id, leader_epoch=epoch)
         if draw(st.booleans()):
-            key = draw(st.sampled_from(("unclean.leader.election.enable", "retention.ms")))
-            found.append(config(name, key, draw(st.sampled_from(("true", "false")))))
+            found.append(config(name, draw(CONFIG_KEYS), draw(CONFIG_VALUES)))
     return found
+
+
+TOPICS_OF_A_COPY: Final = topics_of_a_copy()
+OTHERS: Final = st.lists(st.sampled_from((acl("x"), acl("y"), broker(1), broker(2))), max_size=3)
+GONE: Final = st.lists(NAMES, max_size=2)
+VOTERS: Final = st.sets(NODE)
 
 
 @st.composite
 def copies(draw: st.DrawFn) -> Any:
-    extra = draw(st.lists(st.sampled_from((acl("x"), acl("y"), broker(1), broker(2))), max_size=3))
-    next_id = record(
-        "PRODUCER_IDS_RECORD", brokerId=1, brokerEpoch=1, nextProducerId=draw(st.integers(0, 9000))
-    )
-    gone = draw(st.lists(st.sampled_from(TOPICS), max_size=2))
+    extra = draw(OTHERS)
+    next_id = record("PRODUCER_IDS_RECORD", brokerId=1, brokerEpoch=1, nextProducerId=draw(LARGE))
+    gone = draw(GONE)
     return copy(
-        *draw(topics_of_a_copy()),
+        *draw(TOPICS_OF_A_COPY),
         *{repr(each): each for each in extra}.values(),
         next_id,
-        end=draw(st.integers(1, 3)) * 100,
+        end=draw(NODE) * 100,
         epoch=draw(SMALL),
-        highest_offset=draw(st.integers(0, 9000)),
-        highest_epoch=draw(st.integers(0, 90)),
-        voters=tuple(CollectedVoter(each) for each in draw(st.sets(st.integers(1, 4)))),
-        removed_topics=tuple(
-            removed(name, an_id(f"{name} {draw(st.sampled_from(IDS[:2]))}")) for name in gone
-        ),
+        highest_offset=draw(LARGE),
+        highest_epoch=draw(ENDS),
+        voters=tuple(CollectedVoter(each) for each in draw(VOTERS)),
+        removed_topics=tuple(removed(name, an_id(f"{name} {draw(KNOWN_ID)}")) for name in gone),
     )
 
 
 @st.composite
 def claims(draw: st.DrawFn) -> Any:
-    partition = ClaimedPartition(draw(SMALL), draw(st.none() | SMALL), draw(st.none() | ENDS))
-    source = draw(st.sampled_from(("__consumer_offsets", "__remote_log_metadata")))
-    return claim(draw(st.sampled_from((*TOPICS, "lost"))), partition, source=source)
+    partition = ClaimedPartition(draw(SMALL), draw(MAYBE_SMALL), draw(MAYBE_END))
+    return claim(draw(CLAIMED_TOPICS), partition, source=draw(SOURCES))
+
+
+CLAIMED_TOPICS: Final = st.sampled_from((*TOPICS, "lost"))
+SOURCES: Final = st.sampled_from(("__consumer_offsets", "__remote_log_metadata"))
+CLAIMS: Final = st.lists(claims(), max_size=2)
+PATHS: Final = st.sampled_from(("/d1", "/d2"))
+MAYBE_COPY: Final = st.none() | copies()
 
 
 @st.composite
 def directories(draw: st.DrawFn) -> CollectedDirectory:
-    partitions = draw(st.lists(replicas(), max_size=6))
-    node_id = draw(st.integers(1, 4))
-    path = draw(st.sampled_from(("/d1", "/d2")))
+    partitions = draw(REPLICAS)
     return disk(
-        node_id,
+        draw(NODE),
         *{each.directory: each for each in partitions}.values(),
-        path=path,
-        claims=tuple(draw(st.lists(claims(), max_size=2))),
-        metadata=draw(st.none() | copies()),
-        highest_transactional_producer_id=draw(st.none() | st.integers(0, 90_000)),
+        path=draw(PATHS),
+        claims=tuple(draw(CLAIMS)),
+        metadata=draw(MAYBE_COPY),
+        highest_transactional_producer_id=draw(MAYBE_LARGE),
         has_streams_groups=draw(st.booleans()),
-        broker_epoch=draw(st.none() | st.integers(0, 90_000)),
+        broker_epoch=draw(MAYBE_LARGE),
         is_clean_shutdown=draw(st.booleans()),
     )
 
