@@ -110,9 +110,7 @@ def listed_as_loaded(
     problems: ProblemReporter,
     select: Callable[[str, TopicPartition], bool],
 ) -> LogDirectory | None:
-    """List a log directory, with its partitions as a starting broker sees them.
-
-    Partitions that no broker loads are among the unreadable ones.
+    """List a log directory, with its partitions as :func:`with_partitions_as_loaded` says.
 
     Args:
         path: the directory.
@@ -130,17 +128,25 @@ def listed_as_loaded(
         return None
     for problem in found.problems:
         problems.report(problem.path, problem.error)
+    return with_partitions_as_loaded(found, problems)
+
+
+def with_partitions_as_loaded(listed: LogDirectory, problems: ProblemReporter) -> LogDirectory:
+    """Return a log directory with its partitions as a starting broker sees them.
+
+    Partitions that no broker loads are reported, and among the unreadable ones.
+    """
     loaded: list[Partition] = []
-    unreadable = [*found.unreadable]
-    with phase(f"looking for unfinished swaps in {path}"):
-        for each in found.partitions:
+    unreadable = [*listed.unreadable]
+    with phase(f"looking for unfinished swaps in {listed.path}"):
+        for each in listed.partitions:
             partition = as_loaded(each, problems)
             if partition is None:
                 unreadable.append(each.path.name)
             else:
                 loaded.append(partition)
     return dataclasses.replace(
-        found, partitions=tuple(loaded), unreadable=tuple(sorted(unreadable))
+        listed, partitions=tuple(loaded), unreadable=tuple(sorted(unreadable))
     )
 
 

@@ -124,9 +124,9 @@ def _with_surroundings(
     This reads little, so it is never a job for Spark.
     """
     from kdump.engine.engine_choice import EngineChoice
+    from kdump.jobs.listed_partitions import with_partitions_as_loaded
     from kdump.jobs.report.consumer_lag import consumer_lag
     from kdump.jobs.report.freeable_space import freeable_space
-    from kdump.jobs.report.loaded_directories import directories_as_loaded
     from kdump.jobs.report.open_transactions_found import unstable_partitions
 
     settings, selection = listed.request.settings, verification.selection
@@ -136,7 +136,7 @@ def _with_surroundings(
         # Otherwise the verification finds them.
         for directory in listed.directories:
             diagnostics.report_unreadable(directory)
-    loaded = directories_as_loaded(listed.directories, diagnostics)
+    loaded = [with_partitions_as_loaded(each, diagnostics) for each in listed.directories]
     problems: list[Problem] = []
     try:
         with phase("reading the groups"):
