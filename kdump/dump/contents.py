@@ -114,7 +114,7 @@ class TopicContents:
         return parsed.key_text, parsed.payload_text
 
 
-class FieldContents(ABC):
+class FieldContents(Contents, ABC):
     """Contents that have fields of their own in rows."""
 
     @abstractmethod
@@ -122,16 +122,6 @@ class FieldContents(ABC):
         self, key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader]
     ) -> Mapping[str, Any]:
         """The fields of a record, besides those that it always has."""
-
-    @abstractmethod
-    def text(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        offset: int,
-        headers: Sequence[RecordHeader] = (),
-    ) -> tuple[str | None, str | None]:
-        """As :meth:`Contents.text`."""
 
 
 def topic_contents(name: str) -> TopicContents:

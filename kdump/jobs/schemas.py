@@ -7,7 +7,7 @@ and of each key its latest record.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage
+from kdump.payloads.avro_payloads import avro_full_name
 from kdump.phases import phase
 from kdump.state.compacted.latest_records import LatestRecords
 from kdump.state.schema_registry import (
@@ -214,13 +215,9 @@ def _reference_name(name: str, kind: str, text: str) -> str:
     if kind != AVRO:
         return name
     try:
-        found: object = json.loads(text)
+        return avro_full_name(json.loads(text)) or name
     except (ValueError, RecursionError):
         return name
-    if not isinstance(found, Mapping) or not isinstance(found.get("name"), str):
-        return name
-    own, namespace = str(found["name"]), found.get("namespace")
-    return f"{namespace}.{own}" if namespace and "." not in own else own
 
 
 def _put_all(schemas: Sequence[StoredSchema], replay: RegistryReplay) -> None:

@@ -121,15 +121,19 @@ def _parsed(schema: StoredSchema, references: UsedSchemas) -> Any:
     for name, used in references:
         found = with_own_types(json.loads(used.text))
         known[name] = found
-        if isinstance(found, dict) and isinstance(found.get("name"), str):
-            known[_full_name(found)] = found
+        full_name = avro_full_name(found)
+        if full_name is not None:
+            known[full_name] = found
     root = with_own_types(json.loads(schema.text))
     known[_ROOT] = {"type": "record", "name": _ROOT, "fields": [{"name": "value", "type": root}]}
     return load_schema(_ROOT, repo=_repository(known))
 
 
-def _full_name(schema: Mapping[str, Any]) -> str:
-    name, namespace = str(schema["name"]), schema.get("namespace")
+def avro_full_name(schema: object) -> str | None:
+    """The name by which other schemas use a schema, as JSON has it; None if it has none."""
+    if not isinstance(schema, dict) or not isinstance(schema.get("name"), str):
+        return None
+    name, namespace = schema["name"], schema.get("namespace")
     return f"{namespace}.{name}" if namespace and "." not in name else name
 
 
