@@ -258,6 +258,40 @@ _VERIFICATIONS: Final = (
     ),
 )
 
+
+def _reported(name: str, folder: str, data: str, ratio: float, seconds: float) -> Case:
+    """Make a page, compared with a verification, which reads the same once."""
+    return Case(
+        name,
+        (
+            *("report", "--engine", "local", "--force", "--out", "{data}/report.html"),
+            f"{{data}}/{folder}",
+        ),
+        Other(Program.KDUMP, ("verify", "--engine", "local", f"{{data}}/{folder}")),
+        data,
+        ratio=ratio,
+        more_seconds=seconds,
+        peak_mib=300,
+    )
+
+
+_REPORTS: Final = (
+    _reported(
+        "kdump report, 8 GiB of 11 KB batches",
+        "clean-11-kb",
+        _partitions("clean-11-kb", _LARGE, 8, is_clean=True),
+        1.5,
+        1,
+    ),
+    _reported(
+        "kdump report, 10 000 partitions, 60 000 files",
+        "directory-10000",
+        "make_log_directory(folder, 10_000)",
+        1.5,
+        5,
+    ),
+)
+
 _RECOVERIES: Final = (
     _recovered(
         "kdump recover, 800 MB of 11 KB batches in four partitions",
@@ -420,6 +454,7 @@ CASES: Final = (
     *_COMPACTIONS,
     *_GROWING,
     *_GROUPS,
+    *_REPORTS,
     *_EXPORTS,
     *_QUERIES,
 )

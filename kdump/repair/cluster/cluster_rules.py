@@ -31,7 +31,7 @@ from kdump.repair.cluster.partition_choice import MOST_EPOCH, PartitionPlanner
 from kdump.repair.cluster.surroundings import report_surroundings
 from kdump.repair.cluster.topic_choice import TopicChooser, topic_ids
 from kdump.repair.cluster.unclean_elections import settle_unclean_elections
-from kdump.repair.rebuild.controller_snapshot import MARGIN_OFFSETS
+from kdump.repair.rebuild.controller_snapshot import MARGIN_EPOCHS, MARGIN_OFFSETS
 from kdump.repair.rebuild.node_directories import derived_directory_id
 from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
@@ -54,8 +54,6 @@ from kdump.state.metadata.metadata_image import (
     resource_of,
 )
 
-EPOCH_MARGIN: Final = 100
-"""So far above all copies the snapshot is, and by ``MARGIN_OFFSETS``."""
 PRODUCER_ID_BLOCK: Final = 1000
 """``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``."""
 PRODUCER_ID_MARGIN: Final = 1000 * PRODUCER_ID_BLOCK
@@ -303,7 +301,7 @@ class _Planner:
         offsets += (each.broker_epoch or 0 for each in self.evidence.directories)
         said = self.overrides
         offset = _number_above("snapshot.offset", offsets, MARGIN_OFFSETS, said.snapshot_offset)
-        epoch = _number_above("snapshot.epoch", epochs, EPOCH_MARGIN, said.snapshot_epoch)
+        epoch = _number_above("snapshot.epoch", epochs, MARGIN_EPOCHS, said.snapshot_epoch)
         # The first leader adds one to the epoch.
         if offset > _MOST_OFFSET - MARGIN_OFFSETS or epoch >= MOST_EPOCH:
             raise UsageProblem(
