@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kdump.jobs.execution import Interrupted, Writing
     from kdump.jobs.node_identity import NodeIdentity, ServerFile
+    from kdump.log.directory import LogDirectory
     from kdump.repair.rebuild.node_directories import GivenIdentity
 
 
@@ -112,12 +113,13 @@ def command(
     if cluster_id is not None and not cluster_id.strip():
         raise UsageProblem("--cluster-id: a cluster id is not empty")
     server = None if server_properties is None else _read_server(server_properties)
-    found, status = _find(paths)
-    if not found:
+    directories, status = _read_directories(paths)
+    if not directories:
         return status
+    found = [each.path for each in directories]
     given = GivenIdentity(cluster_id, node_id, _by_path(directory_ids, found))
     if not repair:
-        return status | _check(found, server, output_format)
+        return status | _check(directories, server, output_format)
     writing = Writing("identity", dry_run=dry_run, keep_undo=keep_undo is not False)
     return status | _repair(found, server, given, writing, output_format)
 
@@ -130,16 +132,16 @@ def _read_server(path: Path) -> ServerFile:
     return ServerFile(str(path), ServerProperties.of(read_properties(path)))
 
 
-def _find(paths: Sequence[Location]) -> tuple[list[Location], ExitStatus]:
-    """Return the directories that can be read, each once; others are reported."""
+def _read_directories(paths: Sequence[Location]) -> tuple[list[LogDirectory], ExitStatus]:
+    """Read the directories, each once; those that cannot be read are reported."""
     from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.node_identity import read_node_directory
 
     diagnostics = Diagnostics()
-    found: list[Location] = []
+    found: list[LogDirectory] = []
     for path in paths:
         try:
-            read_node_directory(path)
+            directory = read_node_directory(path)
         except OSError as failure:
             diagnostics.report(path, failure)
         except UsageProblem:
@@ -147,8 +149,8 @@ def _find(paths: Sequence[Location]) -> tuple[list[Location], ExitStatus]:
         except KdumpError as failure:
             diagnostics.report_failure(failure)
         else:
-            if not any(path.is_same(other) for other in found):
-                found.append(path)
+            if not any(path.is_same(other.path) for other in found):
+                found.append(directory)
     return found, diagnostics.status
 
 
@@ -176,14 +178,8 @@ def _is_same(path: Location, other: Location) -> bool:
         return False
 
 
-def _node(paths: Sequence[Location], server: ServerFile | None) -> NodeIdentity:
-    from kdump.jobs.node_identity import NodeIdentity, read_node_directory
-
-    return NodeIdentity([read_node_directory(path) for path in paths], server)
-
-
 def _check(
-    paths: Sequence[Location], server: ServerFile | None, output_format: EventFormat
+    directories: Sequence[LogDirectory], server: ServerFile | None, output_format: EventFormat
 ) -> ExitStatus:
     from kdump.cli.output.brief import BriefFindings
     from kdump.cli.output.events import open_printer
@@ -193,8 +189,9 @@ def _check(
         status_of,
         summary,
     )
+    from kdump.jobs.node_identity import NodeIdentity
 
-    node = _node(paths, server)
+    node = NodeIdentity(directories, server)
     findings = [each.finding for each in node.problems]
     status = _unreadable(node)
     with open_printer(output_format) as printer:
@@ -223,11 +220,12 @@ def _repair(
         summary,
     )
     from kdump.jobs.execution import locked_for_writing, plan_and_apply
-    from kdump.jobs.node_identity import targets_of
+    from kdump.jobs.node_identity import NodeIdentity, read_node_directory, targets_of
 
     interrupted: list[Interrupted]
     with locked_for_writing(paths, writing) as interrupted:
-        node = _node(paths, server)
+        # What was read before the lock may have changed since.
+        node = NodeIdentity([read_node_directory(path) for path in paths], server)
         repaired = node.repaired(given)
         done = plan_and_apply(targets_of(node.directories, repaired), writing)
     after = node.after(repaired)
