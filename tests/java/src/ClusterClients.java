@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.Callable;
 import java.util.concurrent.Future;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -179,13 +180,25 @@ final class ClusterClients {
         return true;
     }
 
+    /** Asks what is still missing until nothing is, which is null. */
+    private static Object await(Callable<String> missing) throws Exception {
+        String found = "";
+        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+            found = missing.call();
+            if (found == null) {
+                return true;
+            }
+            Thread.sleep(GLANCE_MS);
+        }
+        throw new IllegalStateException(found);
+    }
+
     /** Waits until partitions have leaders, and all their replicas are in sync if {@code replicas} is "all". */
     private Object awaitReplicas(String replicas, JsonNode topics) throws Exception {
-        Collection<String> unready = List.of();
-        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+        return await(() -> {
             Set<String> names = new HashSet<>(
                 topics.isNull() ? admin.listTopics().names().get() : ClusterHost.words(topics));
-            unready = new ArrayList<>();
+            Collection<String> unready = new ArrayList<>();
             for (TopicDescription topic : admin.describeTopics(names).allTopicNames().get().values()) {
                 for (TopicPartitionInfo each : topic.partitions()) {
                     boolean isReady = each.leader() != null && !each.leader().isEmpty()
@@ -195,61 +208,46 @@ final class ClusterClients {
                     }
                 }
             }
-            if (unready.isEmpty()) {
-                return true;
-            }
-            Thread.sleep(GLANCE_MS);
-        }
-        throw new IllegalStateException("not ready: " + unready);
+            return unready.isEmpty() ? null : "not ready: " + unready;
+        });
     }
 
     /** Waits until no transaction is open in a partition: a commit returns before its markers are written. */
     private Object awaitEnds(TopicPartition partition) throws Exception {
-        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+        return await(() -> {
             long[] ends = new long[2];
             for (IsolationLevel level : IsolationLevel.values()) {
                 ends[level.ordinal()] = admin.listOffsets(
                     Map.of(partition, OffsetSpec.latest()), new ListOffsetsOptions(level)
                 ).partitionResult(partition).get().offset();
             }
-            if (ends[0] == ends[1]) {
-                return true;
-            }
-            Thread.sleep(GLANCE_MS);
-        }
-        throw new IllegalStateException("a transaction is open in " + partition);
+            return ends[0] == ends[1] ? null : "a transaction is open in " + partition;
+        });
     }
 
     /** Waits until groups are listed in a state. */
     private Object awaitState(String state, List<String> groups) throws Exception {
-        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+        return await(() -> {
             long count = admin.listGroups().all().get().stream().filter(each -> groups.contains(each.groupId())
                 && each.groupState().map(Object::toString).orElse("").equals(state)).count();
-            if (count == groups.size()) {
-                return true;
-            }
-            Thread.sleep(GLANCE_MS);
-        }
-        throw new IllegalStateException("groups are not " + state);
+            return count == groups.size() ? null : "groups are not " + state;
+        });
     }
 
     private Object awaitLeader(TopicPartition partition, int leader) throws Exception {
-        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+        return await(() -> {
             Node found = admin.describeTopics(List.of(partition.topic())).allTopicNames().get().get(partition.topic())
                 .partitions().get(partition.partition()).leader();
-            if (found != null && found.id() == leader) {
-                return true;
-            }
-            Thread.sleep(GLANCE_MS);
-        }
-        throw new IllegalStateException("broker " + leader + " does not lead " + partition);
+            boolean isLeader = found != null && found.id() == leader;
+            return isLeader ? null : "broker " + leader + " does not lead " + partition;
+        });
     }
 
     /** Elects leaders, clean or not, until a broker leads all these partitions: the only one that is not fenced. */
     private Object elect(Set<TopicPartition> partitions, int leader) throws Exception {
         Set<String> topics = new HashSet<>();
         partitions.forEach(each -> topics.add(each.topic()));
-        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+        return await(() -> {
             admin.electLeaders(ElectionType.UNCLEAN, partitions).partitions().get();
             boolean isElected = true;
             for (TopicDescription topic : admin.describeTopics(topics).allTopicNames().get().values()) {
@@ -258,12 +256,8 @@ final class ClusterClients {
                         || each.leader() != null && each.leader().id() == leader;
                 }
             }
-            if (isElected) {
-                return true;
-            }
-            Thread.sleep(GLANCE_MS);
-        }
-        throw new IllegalStateException("broker " + leader + " is not elected");
+            return isElected ? null : "broker " + leader + " is not elected";
+        });
     }
 
     private Object create(JsonNode request) throws Exception {
