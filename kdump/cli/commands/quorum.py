@@ -104,15 +104,8 @@ def reset(
     above everything that was shown, and the old log is kept for kdump undo. CONTROLLER_DIR is the
     metadata directory of a controller.
     """
-    from kdump.cli.output.controller_output import reset_fields, reset_lines
-    from kdump.cli.output.events import Event
-    from kdump.cli.output.write_report import (
-        Operations,
-        interrupted_event,
-        open_report,
-        plan_lines,
-        plan_row,
-    )
+    from kdump.cli.output.controller_output import reset_event
+    from kdump.cli.output.write_report import interrupted_event, open_report
     from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.quorum_reset import ResetRequest, reset_quorum
 
@@ -132,28 +125,10 @@ def reset(
         )
         result = reset_quorum(request)
         (done,) = plan_and_apply([result.target], writing)
-    operations = Operations([done], verbose=repair.verbose)
-    addresses = [voter.address for voter in voters]
-    directory = result.target.partitions[0].path
-    row = {
-        "log_dir": str(path),
-        "node_id": copy.node_id,
-        "cluster_id": copy.cluster_id,
-        **reset_fields(result),
-        **plan_row(done),
-        "is_dry_run": repair.dry_run,
-        "operations": operations.rows(directory),
-    }
-    lines = [
-        *reset_lines(path, result, addresses, is_written=done.is_applied or done.plan.is_empty),
-        *(operations.lines(directory) if repair.dry_run or repair.verbose else ()),
-        *operations.counts(done),
-        *plan_lines(done),
-    ]
     with open_report(repair.output_format, [done]) as printer:
         for earlier in interrupted:
             printer.emit(interrupted_event(earlier))
-        printer.emit(Event("reset", row, lines))
+        printer.emit(reset_event(path, request, result, done, repair))
     # What was incomplete at the end of the log is gone with the log.
     return problems.status & ~ExitStatus.DAMAGE_LEFT
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kdump.cli.options.repair_options import RepairArguments
     from kdump.jobs.execution import PlanResult
     from kdump.jobs.metadata_apply import AppliedPlan
-    from kdump.jobs.quorum_reset import QuorumReset
+    from kdump.jobs.quorum_reset import QuorumReset, ResetRequest
     from kdump.repair.rebuild.controller_snapshot import ControllerSnapshot
     from kdump.state.metadata.cluster_plan import ClusterPlan
     from kdump.state.metadata.metadata_nodes import Voter
@@ -158,8 +158,44 @@ def applied_event(
     return Event("apply", row, lines)
 
 
-def reset_fields(reset: QuorumReset) -> Mapping[str, Any]:
-    """Return the fields of a reset."""
+def reset_event(
+    path: Location,
+    request: ResetRequest,
+    reset: QuorumReset,
+    done: PlanResult,
+    repair: RepairArguments,
+) -> Event:
+    """Return what a reset did to a directory, or would do.
+
+    Args:
+        path: the directory.
+        request: what was asked for.
+        reset: the new state of the directory.
+        done: the outcome.
+        repair: the options of the command.
+    """
+    operations = Operations([done], verbose=repair.verbose)
+    directory = reset.target.partitions[0].path
+    row = {
+        "log_dir": str(path),
+        "node_id": request.copy.node_id,
+        "cluster_id": request.copy.cluster_id,
+        **_reset_fields(reset),
+        **plan_row(done),
+        "is_dry_run": repair.dry_run,
+        "operations": operations.rows(directory),
+    }
+    addresses = [voter.address for voter in request.voters]
+    lines = [
+        *_reset_lines(path, reset, addresses, is_written=done.is_applied or done.plan.is_empty),
+        *(operations.lines(directory) if repair.dry_run or repair.verbose else ()),
+        *operations.counts(done),
+        *plan_lines(done),
+    ]
+    return Event("reset", row, lines)
+
+
+def _reset_fields(reset: QuorumReset) -> Mapping[str, Any]:
     from kdump.state.metadata.metadata_image import EntityKind
 
     return {
@@ -175,7 +211,7 @@ def reset_fields(reset: QuorumReset) -> Mapping[str, Any]:
     }
 
 
-def reset_lines(
+def _reset_lines(
     path: object, reset: QuorumReset, addresses: Sequence[str], *, is_written: bool
 ) -> Iterator[str]:
     """Yield what a reset does, for people."""
