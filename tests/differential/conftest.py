@@ -10,6 +10,7 @@ import pytest
 
 from builders.broker import BrokerHost
 from builders.duel import Duel, Files, files_of, generate
+from builders.java_server import JavaServer
 from builders.memory import in_memory
 from builders.official import OfficialTool
 
@@ -54,6 +55,13 @@ def internal_topics(
     """Return eight partitions of each internal topic, as ``TOPIC-NUMBER``."""
     folder = tmp_path_factory.mktemp("internal-topics")
     return _generated(java_classpath, folder, "InternalTopicWriter", 40)
+
+
+@pytest.fixture(scope="session")
+def metadata_server(java_classpath: str) -> Iterator[JavaServer]:
+    """Return Kafka's images of the cluster's metadata as a server."""
+    with JavaServer(java_classpath, "MetadataServer") as running:
+        yield running
 
 
 def _generated(classpath: str, folder: Path, program: str, count: int) -> dict[str, Files]:

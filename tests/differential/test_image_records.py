@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -39,12 +38,6 @@ LOSSES: Final = {
 """How Kafka's name of each loss begins."""
 
 
-@pytest.fixture(scope="module")
-def server(java_classpath: str) -> Iterator[JavaServer]:
-    with JavaServer(java_classpath, "MetadataServer") as running:
-        yield running
-
-
 Records = list[dict[str, Any]]
 
 
@@ -73,9 +66,9 @@ def groups(records: Records) -> list[tuple[str, list[Any]]]:
 
 
 def require_same(
-    image: MetadataImage, level: int, server: JavaServer, log: Path, last_offset: int
+    image: MetadataImage, level: int, metadata_server: JavaServer, log: Path, last_offset: int
 ) -> None:
-    answer = server.ask_words(["records", str(log), str(last_offset), str(level)])
+    answer = metadata_server.ask_words(["records", str(log), str(last_offset), str(level)])
     theirs: Records = json.loads(answer["records"])
     lost = set[ImageLoss]()
     ours: Records = [
@@ -112,7 +105,9 @@ def require_image(records: Records, image: MetadataImage, level: int) -> None:
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_of_logs_that_real_nodes_wrote(node: str, fixtures: Path, server: JavaServer) -> None:
+def test_of_logs_that_real_nodes_wrote(
+    node: str, fixtures: Path, metadata_server: JavaServer
+) -> None:
     path = fixtures / "states" / "clean" / node / f"{CLUSTER_METADATA_TOPIC}-0"
     partition = metadata_partition(path)
     end = read_image(partition, MetadataPoint()).end.offset
@@ -120,16 +115,16 @@ def test_of_logs_that_real_nodes_wrote(node: str, fixtures: Path, server: JavaSe
     for offset in [end - 1, *choice.sample(range(end), 3)]:
         image = read_image(partition, MetadataPoint(offset))
         for level in (30, choice.randint(LOWEST_METADATA_VERSION, HIGHEST_METADATA_VERSION)):
-            require_same(image, level, server, path / LOG, offset)
+            require_same(image, level, metadata_server, path / LOG, offset)
 
 
 @pytest.mark.parametrize("seed", range(100, 105))
 def test_of_random_images_at_every_metadata_version(
-    seed: int, tmp_path: Path, server: JavaServer
+    seed: int, tmp_path: Path, metadata_server: JavaServer
 ) -> None:
     path = tmp_path / f"{CLUSTER_METADATA_TOPIC}-0"
     path.mkdir()
-    end = int(server.ask_words(["write", str(path / LOG), str(seed), "500"])["end"])
+    end = int(metadata_server.ask_words(["write", str(path / LOG), str(seed), "500"])["end"])
     image = read_image(metadata_partition(path), MetadataPoint(end - 1))
     for level in range(LOWEST_METADATA_VERSION, HIGHEST_METADATA_VERSION + 1):
-        require_same(image, level, server, path / LOG, end - 1)
+        require_same(image, level, metadata_server, path / LOG, end - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,16 +24,9 @@ NODES: Final = ("b1-d1", "b2-d1", "b3-d1", "c1001", "c1002", "c1003")
 LOG: Final = f"{0:020d}.log"
 
 
-@pytest.fixture(scope="module")
-def server(java_classpath: str) -> Iterator[JavaServer]:
-    """Give Kafka's metadata images as a server."""
-    with JavaServer(java_classpath, "MetadataServer") as running:
-        yield running
-
-
-def kafka_image(server: JavaServer, log: Path, last_offset: int) -> dict[str, Any]:
+def kafka_image(metadata_server: JavaServer, log: Path, last_offset: int) -> dict[str, Any]:
     """Kafka's image after the record at an offset."""
-    answer = server.ask_words(["image", str(log), str(last_offset)])
+    answer = metadata_server.ask_words(["image", str(log), str(last_offset)])
     image: dict[str, Any] = json.loads(answer["image"])
     return image
 
@@ -79,7 +72,7 @@ def require_same(image: MetadataImage, expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("node", NODES)
 def test_at_random_offsets_of_a_log_that_real_controllers_wrote(
-    node: str, fixtures: Path, server: JavaServer
+    node: str, fixtures: Path, metadata_server: JavaServer
 ) -> None:
     path = fixtures / "states" / "clean" / node / f"{CLUSTER_METADATA_TOPIC}-0"
     partition = metadata_partition(path)
@@ -87,20 +80,20 @@ def test_at_random_offsets_of_a_log_that_real_controllers_wrote(
     for offset in sorted(random.Random(node).sample(range(end), 8)):
         image = read_image(partition, MetadataPoint(offset))
         assert image.end.offset == offset + 1
-        require_same(image, kafka_image(server, path / LOG, offset))
+        require_same(image, kafka_image(metadata_server, path / LOG, offset))
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_at_random_offsets_of_a_log_of_random_records(
-    seed: int, tmp_path: Path, server: JavaServer
+    seed: int, tmp_path: Path, metadata_server: JavaServer
 ) -> None:
     path = tmp_path / f"{CLUSTER_METADATA_TOPIC}-0"
     path.mkdir()
-    end = int(server.ask_words(["write", str(path / LOG), str(seed), "400"])["end"])
+    end = int(metadata_server.ask_words(["write", str(path / LOG), str(seed), "400"])["end"])
     partition = metadata_partition(path)
     for offset in [*sorted(random.Random(seed).sample(range(end - 1), 10)), end - 1]:
         image = read_image(partition, MetadataPoint(offset))
-        require_same(image, kafka_image(server, path / LOG, offset))
+        require_same(image, kafka_image(metadata_server, path / LOG, offset))
 
 
 def read_image(partition: Partition, point: MetadataPoint) -> MetadataImage:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,16 +24,10 @@ ALL_VERSIONS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(java_classpath: str) -> Iterator[JavaServer]:
-    with JavaServer(java_classpath, "MetadataServer") as running:
-        yield running
-
-
 @pytest.mark.hypothesis
 @pytest.mark.parametrize(("record_type", "version"), ALL_VERSIONS)
 def test_random_values_of_every_type_and_version(
-    record_type: RecordType, version: int, server: JavaServer
+    record_type: RecordType, version: int, metadata_server: JavaServer
 ) -> None:
     @settings(
         max_examples=examples(0.4), suppress_health_check=[HealthCheck.too_slow], deadline=None
@@ -42,7 +35,7 @@ def test_random_values_of_every_type_and_version(
     @given(message_values(record_type.value, version))
     def check(value: dict[str, Any]) -> None:
         json = node_text(message_node(record_type.value, value, version))
-        answer = server.ask_words(["encode", str(record_type.id), str(version), json])
+        answer = metadata_server.ask_words(["encode", str(record_type.id), str(version), json])
         encoded = encode_cluster_metadata(record_type.name, version, value)
         assert encoded.hex() == answer["bytes"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -32,14 +32,11 @@ LEVEL: Final = ImageRecord(
 )
 
 
-@pytest.fixture(scope="module")
-def server(java_classpath: str) -> Iterator[JavaServer]:
-    with JavaServer(java_classpath, "MetadataServer") as running:
-        yield running
-
-
 def snapshot_as_kafka(
-    folder: Path, records: Iterable[ImageRecord], server: JavaServer, voters: Iterable[Voter] = ()
+    folder: Path,
+    records: Iterable[ImageRecord],
+    metadata_server: JavaServer,
+    voters: Iterable[Voter] = (),
 ) -> MetadataImage:
     """Write a snapshot, require that Kafka does the same, and return what kdump reads."""
     ours, theirs = (folder / each / f"{CLUSTER_METADATA_TOPIC}-0" for each in ("ours", "theirs"))
@@ -51,7 +48,7 @@ def snapshot_as_kafka(
     assert max(map(len, batches)) <= MAX_BATCH_BYTES
     (ours / str(NAME)).write_bytes(b"".join(batches))
     words = ["snapshot", str(ours), str(NAME.end_offset), str(NAME.epoch), str(theirs), str(NOW)]
-    described: dict[str, Any] = json.loads(server.ask_words(words)["image"])
+    described: dict[str, Any] = json.loads(metadata_server.ask_words(words)["image"])
     assert (theirs / str(NAME)).read_bytes() == b"".join(batches)
     image = read_image(metadata_partition(ours), MetadataPoint())
     require_same(image, described)
@@ -61,13 +58,15 @@ def snapshot_as_kafka(
 
 
 @pytest.mark.parametrize("voters", [(), VOTERS], ids=["static voters", "dynamic voters"])
-def test_of_a_random_image(voters: tuple[Voter, ...], tmp_path: Path, server: JavaServer) -> None:
+def test_of_a_random_image(
+    voters: tuple[Voter, ...], tmp_path: Path, metadata_server: JavaServer
+) -> None:
     path = tmp_path / "log" / f"{CLUSTER_METADATA_TOPIC}-0"
     path.mkdir(parents=True)
-    end = int(server.ask_words(["write", str(path / LOG), "7", "600"])["end"])
+    end = int(metadata_server.ask_words(["write", str(path / LOG), "7", "600"])["end"])
     image = read_image(metadata_partition(path), MetadataPoint(end - 1))
     records = records_of(image, 30, on_loss=lambda _loss: None)
-    again = snapshot_as_kafka(tmp_path, records, server, voters)
+    again = snapshot_as_kafka(tmp_path, records, metadata_server, voters)
     assert tuple(again.of(EntityKind.VOTER).values()) == voters
     assert again.kraft_version == bool(voters)
     for kind in (EntityKind.TOPIC, EntityKind.CONFIG, EntityKind.SCRAM, EntityKind.BROKER):
@@ -75,7 +74,7 @@ def test_of_a_random_image(voters: tuple[Voter, ...], tmp_path: Path, server: Ja
 
 
 @pytest.mark.slow
-def test_of_110000_records_in_several_batches(tmp_path: Path, server: JavaServer) -> None:
+def test_of_110000_records_in_several_batches(tmp_path: Path, metadata_server: JavaServer) -> None:
     def config(number: int) -> ImageRecord:
         fields = {
             "resourceType": 2,
@@ -86,9 +85,9 @@ def test_of_110000_records_in_several_batches(tmp_path: Path, server: JavaServer
         return ImageRecord("CONFIG_RECORD", 0, fields)
 
     records = chain([LEVEL], map(config, range(110_000)))
-    image = snapshot_as_kafka(tmp_path, records, server, VOTERS)
+    image = snapshot_as_kafka(tmp_path, records, metadata_server, VOTERS)
     assert sum(map(len, image.of(EntityKind.CONFIG).values())) == 110_000
 
 
-def test_without_records(tmp_path: Path, server: JavaServer) -> None:
-    assert not snapshot_as_kafka(tmp_path, [LEVEL], server).of(EntityKind.TOPIC)
+def test_without_records(tmp_path: Path, metadata_server: JavaServer) -> None:
+    assert not snapshot_as_kafka(tmp_path, [LEVEL], metadata_server).of(EntityKind.TOPIC)
