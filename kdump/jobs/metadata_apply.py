@@ -30,7 +30,6 @@ from kdump.formats.names import (
 )
 from kdump.formats.uuids import format_uuid
 from kdump.jobs.metadata_copies import MetadataCopy, read_copies
-from kdump.jobs.quorum_reset import require_distinct
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
 from kdump.repair.cluster.notice_codes import unaccepted
@@ -40,6 +39,7 @@ from kdump.repair.rebuild.controller_snapshot import (
     files_with_snapshot,
     snapshot_of_image,
 )
+from kdump.repair.rebuild.new_voters import require_distinct
 from kdump.repair.rebuild.node_directories import derived_directory_id
 from kdump.state.metadata.cluster_plan import ClusterPlan, MovedAside, PlannedController
 from kdump.state.metadata.image_records import record_from_json

@@ -6,12 +6,10 @@ voters. Nothing is written here.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
-from kdump.check.start import is_reserved
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.uuids import format_uuid
@@ -24,6 +22,7 @@ from kdump.repair.rebuild.controller_snapshot import (
     snapshot_of_image,
     without_lost_controllers,
 )
+from kdump.repair.rebuild.new_voters import require_distinct
 from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
 from kdump.state.metadata.metadata_nodes import SUPPORTED_KRAFT_VERSIONS, Listener, Voter
 from kdump.state.metadata.metadata_replay import END, CopyReplay
@@ -196,24 +195,6 @@ def _voters(request: ResetRequest, image: MetadataImage) -> tuple[Voter, ...]:
         )
         for each in request.voters
     )
-
-
-def require_distinct(voters: Sequence[DynamicVoter]) -> None:
-    """Refuse voters that ``DynamicVoters.parse`` refuses, and reserved directory ids.
-
-    Raises:
-        UsageProblem: two have one node id or one directory id.
-    """
-    nodes = Counter(each.node_id for each in voters)
-    directories = Counter(each.directory_id for each in voters if each.directory_id is not None)
-    for node_id, count in nodes.items():
-        if count > 1:
-            raise UsageProblem(f"{count} voters have the node id {node_id}")
-    for directory_id, count in directories.items():
-        if count > 1:
-            raise UsageProblem(f"{count} voters have the directory id {format_uuid(directory_id)}")
-        if is_reserved(directory_id):
-            raise UsageProblem(f"Kafka reserves the directory id {format_uuid(directory_id)}")
 
 
 def _directory_id(voter: DynamicVoter, copy: MetadataCopy) -> str:

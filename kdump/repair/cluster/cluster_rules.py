@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kdump.check.start import is_reserved
 from kdump.errors import UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.uuids import format_uuid
@@ -32,6 +31,7 @@ from kdump.repair.cluster.surroundings import report_surroundings
 from kdump.repair.cluster.topic_choice import TopicChooser, topic_ids
 from kdump.repair.cluster.unclean_elections import settle_unclean_elections
 from kdump.repair.rebuild.controller_snapshot import MARGIN_EPOCHS, MARGIN_OFFSETS
+from kdump.repair.rebuild.new_voters import require_distinct
 from kdump.repair.rebuild.node_directories import derived_directory_id
 from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
@@ -87,27 +87,15 @@ def plan_cluster(request: PlanRequest) -> ClusterPlan:
         UsageProblem: the collections, the controllers or ``--set`` cannot be used together.
         DocumentError: the records of a copy cannot be used.
     """
-    _require_controllers(request.controllers)
+    if not request.controllers:
+        raise UsageProblem("name at least one controller with --controller ID@HOST:PORT")
+    require_distinct(request.controllers)
     evidence = gather(request.collections, cluster_id_of(request.settings))
     names = {*evidence.replicas, *(n for copy in evidence.copies for n in topic_ids(copy.image))}
     overrides = parse_overrides(request.settings, names)
     return _Planner(
         request, evidence, overrides, Notices(), _chosen_copy(evidence, overrides)
     ).plan()
-
-
-def _require_controllers(controllers: Sequence[DynamicVoter]) -> None:
-    if not controllers:
-        raise UsageProblem("name at least one controller with --controller ID@HOST:PORT")
-    ids = [each.node_id for each in controllers]
-    twice = next((each for each in ids if ids.count(each) > 1), None)
-    if twice is not None:
-        raise UsageProblem(f"--controller: node {twice} is named twice")
-    directories = [each.directory_id for each in controllers if each.directory_id is not None]
-    if len(set(directories)) < len(directories):
-        raise UsageProblem("--controller: two controllers have the same directory id")
-    if any(map(is_reserved, directories)):
-        raise UsageProblem("--controller: Kafka reserves this directory id")
 
 
 def _chosen_copy(evidence: Evidence, overrides: Overrides) -> MetadataEvidence | None:

@@ -613,7 +613,7 @@ def test_dead_controllers_are_not_registered() -> None:
     ("controllers", "what"),
     [
         ((), "name at least one controller"),
-        ((DynamicVoter(1, "h", 1), DynamicVoter(1, "g", 2)), "node 1 is named twice"),
+        ((DynamicVoter(1, "h", 1), DynamicVoter(1, "g", 2)), "2 voters have the node id 1"),
         ((parse_dynamic_voter("1@h:1:AAAAAAAAAAAAAAAAAAAAAQ"),), "Kafka reserves"),
     ],
 )
