@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import (
@@ -44,7 +45,6 @@ from kdump.jobs.verify.verify_partition import (
     VerifyResult,
     VerifySplit,
 )
-from kdump.jobs.verify.verify_remote import RemotePieces, VerifyRemote, metadata_findings
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
@@ -55,6 +55,9 @@ from kdump.repair.verdict import Verdict
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.jobs.verify.verify_remote import RemotePieces, VerifyRemote
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,8 @@ class _Verification:
         yield from check_cleaner_lines(self.request.directories)
         yield from check_start(self.request.directories)
         if self.request.remote is not None:
+            from kdump.jobs.verify.verify_remote import metadata_findings
+
             yield from metadata_findings(self.request.remote.plans.metadata())
 
     def _partitions(self) -> Iterator[VerifyEvent]:
@@ -249,6 +254,8 @@ class _Verification:
         remote = self.request.remote
         if remote is None:
             return
+        from kdump.jobs.verify.verify_remote import RemotePieces
+
         keys = remote.partitions()
         with phase("listing remote segments", len(keys)) as listing:
             for key in listing.over(keys):
