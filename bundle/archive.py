@@ -9,7 +9,8 @@ import tarfile
 from pathlib import Path
 from typing import Final
 
-_LEVEL: Final = 9
+_LEVEL: Final = 6
+"""The highest level is half a megabyte smaller, and takes three times as long."""
 _READ_BYTES: Final = 1 << 20
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from importlib.metadata import Distribution
+from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Final
 
@@ -246,6 +246,8 @@ def main() -> None:
             checksum = write_archive(folder, archive, _time_s())
             for path in (archive, checksum):
                 path.replace(target / path.name)
+    except PackageNotFoundError as missing:
+        sys.exit(f"bundle: {missing.name} is not installed in .venv: add it to the extra 'test'")
     except (BundleError, ValueError) as problem:
         sys.exit(f"bundle: {problem}")
     packed = (target / archive.name).stat().st_size

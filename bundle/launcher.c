@@ -131,6 +131,8 @@ static void find_itself(char *own, const char *started_by) {
     } else if (started_by[0] == '/') {
         is_whole = join(own, started_by, "");
     } else {
+        while (begins_with(started_by, "./"))
+            started_by += 2;
         size = call(SYS_getcwd, (long)folder, PATH_BYTES, 0, 0);
         is_whole = size > 0 && join(link, folder, "/") && join(own, link, started_by);
     }

@@ -75,11 +75,17 @@ def run(
 # An empty root
 
 
-def in_empty_root(user: str, root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def in_empty_root(
+    user: str, root: Path, *words: str, cwd: str = "/"
+) -> subprocess.CompletedProcess[str]:
     """Run a program as a user of a new namespace, where ``root`` is all there is."""
     command = ["unshare", "--user", f"--map-user={user}", f"--map-group={user}", "--net"]
     return subprocess.run(
-        [*command, f"--root={root}", *words], env={}, capture_output=True, text=True, check=False
+        [*command, f"--root={root}", f"--wd={cwd}", *words],
+        env={},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -88,6 +94,8 @@ def empty_root(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """Return a folder with the bundle and nothing else."""
     root = tmp_path_factory.mktemp("empty") / "root"
     shutil.copytree(unpacked, root / "opt" / "a kdump")
+    if shutil.which("unshare") is None:
+        pytest.skip("unshare is not on the PATH")
     probe = subprocess.run(
         ["unshare", "--user", "--map-user=1000", "--net", "true"],
         capture_output=True,
@@ -145,6 +153,13 @@ def test_in_an_empty_root_every_command_has_its_help(empty_root: Path) -> None:
         done = in_empty_root("1000", empty_root, "/opt/a kdump/bin/kdump", name, "--help")
         assert (done.returncode, done.stderr) == (0, ""), name
         assert done.stdout.startswith(f"Usage: kdump {name} "), name
+
+
+@pytest.mark.parametrize("words", ["/bin ./kdump", "/bin ../bin/kdump", "/ ./bin/kdump"])
+def test_without_proc_it_is_found_by_relative_paths(words: str, empty_root: Path) -> None:
+    cwd, program = words.split()
+    done = in_empty_root("0", empty_root, program, "--version", cwd=f"/opt/a kdump{cwd}")
+    assert done.stdout.startswith("kdump "), done.stderr
 
 
 def test_in_an_empty_root_workers_start_as_forks_and_as_new_interpreters(empty_root: Path) -> None:
