@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
 
@@ -25,7 +26,7 @@ from kdump.cli.output.streams import (
 )
 from kdump.errors import ExitStatus, KdumpError, Terminated
 from kdump.processes.isolation import protect_process
-from kdump.storage.places import forget_places
+from kdump.storage.places import forget_places, spool_into
 
 
 @click.group(
@@ -33,13 +34,21 @@ from kdump.storage.places import forget_places
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(kdump.__version__, prog_name="kdump", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.option(
+    "--spool",
+    type=click.Path(),
+    metavar="DIR",
+    help="Unpack compressed archives to DIR while the command runs.",
+)
+def cli(spool: str | None) -> None:
     """Inspect, check and repair the log directories of a stopped Kafka broker.
 
     Exit status (added up): 0 no damage, 1 damage found and repaired (grep: nothing matched; diff:
     something differs), 4 damage left, 8 operational error (cannot read, locked, disk full), 16
     usage error.
     """
+    if spool is not None:
+        spool_into(Path(spool))
 
 
 def run(args: Sequence[str] | None = None, **extra: Any) -> int:
@@ -50,7 +59,10 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
     before the exception itself. JSON output always gets its end, whatever ends the command.
     """
     answer = JsonOutput()
-    status = _reported(args, answer, **extra)
+    try:
+        status = _reported(args, answer, **extra)
+    finally:
+        forget_places()
     with contextlib.suppress(OSError, KdumpError, ValueError):  # reported already
         answer.end(status)
         sys.stdout.flush()

@@ -47,14 +47,19 @@ class TarArchive:
     name: str = field(compare=False)
 
     @classmethod
-    def named(cls, archive: Location) -> TarArchive:
-        """The archive at a location, which may not exist."""
+    def named(cls, archive: Location, name: str = "") -> TarArchive:
+        """The archive at a location, which may not exist.
+
+        Args:
+            archive: where it is.
+            name: as it was given, if it is elsewhere now.
+        """
         absolute = archive.as_absolute()
         try:
             found = _fingerprint(absolute)
         except (OSError, ValueError):
             found = None  # each access says why
-        return cls(absolute, found, str(archive))
+        return cls(absolute, found, name or str(archive))
 
     @property
     def problems(self) -> Sequence[TarProblem]:

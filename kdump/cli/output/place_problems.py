@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 
 from kdump.cli.output.events import write_line
+from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus
-from kdump.storage.places import named_archives, named_stores
+from kdump.storage.places import named_archives, named_stores, unpacked_archives
 
 
 def report_places() -> ExitStatus:
     """Report what is missing or was changed; returns the exit status for it."""
     status = ExitStatus.SOUND
+    for name, size_bytes in unpacked_archives():
+        size = format_bytes(size_bytes)
+        write_line(f"kdump: {name}: was unpacked ({size}) for this run, and removed", sys.stderr)
     for archive in named_archives():
         for problem in archive.problems:
             write_line(f"kdump: {archive.name}: {problem.what}", sys.stderr)

@@ -1,0 +1,203 @@
+"""Compressed tar archives, unpacked into a file that nobody else sees, for as long as kdump runs.
+
+What is compressed cannot be read from the middle. The file has no name where the system allows it
+(``/proc``), so that nothing is left however the process ends; elsewhere :func:`remove_spooled`
+removes it.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import os
+import shutil
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from kdump.errors import KdumpError
+from kdump.phases import phase
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location, StoredFile
+
+_MAGICS: Final = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_COPIED_BYTES: Final = 4 << 20
+_CHECKED_BYTES: Final = 64 << 20
+_LEAST_FREE_BYTES: Final = 64 << 20
+"""Unpacking stops before it fills a disk."""
+_GIB: Final = 1 << 30
+
+
+class SpoolError(KdumpError):
+    """A compressed archive cannot be unpacked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """An unpacked archive.
+
+    Attributes:
+        name: of the compressed archive, as it was given.
+        location: the plain archive.
+        file: keeps it open.
+        path: its name, if it has one.
+    """
+
+    name: str
+    location: Location
+    file: IO[bytes]
+    path: Path | None
+
+
+_spooled: Final[dict[Location, Spooled]] = {}
+
+
+def spooled(archive: Location, folder: Path | None) -> Location:
+    """The plain archive in a compressed one; the archive itself if it is not compressed.
+
+    Args:
+        archive: which may not exist.
+        folder: where to unpack to; None if none was named.
+
+    Raises:
+        SpoolError: no folder was named, or it has too little space.
+        OSError: the archive cannot be read, or the folder cannot be written to.
+    """
+    absolute = archive.as_absolute()
+    if absolute in _spooled:
+        return _spooled[absolute].location
+    if archive.kind() is None:
+        return archive
+    with archive.open_file() as source:
+        kind = _kind_of(source)
+        if kind is None:
+            return archive
+        if folder is None:
+            raise SpoolError(
+                f"{archive}: compressed archives are unpacked first: name a directory with space"
+                " for it, as in 'kdump --spool DIR verify ...'"
+            )
+        made = _unpacked(source, kind, folder)
+    _spooled[absolute] = made
+    return made.location
+
+
+def spooled_archives() -> list[tuple[str, int]]:
+    """The archives that are unpacked now, and how many bytes that takes."""
+    return [(each.name, each.file.tell()) for each in _spooled.values()]
+
+
+def remove_spooled() -> None:
+    """Remove all unpacked archives."""
+    for each in _spooled.values():
+        each.file.close()
+        if each.path is not None:
+            each.path.unlink(missing_ok=True)
+    _spooled.clear()
+
+
+def _kind_of(source: StoredFile) -> str | None:
+    head = bytearray(6)
+    count = source.read_into(memoryview(head), 0)
+    return next((kind for magic, kind in _MAGICS.items() if head[:count].startswith(magic)), None)
+
+
+def _unpacked(source: StoredFile, kind: str, folder: Path) -> Spooled:
+    name = str(source.location)
+    _require_space(name, folder, source.size_bytes)
+    descriptor, text = tempfile.mkstemp(prefix="kdump-spool-", suffix=".tar", dir=folder)
+    path: Path | None = Path(text)
+    file = os.fdopen(descriptor, "w+b", buffering=0)
+    try:
+        location = local(text)
+        if Path(f"/proc/self/fd/{descriptor}").exists():
+            Path(text).unlink()
+            path = None
+            location = local(f"/proc/{os.getpid()}/fd/{descriptor}")
+        with phase(f"unpacking {name} to {folder}", reading=source):
+            _unpack(source, kind, file, folder)
+    except BaseException:
+        file.close()
+        Path(text).unlink(missing_ok=True)
+        raise
+    return Spooled(name, location, file, path)
+
+
+def _unpack(source: StoredFile, kind: str, target: IO[bytes], folder: Path) -> None:
+    """Write the plain archive; damaged data ends it there, which its reader notices."""
+    name = str(source.location)
+    stream = _decompressed(io.BufferedReader(_Raw(source), _COPIED_BYTES), kind)
+    unchecked = 0
+    while True:
+        try:
+            piece = stream.read(_COPIED_BYTES)
+        except OSError as failure:
+            if failure.filename is not None:
+                raise
+            return
+        except (EOFError, lzma.LZMAError, zlib.error, _zstd_error()):
+            return
+        if not piece:
+            return
+        try:
+            target.write(piece)
+        except OSError as failure:
+            raise OSError(failure.errno, failure.strerror, str(folder)) from None
+        unchecked += len(piece)
+        if unchecked >= _CHECKED_BYTES:
+            unchecked = 0
+            _require_space(name, folder, 0)
+
+
+def _decompressed(stream: io.BufferedReader, kind: str) -> Any:
+    if kind == "gzip":
+        import gzip
+
+        return gzip.GzipFile(fileobj=stream)
+    if kind == "xz":
+        return lzma.LZMAFile(stream)
+    import zstandard
+
+    return zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+
+
+def _zstd_error() -> type[Exception]:
+    import zstandard
+
+    return zstandard.ZstdError
+
+
+def _require_space(name: str, folder: Path, needed_bytes: int) -> None:
+    """Refuse to fill a disk.
+
+    Args:
+        name: of the archive.
+        folder: on the disk.
+        needed_bytes: what will be needed at least.
+    """
+    if not folder.is_dir():
+        raise SpoolError(f"--spool {folder}: not a directory")
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < needed_bytes + _LEAST_FREE_BYTES:
+        raise SpoolError(
+            f"{name}: too little space to unpack it: {folder} has {free_bytes / _GIB:.1f} GiB free;"
+            " name another directory with --spool"
+        )
+
+
+class _Raw(io.RawIOBase):
+    """A stored file as a stream."""
+
+    def __init__(self, source: StoredFile) -> None:
+        self._source = source
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._source.read_into(memoryview(buffer), self._position)
+        self._position += count
+        return count
