@@ -24,7 +24,7 @@ from kdump.check.part import ByteAccount
 from kdump.cli.output.report.island import Strings, encode_island
 from kdump.cli.output.report.redaction import redaction
 from kdump.cli.output.report.report_verdict import report_verdict
-from kdump.formats import names
+from kdump.formats import kafka07, names
 from kdump.formats.names import FileKind
 from kdump.jobs.report.collected import CollectedResults
 from kdump.jobs.verify.verify import VerifySummary
@@ -135,6 +135,17 @@ def test_damage_is_named_with_what_to_do_and_has_a_map(log_dir: Path, tmp_path: 
     size = file(log_dir / "orders-0", 0, FileKind.LOG).stat().st_size
     assert [run[0] for run in segment["runs"]] == [2, 0]
     assert [segment["runs"][0][1], segment["runs"][-1][2]] == [0, size]
+
+
+def test_what_a_broker_of_0_7_would_do_is_not_guessed(tmp_path: Path) -> None:
+    messages = b"".join(kafka07.encode_message(b"value") for _ in range(9))
+    path = tmp_path / "logs" / "orders-0" / f"{0:020d}.kafka"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(messages[:-2])
+    _, page = report(tmp_path / "logs", out=tmp_path / "r.html")
+    (verdict,) = Parsed(page).texts["h1"]
+    assert verdict.startswith("Damage in 1 of 1 partition")
+    assert verdict.endswith("what a starting broker would do is not known here.")
 
 
 def test_quarantined_bytes_are_on_the_map_after_a_salvage(log_dir: Path, tmp_path: Path) -> None:

@@ -117,6 +117,9 @@ def _consequence(damaged: Sequence[PartitionReport]) -> str:
         return f"a starting broker would lose data in {_partitions(losing)}"
     if set(kinds) & {"stray", "offline"}:
         return "a starting broker would not serve all of them"
+    if "" in kinds:
+        # Logs of Kafka 0.7, segments alone, and what cannot be read have no verdict.
+        return "what a starting broker would do is not known here"
     return "a starting broker would not notice, and serve the logs as they are"
 
 
