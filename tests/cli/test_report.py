@@ -137,6 +137,15 @@ def test_damage_is_named_with_what_to_do_and_has_a_map(log_dir: Path, tmp_path: 
     assert [segment["runs"][0][1], segment["runs"][-1][2]] == [0, size]
 
 
+def test_a_file_that_cannot_be_read_may_take_only_the_directory_offline(
+    log_dir: Path, tmp_path: Path
+) -> None:
+    (log_dir / "orders-0" / names.PARTITION_METADATA).write_text("rubbish")
+    _, page = report(log_dir, out=tmp_path / "r.html")
+    (verdict,) = Parsed(page).texts["h1"]
+    assert verdict.endswith(": a broker would take the log directory offline, or refuse to start.")
+
+
 def test_what_a_broker_of_0_7_would_do_is_not_guessed(tmp_path: Path) -> None:
     messages = b"".join(kafka07.encode_message(b"value") for _ in range(9))
     path = tmp_path / "logs" / "orders-0" / f"{0:020d}.kafka"

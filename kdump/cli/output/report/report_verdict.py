@@ -14,6 +14,7 @@ from kdump.cli.output.value_text import format_bytes
 from kdump.jobs.report.collected import CollectedResults
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory
+from kdump.target.refusal import OFFLINE
 
 MOST_PLACES: Final = 3
 """The places named for each code; the table has all."""
@@ -110,8 +111,10 @@ def _consequence(damaged: Sequence[PartitionReport]) -> str:
     if not damaged:
         return "no partition is damaged"
     kinds = [each.verdict_kind for each in damaged]
-    if "refused" in kinds:
-        return "a broker would refuse to start"
+    refused = [each.verdict for each in damaged if each.verdict_kind == "refused"]
+    if refused:
+        is_sure = any(OFFLINE not in each for each in refused)
+        return f"a broker would {'refuse to start' if is_sure else OFFLINE}"
     losing = kinds.count("loss")
     if losing:
         return f"a starting broker would lose data in {_partitions(losing)}"
