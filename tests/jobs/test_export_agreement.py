@@ -1,4 +1,4 @@
-"""SQL over the data source, exported files and the official consumer have the same records."""
+"""Queries, the data source, exported files and the official consumer have the same records."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from builders.batches import batch, record
 from builders.in_process import run_kdump
+from builders.json_answers import objects
 from builders.log_directories import write_partition
 from kdump.engine.spark import SparkEngine
 from kdump.pipeline.data_source import sql_session
@@ -99,6 +100,13 @@ def test_counts_sums_and_hashes_agree(
     log = reader.option("kafka.isolation.level", f"read_{level}").load(list(everything))
     log.createOrReplaceTempView("records")
     assert {row[0]: tuple(row)[1:] for row in sql.sql(OF_SPARK).collect()} == everything
+
+    args = ["query", "--output", "jsonl", "--isolation-level", f"read_{level}", OF_SPARK]
+    answer = objects(run_kdump([*args, *everything], tmp_path).stdout)
+    found = [tuple(each["row"].values()) for each in answer if each["type"] == "row"]
+    assert {directory: digest for directory, *digest in found} == {
+        directory: list(digest) for directory, digest in everything.items()
+    }
 
 
 def test_names_of_topics_are_the_same_in_spark_and_duckdb(tmp_path: Path, sql: SqlSession) -> None:
