@@ -23,7 +23,7 @@ from kdump.errors import ExitStatus, KdumpError
 from kdump.jobs.table_rows.table_reader import TableReader, open_table
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.pipeline.statement_needs import TableNeeds
-from kdump.tables.kafka_log.damage import STATUS_FIELD
+from kdump.tables.kafka_log.damage import STATUS_FIELD, failure_status, failure_text
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import Table, TableColumn, arrow_schema
 
@@ -116,11 +116,7 @@ class ReadTask:
 
 def problem_of(failure: OSError | KdumpError) -> SkippedData:
     """A failure to read as a problem."""
-    if isinstance(failure, KdumpError):
-        return SkippedData(str(failure), failure.exit_status)
-    where = f"{failure.filename}: " if failure.filename else ""
-    what = f"{where}{failure.strerror or failure}"
-    return SkippedData(what, ExitStatus.OPERATIONAL_ERROR)
+    return SkippedData(failure_text(failure), failure_status(failure))
 
 
 @contextlib.contextmanager
@@ -223,11 +219,11 @@ class TableViews:
         columns = _columns_read(table, needs)
         taken = {name for name in table.options if name in self._options}
         options = {name: self._options[name] for name in taken} | {"table": table.name}
-        reader = open_table(options, [column.name for column in columns], self._payloads)
+        names = [column.name for column in columns]
+        reader = open_table(options, names, self._payloads, skips_unreadable=True)
         splits = reader.splits(needs.filters)
         task = ReadTask(reader, needs.filters, splits, reports)
         frame = self._frame(table, task, columns, len(splits))
-        names = {column.name for column in columns}
         shown = [
             each.quoted_name if each.name in names else _unread(table, each)
             for each in table.columns

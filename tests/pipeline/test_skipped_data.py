@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ from kdump.formats.compression import Codec
 from kdump.formats.errors import OverLimitError
 from kdump.jobs.loading import RecoverJob
 from kdump.jobs.table_rows import whole_rows
+from kdump.jobs.table_rows.table_reader import open_table
 from kdump.jobs.txns import Problem, TxnsReport, txns
 from kdump.jobs.unreadable import Unreadable
 from kdump.log.valid_windows import Damage
 from kdump.pipeline.table_views import SkippedData, problems_logged
+from kdump.tables.kafka_log import splits
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
 DAMAGED = ExitStatus.DAMAGE_LEFT
 FAILED = ExitStatus.OPERATIONAL_ERROR
@@ -76,3 +80,45 @@ def test_producers_that_cannot_be_read_are_not_damage(
     unreadable = Unreadable("a", "Input/output error")
     monkeypatch.setattr(RecoverJob, "run", lambda *_: unreadable)
     assert skipped("producers", log_dir) == [SkippedData("a: Input/output error", FAILED)]
+
+
+def readable_rows(table: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[str]]:
+    """Count the rows of a directory in which a partition and a log cannot be read."""
+    for number in range(3):
+        content = batch([record(0), record(1)])
+        log_directories.write_partition(path / f"a-{number}", {0: content, 2: batch([record(2)])})
+    problems: list[SkippedData] = []
+    ask = {"table": table, "path": str(path), "mode": "DROPMALFORMED"}
+    with problems_logged(problems.append):
+        reader = open_table(ask, skips_unreadable=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(splits, "record_splits", refusing("a-1", splits.record_splits))
+            tasks = reader.splits(PushedFilters())
+        (path / "a-2" / f"{0:020d}.log").unlink()
+        rows = sum(each.num_rows for task in tasks for each in reader.read(task, PushedFilters()))
+    assert {each.status for each in problems} == {FAILED}
+    return rows, [each.what.replace(str(path), "") for each in problems]
+
+
+def refusing(name: str, planned: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """Return a function that plans, but not the partition with a name."""
+
+    def plan(found: Any, *arguments: Any) -> Iterator[Any]:
+        if found.partition.path.name == name:
+            raise PermissionError(13, "Permission denied", str(found.partition.path))
+        return planned(found, *arguments)
+
+    return plan
+
+
+@pytest.mark.parametrize(("table", "per_partition"), [("records", 3), ("batches", 2)])
+def test_what_cannot_be_read_is_left_out_alone(
+    table: str, per_partition: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = log_directories.write_log_directory(tmp_path / "logs")
+    rows, problems = readable_rows(table, path, monkeypatch)
+    assert rows == per_partition + 1
+    assert problems == [
+        "/a-1: Permission denied",
+        f"/a-2/{0:020d}.log: No such file or directory",
+    ]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kdump.log.valid_windows import Damage, OnDamage, valid_windows
 from kdump.tables.batch_tables import batch_table
-from kdump.tables.kafka_log.damage import DamagedLogError, SkippedRanges
+from kdump.tables.kafka_log.damage import DamagedLogError, SkippedRanges, unreadable_logged
 from kdump.tables.kafka_log.options import Mode, RecordParser, SourceOptions, given_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.splits import SourceSplit, grouped, plan_splits
@@ -28,13 +28,15 @@ class BatchesReader:
     Attributes:
         options: what to read, and how.
         columns: to return.
+        skips_unreadable: whether what cannot be read is logged and left out.
     """
 
     options: SourceOptions
     columns: tuple[TableColumn, ...]
+    skips_unreadable: bool = False
 
     def splits(self, filters: PushedFilters, /) -> Sequence[tuple[SourceSplit, ...]]:
-        splits = plan_splits(self.options, filters)
+        splits = plan_splits(self.options, filters, skips_unreadable=self.skips_unreadable)
         return grouped(splits, self.options)
 
     def read(
@@ -43,7 +45,8 @@ class BatchesReader:
         for each in split:
             skipped = SkippedRanges()
             on_damage = _fail if self.options.mode is Mode.FAILFAST else skipped.add
-            yield from read_batches(each, self.columns, on_damage)
+            with unreadable_logged(is_skipped=self.skips_unreadable):
+                yield from read_batches(each, self.columns, on_damage)
             skipped.log(each)
 
 
@@ -51,7 +54,9 @@ def _fail(damage: Damage) -> NoReturn:
     raise DamagedLogError(damage)
 
 
-def open_batches(options: Mapping[str, str], names: Sequence[str] | None) -> BatchesReader:
+def open_batches(
+    options: Mapping[str, str], names: Sequence[str] | None, *, skips_unreadable: bool
+) -> BatchesReader:
     """The reader of batches; takes what ``open_table`` does."""
     given = given_options(options, BATCHES.options, _WHOSE)
     columns = given.pop("columns", None)
@@ -62,8 +67,8 @@ def open_batches(options: Mapping[str, str], names: Sequence[str] | None) -> Bat
     if names is None and columns is not None:
         names = [name.strip() for name in columns.split(",") if name.strip()]
     if names is None:
-        return BatchesReader(parsed, BATCHES.default_columns)
-    return BatchesReader(parsed, named_columns(names, BATCHES.columns, _WHOSE))
+        return BatchesReader(parsed, BATCHES.default_columns, skips_unreadable)
+    return BatchesReader(parsed, named_columns(names, BATCHES.columns, _WHOSE), skips_unreadable)
 
 
 def read_batches(

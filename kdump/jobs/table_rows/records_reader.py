@@ -10,6 +10,7 @@ import pyarrow as pa
 from kdump.jobs.table_rows.source_schemas import read_payloads
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.tables.kafka_log.columns import SourceColumn, columns_named
+from kdump.tables.kafka_log.damage import unreadable_logged
 from kdump.tables.kafka_log.options import SourceOptions, parse_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.reader import SourceReading
@@ -24,29 +25,37 @@ class RecordsReader:
         options: what to read, and how.
         columns: to return.
         payloads: how keys and values become text.
+        skips_unreadable: whether what cannot be read is logged and left out.
     """
 
     options: SourceOptions
     columns: tuple[SourceColumn, ...]
     payloads: RecordPayloads
+    skips_unreadable: bool = False
 
     def splits(self, filters: PushedFilters, /) -> Sequence[tuple[SourceSplit, ...]]:
-        return grouped(plan_splits(self.options, filters), self.options)
+        splits = plan_splits(self.options, filters, skips_unreadable=self.skips_unreadable)
+        return grouped(splits, self.options)
 
     def read(
         self, split: Sequence[SourceSplit], filters: PushedFilters, /
     ) -> Iterator[pa.RecordBatch]:
         reading = SourceReading.of(self.options, self.columns, filters, self.payloads)
         for each in split:
-            yield from reading.read(each)
+            with unreadable_logged(is_skipped=self.skips_unreadable):
+                yield from reading.read(each)
 
 
 def open_records(
-    options: Mapping[str, str], names: Sequence[str] | None, payloads: RecordPayloads | None
+    options: Mapping[str, str],
+    names: Sequence[str] | None,
+    payloads: RecordPayloads | None,
+    *,
+    skips_unreadable: bool,
 ) -> RecordsReader:
     """The reader of records; takes what ``open_table`` does."""
     parsed = parse_options(options)
     columns = parsed.columns if names is None else columns_named(names, parsed.corrupt_column)
     if payloads is None:
         payloads = read_payloads(parsed)
-    return RecordsReader(parsed, columns, payloads)
+    return RecordsReader(parsed, columns, payloads, skips_unreadable)

@@ -68,6 +68,8 @@ def open_table(
     options: Mapping[str, str],
     names: Sequence[str] | None = None,
     payloads: RecordPayloads | None = None,
+    *,
+    skips_unreadable: bool = False,
 ) -> TableReader:
     """The reader of the table that ``options`` describe.
 
@@ -77,6 +79,8 @@ def open_table(
         names: the columns to return; None for those of the option ``columns``, or the default ones.
         payloads: how keys and values of records become text; None to read the schemas that the
             options need.
+        skips_unreadable: for records and batches, log what cannot be listed or read, and return
+            the other rows. Other tables always do.
 
     Raises:
         UsageProblem: there is no such table, column or option, or an option has an invalid value.
@@ -87,11 +91,11 @@ def open_table(
     if table is RECORDS:
         from kdump.jobs.table_rows.records_reader import open_records
 
-        return open_records(options, names, payloads)
+        return open_records(options, names, payloads, skips_unreadable=skips_unreadable)
     if table is BATCHES:
         from kdump.jobs.table_rows.batch_rows import open_batches
 
-        return open_batches(options, names)
+        return open_batches(options, names, skips_unreadable=skips_unreadable)
     parsed = parse_table_options(options, table)
     columns = parsed.columns
     if names is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kdump.errors import ExitStatus, KdumpError
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.errors import OverLimitError
 from kdump.log.valid_windows import Damage
 from kdump.words import counted
@@ -27,6 +28,32 @@ def status_of(damage: Damage) -> ExitStatus:
     """The exit status of a range that was skipped; one over the limit need not be damaged."""
     is_over = isinstance(damage.problem, OverLimitError)
     return ExitStatus.OPERATIONAL_ERROR if is_over else ExitStatus.DAMAGE_LEFT
+
+
+def failure_text(failure: OSError | KdumpError) -> str:
+    """What cannot be read, and why, in one line."""
+    if isinstance(failure, KdumpError):
+        return str(failure)
+    where = f"{failure.filename}: " if failure.filename else ""
+    return f"{where}{failure.strerror or failure}"
+
+
+def failure_status(failure: OSError | KdumpError) -> ExitStatus:
+    """The exit status of what cannot be read."""
+    if isinstance(failure, KdumpError):
+        return failure.exit_status
+    return ExitStatus.OPERATIONAL_ERROR
+
+
+@contextlib.contextmanager
+def unreadable_logged(*, is_skipped: bool) -> Iterator[None]:
+    """End at what cannot be read, and log it; or let it fail the query."""
+    try:
+        yield
+    except (OSError, KdumpError) as failure:
+        if not is_skipped or isinstance(failure, UsageProblem):
+            raise
+        _LOG.warning("%s", failure_text(failure), extra=with_status(failure_status(failure)))
 
 
 class DamagedLogError(KdumpError):

@@ -18,6 +18,7 @@ from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.storage.places import parse_location
+from kdump.tables.kafka_log.damage import unreadable_logged
 from kdump.tables.kafka_log.options import SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tiered.tiered_storage import tiered_locations
@@ -46,8 +47,15 @@ class FoundPartition:
     topic_partition: TopicPartition | None
 
 
-def find_partitions(options: SourceOptions, filters: PushedFilters) -> list[FoundPartition]:
+def find_partitions(
+    options: SourceOptions, filters: PushedFilters, *, skips_unreadable: bool = False
+) -> list[FoundPartition]:
     """Find the partitions to read, in the order of the paths.
+
+    Args:
+        options: what to read.
+        filters: that rows have to match.
+        skips_unreadable: log partitions that cannot be listed, and leave them out.
 
     Raises:
         UsageProblem: a path is not Kafka's, or none of the paths has a topic or partition that an
@@ -56,12 +64,12 @@ def find_partitions(options: SourceOptions, filters: PushedFilters) -> list[Foun
         OSError: a file cannot be read.
     """
     present = set[TopicPartition]()
-    found = [
-        each
-        for path in locations(options)
-        for each in _found(path, options, filters, present)
-        if options.topics.has(each.topic_partition)
-    ]
+    found: list[FoundPartition] = []
+    for path in locations(options):
+        with unreadable_logged(is_skipped=skips_unreadable):
+            for each in _found(path, options, filters, present, skips_unreadable=skips_unreadable):
+                # One by one, so that those before a failure are kept.
+                found += [each] if options.topics.has(each.topic_partition) else []
     _refuse_missing(options, present)
     return found
 
@@ -90,7 +98,12 @@ def _refuse_missing(options: SourceOptions, present: AbstractSet[TopicPartition]
 
 
 def _found(
-    path: Location, options: SourceOptions, filters: PushedFilters, present: set[TopicPartition]
+    path: Location,
+    options: SourceOptions,
+    filters: PushedFilters,
+    present: set[TopicPartition],
+    *,
+    skips_unreadable: bool,
 ) -> Iterator[FoundPartition]:
     """The selected partitions of a path; adds all that it has to ``present``."""
     entry_kind = path.kind()
@@ -101,13 +114,17 @@ def _found(
         return
     kind = directory.directory_kind(path)
     if kind.is_log_directory:
-        yield from _in_log_directory(path, kind, options, filters, present)
+        yield from _in_log_directory(
+            path, kind, options, filters, present, skips_unreadable=skips_unreadable
+        )
     elif kind.is_partition:
         yield from _noted(lone_partition(path), present)
     elif inside := directory.log_directories_below(path):
         for each in inside:
             kind = directory.directory_kind(each)
-            yield from _in_log_directory(each, kind, options, filters, present)
+            yield from _in_log_directory(
+                each, kind, options, filters, present, skips_unreadable=skips_unreadable
+            )
     else:
         raise UsageProblem(f"{path} is neither a Kafka log directory nor a partition")
 
@@ -179,6 +196,8 @@ def _in_log_directory(
     options: SourceOptions,
     filters: PushedFilters,
     present: set[TopicPartition],
+    *,
+    skips_unreadable: bool,
 ) -> Iterator[FoundPartition]:
     def select(name: str, key: TopicPartition) -> bool:
         if name == str(key):
@@ -190,16 +209,18 @@ def _in_log_directory(
         )
 
     found = directory.read_log_directory(path, kind, select=select)
-    if found.unreadable:
-        unreadable = path / found.unreadable[0]
+    for name in found.unreadable:
+        unreadable = path / name
         reasons = [str(problem) for problem in found.problems if problem.path == unreadable]
-        raise KdumpError("; ".join(reasons) or f"{unreadable} cannot be listed")
+        with unreadable_logged(is_skipped=skips_unreadable):
+            raise KdumpError("; ".join(reasons) or f"{unreadable} cannot be listed")
     for partition in found.partitions:
         # Future, deleted and stray partitions are read only if their own path is given.
         if partition.state is PartitionState.LIVE and partition.topic_partition is not None:
             key = partition.topic_partition
-            loaded = as_loaded(partition)
-            yield FoundPartition(loaded, *found.load_offsets(key), loaded.segments, key)
+            with unreadable_logged(is_skipped=skips_unreadable):
+                loaded = as_loaded(partition)
+                yield FoundPartition(loaded, *found.load_offsets(key), loaded.segments, key)
 
 
 def _offsets_of(log_dir: Location, key: TopicPartition | None) -> tuple[int, int | None]:

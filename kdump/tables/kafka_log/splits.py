@@ -18,7 +18,12 @@ from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.transactions.open_transactions import last_stable_offset, usable_snapshots
 from kdump.storage.location import Location
-from kdump.tables.kafka_log.damage import DamagedLogError, status_of, with_status
+from kdump.tables.kafka_log.damage import (
+    DamagedLogError,
+    status_of,
+    unreadable_logged,
+    with_status,
+)
 from kdump.tables.kafka_log.found_partitions import FoundPartition, find_partitions
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -44,8 +49,15 @@ class SourceSplit(RangeSplit):
     is_0_7: bool = False
 
 
-def plan_splits(options: SourceOptions, filters: PushedFilters) -> list[SourceSplit]:
+def plan_splits(
+    options: SourceOptions, filters: PushedFilters, *, skips_unreadable: bool = False
+) -> list[SourceSplit]:
     """Plan the splits to read, by partition and offset.
+
+    Args:
+        options: what to read.
+        filters: that rows have to match.
+        skips_unreadable: log partitions that cannot be read, and leave them out.
 
     Raises:
         UsageProblem: a path is not Kafka's, or none of the paths has a topic or partition that an
@@ -55,12 +67,15 @@ def plan_splits(options: SourceOptions, filters: PushedFilters) -> list[SourceSp
     """
     if filters.is_empty:
         return []
-    found = find_partitions(options, filters)
+    found = find_partitions(options, filters, skips_unreadable=skips_unreadable)
     total_bytes = sum(segment.data_bytes for each in found for segment in each.segments)
     size = split_bytes(total_bytes, usable_cpus())
     if options.min_partitions is not None:
         size = max(_SMALLEST_SPLIT_BYTES, min(size, total_bytes // options.min_partitions))
-    splits = [split for each in found for split in _Planner(each, options, filters).splits(size)]
+    splits: list[SourceSplit] = []
+    for each in found:
+        with unreadable_logged(is_skipped=skips_unreadable):
+            splits += _Planner(each, options, filters).splits(size)
     return _at_least(options.min_partitions or 0, splits)
 
 
