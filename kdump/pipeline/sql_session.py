@@ -57,6 +57,8 @@ _BY_SIZE: Final = (
 )
 """Properties of statements with few and with many tasks."""
 _WAVE_GROWTH: Final = 4
+_WAVE_BYTES: Final = 128 << 20
+"""So many bytes of partitions of a result are run at a time, as far as is known before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,13 +314,16 @@ class SqlSession:
         properties = self._spark.properties | self._by_size(tasks)
         of_sql = {name: properties[name] for name in properties if name.startswith("spark.sql.")}
         rdd, count, workers = running.wait_for(partitioned)
-        begin, size, rows = 0, 1 if most_rows is not None else workers, 0
+        begin, size, rows = 0, 1, 0
         while begin < count and (most_rows is None or rows < most_rows):
-            end = min(count, begin + size)
+            end, wave_bytes = min(count, begin + size), 0
             for batch in running.collect(rdd, range(begin, end), schema, of_sql):
                 rows += batch.num_rows
+                wave_bytes += batch.nbytes
                 yield batch
-            begin, size = end, min(size * _WAVE_GROWTH, 2 * workers)
+            # Java holds the rows of a wave.
+            fitting = _WAVE_BYTES * (end - begin) // max(1, wave_bytes)
+            begin, size = end, max(1, min(size * _WAVE_GROWTH, 2 * workers, fitting))
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

@@ -186,6 +186,26 @@ def test_a_statement_can_stop_early(session: SqlSession) -> None:
     assert [each["offset"] for each in last] == [899, 898]
 
 
+def test_few_large_partitions_of_a_result_are_in_memory_at_a_time(
+    session: SqlSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waves: list[int] = []
+    collect = sql_session._Running.collect
+
+    def counted(running: Any, rdd: Any, partitions: range, *arguments: Any) -> Iterator[Any]:
+        waves.append(len(partitions))
+        return collect(running, rdd, partitions, *arguments)
+
+    monkeypatch.setattr(sql_session._Running, "collect", counted)
+    statement = "SELECT /*+ REPARTITION(12) */ offset, value FROM records WHERE topic = 'orders'"
+    assert len(rows(session, statement)) == 120
+    assert max(waves) > 1
+    waves.clear()
+    monkeypatch.setattr(sql_session, "_WAVE_BYTES", 1)
+    assert len(rows(session, statement)) == 120
+    assert waves == [1] * 12
+
+
 def test_tasks_that_end_after_their_statement_do_not_count_for_the_next(
     session: SqlSession,
 ) -> None:
