@@ -83,6 +83,12 @@ def parse_remote_directory_name(name: str) -> TopicIdPartition | None:
     return TopicIdPartition(parsed.topic_partition, match[2])
 
 
+def parse_topic_directory_name(name: str) -> tuple[str, str] | None:
+    """Topic and topic id of a directory ``TOPIC-TOPIC_ID``; None for any other name."""
+    match = _DIRECTORY.fullmatch(name)
+    return None if match is None else (match[1], match[2])
+
+
 def parse_remote_file_name(name: str) -> RemoteFileName | None:
     """Parse the name of a file of a segment; None for any other name."""
     match = _FILE.fullmatch(name)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kdump.errors import UsageProblem
 from kdump.formats.remote_names import (
     RemoteFileKind,
     TopicIdPartition,
@@ -18,6 +17,22 @@ from kdump.storage.location import Location
 
 ROOT: Final = "kafka-tiered-storage"
 """The directory of all partitions, in the directory that the broker's configuration names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePlace:
+    """Where remote segments are.
+
+    Attributes:
+        location: of their directory, or of the one that has it.
+        private_key: decrypts what is encrypted; None without one.
+    """
+
+    location: Location
+    private_key: Location | None = None
+
+    def __str__(self) -> str:
+        return str(self.location)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +78,31 @@ class RemoteListing:
     foreign: tuple[str, ...]
 
 
-def find_root(named: Location) -> Location:
+def find_root(named: Location) -> Location | None:
     """Find the directory of all partitions: the one that was named, or the one in it.
 
+    None if there is none.
+
     Raises:
-        UsageProblem: there is none.
         OSError: a directory cannot be listed.
     """
     entries = {each.name: each for each in named.entries()}
     if _is_directory(entries.get(ROOT)):
         return named / ROOT
-    if named.name == ROOT or any(map(_is_partition, entries.values())):
+    if named.name == ROOT or any(_has_segments(named, each) for each in entries.values()):
         return named
-    raise UsageProblem(
-        f"{named}: no remote segments: name the directory of LocalTieredStorage (with {ROOT})"
-    )
+    return None
 
 
 def _is_directory(entry: Entry | None) -> bool:
     return entry is not None and entry.kind is EntryKind.DIRECTORY
 
 
-def _is_partition(entry: Entry) -> bool:
-    return _is_directory(entry) and parse_remote_directory_name(entry.name) is not None
+def _has_segments(root: Location, entry: Entry) -> bool:
+    """Whether a directory is that of a partition with files of segments."""
+    if not _is_directory(entry) or parse_remote_directory_name(entry.name) is None:
+        return False
+    return any(parse_remote_file_name(each.name) for each in (root / entry.name).entries())
 
 
 def list_remote_partitions(root: Location) -> dict[TopicIdPartition, Location]:

@@ -192,6 +192,7 @@ BATCHES: Final = Table(
         "mode",
         "minPartitions",
         "remote",
+        "privateKey",
     ),
     {**OF_PARTITIONS, "base_offset": "base_offset", "last_offset": "last_offset"},
 )

@@ -76,8 +76,12 @@ class RemotePart:
 
     @property
     def gaps(self) -> list[RemoteRange]:
-        """Offsets that no segment has, between others that one has."""
-        return [each for each in self.ranges[1:] if each.segment is None]
+        """Offsets after the first remote segment, and before the local log, that no segment has."""
+        found = [each for each in self.ranges[1:] if each.segment is None]
+        local = self.local_start_offset
+        if self.ranges and local is not None and self.ranges[-1].to_offset < local:
+            found.append(RemoteRange(None, self.ranges[-1].to_offset, local))
+        return found
 
 
 def plan_partition(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
     PartitionState,
@@ -14,9 +14,15 @@ from kdump.formats.names import (
 )
 from kdump.formats.remote_names import TopicIdPartition
 from kdump.log.partition import read_partition
-from kdump.log.remote_files import find_root, list_remote_partitions, list_remote_segments
+from kdump.log.remote_files import (
+    RemotePlace,
+    find_root,
+    list_remote_partitions,
+    list_remote_segments,
+)
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location, Storage
+from kdump.tiered.aiven_storage import AivenStorage, has_aiven_objects
 from kdump.tiered.remote_partition import RemotePart, plan_partition
 
 if TYPE_CHECKING:
@@ -101,22 +107,30 @@ class RemotePlans:
         return plan_partition(local, listing, self.metadata().partitions.get(chosen[0]))
 
 
-def find_remote_root(remote: Location) -> Location:
+def find_remote_root(place: RemotePlace) -> Location:
     """Find the directory of all remote partitions.
 
     Raises:
         KdumpError: there are no remote segments, or they cannot be listed.
     """
     try:
-        return find_root(remote)
+        root = find_root(place.location)
+        if root is not None:
+            return root
+        if has_aiven_objects(place.location):
+            return Location(AivenStorage(place.location, place.private_key), "/")
     except OSError as failure:
-        raise KdumpError(f"{remote}: {failure.strerror or failure}") from failure
+        raise KdumpError(f"{place}: {failure.strerror or failure}") from failure
+    raise UsageProblem(
+        f"{place}: no remote segments: name the directory of LocalTieredStorage (with"
+        " kafka-tiered-storage), or the prefix of the objects of Aiven's plugin"
+    )
 
 
-def remote_plans(remote: Location, log_dirs: tuple[Location, ...]) -> RemotePlans:
+def remote_plans(place: RemotePlace, log_dirs: tuple[Location, ...]) -> RemotePlans:
     """The remote segments at a place, and their metadata in log directories.
 
     Raises:
         KdumpError: there are no remote segments, or they cannot be listed.
     """
-    return RemotePlans(LOCAL_DISK, find_remote_root(remote), log_dirs)
+    return RemotePlans(LOCAL_DISK, find_remote_root(place), log_dirs)

@@ -16,6 +16,7 @@ from pathlib import Path
 from kdump.formats.names import parse_offset_file_name
 from kdump.log.directory import directory_kind
 from kdump.log.partition import Partition
+from kdump.log.remote_files import RemotePlace
 from kdump.storage.entries import Entry
 from kdump.storage.location import Location, Storage, StoredFile
 from kdump.tiered.remote_partition import RemotePart, RemoteSlice
@@ -126,12 +127,12 @@ class _RemoteFile(StoredFile):
         self._file.close()
 
 
-def tiered_locations(paths: Sequence[Location], remote: Location) -> list[Location]:
+def tiered_locations(paths: Sequence[Location], remote: RemotePlace) -> list[Location]:
     """The same directories or files, with the remote segments of their partitions.
 
     Args:
         paths: log directories, partitions, or files of partitions.
-        remote: a directory of remote segments, or the one that has it.
+        remote: where remote segments are.
 
     Raises:
         KdumpError: ``remote`` has no remote segments, or cannot be listed.

@@ -139,8 +139,9 @@ def test_an_export_does_not_go_on_from_another_remote_place(
     assert b"other directories" in outcome.stderr
 
 
+@pytest.mark.parametrize("gone", [-2, -1])
 def test_offsets_that_no_remote_segment_has_are_reported(
-    tiered: TieredFixture, tmp_path: Path
+    tiered: TieredFixture, tmp_path: Path, gone: int
 ) -> None:
     remote = tmp_path / "remote"
     shutil.copytree(tiered.remote, remote)
@@ -149,8 +150,8 @@ def test_offsets_that_no_remote_segment_has_are_reported(
     for folder in leader.glob("__remote_log_metadata-*"):
         shutil.rmtree(folder)
     (folder,) = remote.glob("kafka-tiered-storage/cut-0-*")
-    second = sorted(folder.glob("*.log"))[-2]
-    for file in folder.glob(f"{second.stem}.*"):
+    log = sorted(folder.glob("*.log"))[gone]
+    for file in folder.glob(f"{log.stem}.*"):
         file.unlink()
     words = ("--topic", "cut", "--out", tmp_path / "out", "--remote", remote, leader)
     outcome = kdump("export", *words)

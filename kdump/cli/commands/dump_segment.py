@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kdump.dump.files import DumpKind, DumpOptions
     from kdump.dump.report import DumpReport
     from kdump.dump.workers import Worker
+    from kdump.log.remote_files import RemotePlace
     from kdump.payloads.record_payloads import RecordPayloads
 
 _STRING_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
@@ -157,7 +158,7 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
 def command(
     arguments: tuple[str, ...],
     files: str | None,
-    remote: Location | None,
+    remote: RemotePlace | None,
     output: OutputFormat,
     payloads: PayloadArguments,
     **options: Any,

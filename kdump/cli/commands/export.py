@@ -30,6 +30,7 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.export.export import ExportRequest
+    from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
     from kdump.payloads.record_payloads import RecordPayloads
     from kdump.tables.kafka_log.columns import SourceColumn
@@ -81,7 +82,7 @@ def command(
     paths: Sequence[Location],
     out: str,
     selection: PartitionSelection,
-    remote: Location | None,
+    remote: RemotePlace | None,
     output: OutputFormat,
     payloads: PayloadArguments,
     records: RangeArguments,
@@ -118,7 +119,7 @@ def command(
             _request(targets, columns, selection, records, options),
             payloads=decoded,
             schemas=tuple(str(path.resolved()) for path in payloads.schemas),
-            sources=tuple(str(path.resolved()) for path in [*paths, remote] if path is not None),
+            sources=tuple(str(path.resolved()) for path in _sources(paths, remote)),
             not_exported=tuple(others),
             is_everything_listed=is_listed,
         )
@@ -127,6 +128,11 @@ def command(
     report_problems(result, diagnostics)
     write_result(result, out, output)
     return diagnostics.status
+
+
+def _sources(paths: Sequence[Location], remote: RemotePlace | None) -> list[Location]:
+    """What an export is made from: one that continues has to have the same."""
+    return [*paths] if remote is None else [*paths, remote.location]
 
 
 def _columns(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kdump.jobs.lookup import LookupAnswer, ReplicaAnswer
     from kdump.log.directory import DirectoryKind
     from kdump.log.first_record import FoundRecord
+    from kdump.log.remote_files import RemotePlace
     from kdump.log.replicas import Replica
     from kdump.log.selection import PartitionSelection
 
@@ -117,7 +118,7 @@ def command(
     offset: int | None,
     timestamp: int | SpecialTime | None,
     isolation_level: IsolationLevel | None,
-    remote: Location | None,
+    remote: RemotePlace | None,
     output: OutputFormat,
     engine: EngineArguments,
 ) -> ExitStatus:

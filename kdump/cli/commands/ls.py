@@ -21,6 +21,7 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
     from kdump.log.partition import Partition
+    from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
 
 COLUMNS: Final = (
@@ -113,7 +114,7 @@ def command(
     selection: PartitionSelection,
     sort_key: str,
     reverse: bool,
-    remote: Location | None,
+    remote: RemotePlace | None,
     output: OutputFormat,
 ) -> ExitStatus:
     """List the partitions of log directories, or single partitions.

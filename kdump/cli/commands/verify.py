@@ -22,6 +22,7 @@ from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
+    from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
 
 
@@ -78,7 +79,7 @@ def command(
     deep: bool,
     max_record_bytes: int | None,
     selection: PartitionSelection,
-    remote: Location | None,
+    remote: RemotePlace | None,
     now_ms: int,
     verbose: bool,
     output_format: VerifyFormat,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kdump.jobs.verify.verify import VerifyEvent, VerifyRequest, VerifyTarget
     from kdump.jobs.verify.verify_remote import VerifyRemote
     from kdump.log.directory import LogDirectory
+    from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
     from kdump.state.metadata.settings import Settings
 
@@ -70,7 +71,7 @@ class Verification:
     largest_record_bytes: int | None = None
     with_statistics: bool = False
     also_listed: frozenset[str] = frozenset()
-    remote: Location | None = None
+    remote: RemotePlace | None = None
 
     def run(
         self,
@@ -127,7 +128,7 @@ class Verification:
         everywhere = around | {each.path: each for each in directories}
         return Listed(request, list(everywhere.values()))
 
-    def _remote(self, request: VerifyRequest, remote: Location) -> VerifyRemote:
+    def _remote(self, request: VerifyRequest, remote: RemotePlace) -> VerifyRemote:
         """The remote segments of the selected partitions.
 
         Raises:

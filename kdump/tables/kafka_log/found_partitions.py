@@ -14,6 +14,7 @@ from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
+from kdump.log.remote_files import RemotePlace
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
@@ -83,7 +84,8 @@ def locations(options: SourceOptions) -> list[Location]:
     named = [parse_location(path) for path in options.paths]
     if options.remote is None:
         return named
-    return tiered_locations(named, parse_location(options.remote))
+    key = None if options.private_key is None else parse_location(options.private_key)
+    return tiered_locations(named, RemotePlace(parse_location(options.remote), key))
 
 
 def _refuse_missing(options: SourceOptions, present: AbstractSet[TopicPartition]) -> None:

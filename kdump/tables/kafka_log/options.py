@@ -76,6 +76,7 @@ class SourceOptions:
         value_format: the same of values.
         schemas: where schemas are; empty to look for the registry's topic beside the data.
         remote: where remote segments of tiered storage are; None to read local ones only.
+        private_key: decrypts them; None without one.
     """
 
     paths: tuple[str, ...]
@@ -93,6 +94,7 @@ class SourceOptions:
     value_format: PayloadFormat | None = None
     schemas: tuple[str, ...] = ()
     remote: str | None = None
+    private_key: str | None = None
 
 
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
@@ -118,6 +120,7 @@ OPTIONS: Final = (
     "valueFormat",
     "schemas",
     "remote",
+    "privateKey",
 )
 """All options of records that have an effect."""
 _WITHOUT_EFFECT: Final = frozenset(
@@ -225,9 +228,9 @@ class OptionParser:
             self.refuse(name, "a JSON array of paths")
         return parsed
 
-    def remote(self) -> str | None:
-        """The directory of remote segments."""
-        text = self.text("remote")
+    def place(self, name: str) -> str | None:
+        """One path."""
+        text = self.text(name)
         return None if text is None else _as_mounted([text])[0]
 
     def topics(self) -> SelectedTopics:
@@ -304,7 +307,8 @@ class RecordParser(OptionParser):
             key_format=self.payload_format("keyFormat"),
             value_format=self.payload_format("valueFormat"),
             schemas=self.schemas(),
-            remote=self.remote(),
+            remote=self.place("remote"),
+            private_key=self.place("privateKey"),
         )
 
     def payload_format(self, name: str) -> PayloadFormat | None:

@@ -1,0 +1,224 @@
+"""Segments in the layout of Aiven's plugin are read as those in the layout of Kafka.
+
+The objects are written from the description of the format, not by the plugin's own classes, which
+are in no package registry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.aiven_objects import AivenWriter, encode_sizes, new_key, pem_of
+from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
+from builders.tiered_fixture import TieredFixture, records_by_partition
+from kdump.errors import KdumpError
+from kdump.formats.codecs import zstd_frames
+from kdump.formats.errors import FormatError
+from kdump.formats.remote_names import RemoteFileKind
+from kdump.formats.segment_manifest import decode_chunk_sizes, decode_segment_manifest
+
+TOPICS = ("cut", "kept", "moved", "orders", "plain", "tx")
+LEVEL = "read_uncommitted"
+
+
+@pytest.fixture(scope="module")
+def key() -> RSAPrivateKey:
+    return new_key()
+
+
+@pytest.fixture(scope="module")
+def pem(key: RSAPrivateKey, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keys") / "private.pem"
+    path.write_bytes(pem_of(key))
+    return path
+
+
+def stored(tiered: TieredFixture, folder: Path, writer: AivenWriter) -> Path:
+    prefix = folder / "prefix"
+    writer.write(tiered.remote / "kafka-tiered-storage", prefix)
+    return prefix
+
+
+def kdump(*words: str | Path) -> Outcome:
+    return run_kdump([str(word) for word in words], Path.cwd())
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_records_are_those_of_the_consumer(
+    tiered: TieredFixture,
+    tmp_path: Path,
+    key: RSAPrivateKey,
+    pem: Path,
+    is_compressed: bool,
+    is_encrypted: bool,
+) -> None:
+    writer = AivenWriter(500, is_compressed, key if is_encrypted else None)
+    options = {"remote": str(stored(tiered, tmp_path, writer))}
+    if is_encrypted:
+        options["privateKey"] = str(pem)
+    assert records_by_partition(TOPICS, tiered.leader, **options) == tiered.consumed(LEVEL)
+
+
+@pytest.mark.parametrize("chunk_bytes", [7, 4096])
+def test_chunks_of_any_size_are_joined(
+    tiered: TieredFixture, tmp_path: Path, chunk_bytes: int
+) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(chunk_bytes, is_compressed=chunk_bytes > 7))
+    found = records_by_partition(("tx",), tiered.leader, remote=str(remote))
+    assert found["tx-0"] == tiered.consumed(LEVEL)["tx-0"]
+
+
+def test_ls_and_verify_find_the_same_in_both_layouts(
+    tiered: TieredFixture, tmp_path: Path, key: RSAPrivateKey, pem: Path
+) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(500, is_compressed=True, key=key))
+
+    counts = ("records", "log_end_offset", "remote_log_bytes")
+
+    def found(command: str, place: Path) -> list[object]:
+        words = (command, "--output", "jsonl", "--remote", place, "--private-key", pem)
+        rows = objects(kdump(*words, tiered.leader).stdout)
+        return [[row.get(name) for name in ("type", "directory", "code", *counts)] for row in rows]
+
+    assert found("ls", remote) == found("ls", tiered.remote)
+    assert found("verify", remote) == found("verify", tiered.remote)
+
+
+def test_encrypted_segments_need_the_right_key(
+    tiered: TieredFixture, tmp_path: Path, key: RSAPrivateKey
+) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(500, key=key))
+    other = tmp_path / "other.pem"
+    other.write_bytes(pem_of(new_key()))
+    words = ("ls", "--topic", "tx", "--remote", remote)
+    without = kdump(*words, tiered.leader)
+    assert without.exit_status == 8
+    assert b"--private-key" in without.stderr
+    wrong = kdump(*words, "--private-key", other, tiered.leader)
+    assert wrong.exit_status == 8
+    assert b"not the key" in wrong.stderr
+    with pytest.raises(KdumpError, match="private-key"):
+        records_by_partition(("tx",), tiered.leader, remote=str(remote))
+
+
+def test_a_private_key_without_a_remote_place_is_refused(tiered: TieredFixture, pem: Path) -> None:
+    assert kdump("ls", "--private-key", pem, tiered.leader).exit_status == 16
+
+
+Change = Callable[[Path], None]
+
+
+def cut(log: Path) -> None:
+    log.write_bytes(log.read_bytes()[:-3])
+
+
+def flip(log: Path) -> None:
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+
+
+def garble_manifest(log: Path) -> None:
+    log.with_suffix(".rsm-manifest").write_text('{"version": "1"')
+
+
+def drop_manifest(log: Path) -> None:
+    log.with_suffix(".rsm-manifest").unlink()
+
+
+@pytest.mark.parametrize("change", [cut, flip, garble_manifest, drop_manifest])
+def test_damage_is_found_and_stops_the_reading(
+    tiered: TieredFixture, tmp_path: Path, change: Change
+) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(500, is_compressed=True))
+    log = max(remote.glob("cut-*/0/*.log"))
+    change(log)
+    words = ("--topic", "cut", "--remote", remote, tiered.leader)
+    outcome = kdump("verify", "--output", "jsonl", *words)
+    assert outcome.exit_status & 12
+    named = [row for row in objects(outcome.stdout) if row["type"] == "finding"]
+    assert any(log.stem in row["path"] for row in named)
+    with pytest.raises((KdumpError, OSError)):
+        records_by_partition(("cut",), tiered.leader, remote=str(remote))
+
+
+@given(st.lists(st.integers(0, 2**31 - 1), max_size=20))
+def test_the_sizes_of_chunks_are_decoded(sizes: list[int]) -> None:
+    assert decode_chunk_sizes(zstd_frames.compress(encode_sizes(sizes), 2)) == sizes
+
+
+@given(st.binary())
+def test_any_bytes_are_sizes_or_an_error(data: bytes) -> None:
+    for tried in (data, zstd_frames.compress(data, 2)):
+        with contextlib.suppress(FormatError):
+            decode_chunk_sizes(tried)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["version", "chunkIndex", "type", "segmentIndexes", "offset", "0"]),
+            inner,
+        )
+    ),
+)
+
+
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_are_a_manifest_or_an_error(data: bytes) -> None:
+    with contextlib.suppress(FormatError):
+        decode_segment_manifest(data)
+
+
+def test_a_deeply_nested_manifest_is_an_error() -> None:
+    with pytest.raises(FormatError):
+        decode_segment_manifest(b'{"a":' * 100_000)
+
+
+def test_a_manifest_cannot_claim_more_memory_than_it_has() -> None:
+    claimed = zstd_frames.compress((2**31 - 1).to_bytes(4, "big") + bytes(4) + b"\4", 2)
+    with pytest.raises(FormatError):
+        decode_chunk_sizes(claimed)
+
+
+def test_a_manifest_as_the_plugin_documents_it_is_decoded() -> None:
+    document = {
+        "version": "1",
+        "chunkIndex": {
+            "type": "fixed",
+            "originalChunkSize": 100,
+            "originalFileSize": 1000,
+            "transformedChunkSize": 110,
+            "finalTransformedChunkSize": 110,
+        },
+        "segmentIndexes": {
+            "offset": {"position": 0, "size": 1},
+            "timestamp": {"position": 1, "size": 1},
+            "producerSnapshot": {"position": 2, "size": 1},
+            "leaderEpoch": {"position": 3, "size": 1},
+            "transaction": None,
+        },
+        "compression": False,
+        "remoteLogSegmentMetadata": {
+            "startOffset": 0,
+            "endOffset": 1000,
+            "segmentLeaderEpochs": {"0": 100, "10": 300, "2": 200},
+        },
+    }
+    manifest = decode_segment_manifest(json.dumps(document).encode())
+    assert [manifest.chunks.stored(number).position for number in (0, 1, 9)] == [0, 110, 990]
+    assert [each.epoch for each in manifest.leader_epochs] == [0, 2, 10]
+    assert RemoteFileKind.TRANSACTION_INDEX not in manifest.indexes
+    assert manifest.encryption is None
