@@ -21,6 +21,7 @@ from archive import write_archive
 from shared_libraries import (
     BundleError,
     SystemPackage,
+    ignore_preloaded,
     loader_and_libraries,
     oldest_kernel,
     output_of,
@@ -61,7 +62,8 @@ any user, without a network, and from a file system that is mounted read-only, b
   licences         share/licenses, one folder for each part
   SQL              'kdump query' needs Spark, which is not in it: pip install kdump
 
-Contents. Nothing was changed, but symbols that only debuggers read were removed:
+Contents. Symbols that only debuggers read were removed, and the loader of the C library ignores
+/etc/ld.so.preload; nothing else was changed:
 
 """
 
@@ -84,6 +86,7 @@ def make_bundle(folder: Path, launcher: Path) -> None:
     kernel = oldest_kernel(shared["libc.so.6"])
     # The name of the loader is that of the process.
     _copy(loader, libraries / "kdump")
+    ignore_preloaded(libraries / "kdump")
     for name, path in shared.items():
         _copy(path, libraries / name)
     for path in (*programs, *(libraries / name for name in shared)):

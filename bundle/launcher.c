@@ -140,10 +140,29 @@ static void find_itself(char *own, const char *started_by) {
         fail("the path of the bundle is too long: ", started_by, "");
 }
 
+/* Follow the links that a path leads to, as /proc does. */
+static void follow_links(char *own) {
+    static char link[PATH_BYTES], folder[PATH_BYTES];
+    for (int hops = 0; hops < 40; hops++) {
+        long size = call(SYS_readlinkat, AT_FDCWD, (long)own, (long)link, PATH_BYTES - 1);
+        if (size <= 0)
+            return;
+        link[size] = 0;
+        if (link[0] == '/') {
+            join(own, link, "");
+        } else {
+            cut(own);
+            if (!join(folder, own, "/") || !join(own, folder, link))
+                fail("the path of the bundle is too long: ", link, "");
+        }
+    }
+}
+
 /* Find lib/kdump of the bundle that this program lies in; return whether it is bin/kdump. */
 static int find_libraries(const char *started_by) {
     static char own[PATH_BYTES];
     find_itself(own, started_by);
+    follow_links(own);
     if (begins_with(cut(own), "python")) {
         join(libraries, own, "");
         return 0;

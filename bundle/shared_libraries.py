@@ -99,6 +99,17 @@ def loader_and_libraries(programs: Iterable[Path], own: Path) -> tuple[Path, dic
     return loader, found
 
 
+def ignore_preloaded(loader: Path) -> None:
+    """Change a copy of the loader so that it ignores ``/etc/ld.so.preload``.
+
+    The libraries named there are for the host's C library. With another, such a library can end
+    every program.
+    """
+    content = loader.read_bytes()
+    # Nobody can create a file in /proc.
+    loader.write_bytes(content.replace(b"/etc/ld.so.preload\0", b"/proc/no.preloaded\0"))
+
+
 def oldest_kernel(c_library: Path) -> str:
     """The oldest version of Linux on which a C library runs, as it is noted in it."""
     match = _KERNEL.search(output_of("readelf", "-n", c_library))

@@ -162,6 +162,23 @@ def test_without_proc_it_is_found_by_relative_paths(words: str, empty_root: Path
     assert done.stdout.startswith("kdump "), done.stderr
 
 
+def test_without_proc_it_is_found_through_links(empty_root: Path) -> None:
+    link = empty_root / "usr" / "bin" / "kdump"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to("../../opt/hop")
+    (empty_root / "opt" / "hop").symlink_to("/opt/a kdump/bin/kdump")
+    done = in_empty_root("0", empty_root, "/usr/bin/kdump", "--version")
+    assert done.stdout.startswith("kdump "), done.stderr
+
+
+def test_libraries_that_the_host_preloads_are_ignored(empty_root: Path) -> None:
+    (empty_root / "etc").mkdir(exist_ok=True)
+    (empty_root / "etc" / "ld.so.preload").write_text("/nowhere.so\n")
+    done = in_empty_root("0", empty_root, "/opt/a kdump/bin/kdump", "--version")
+    assert done.stdout.startswith("kdump ")
+    assert done.stderr == ""
+
+
 def test_in_an_empty_root_workers_start_as_forks_and_as_new_interpreters(empty_root: Path) -> None:
     program = """
 import operator, sys
@@ -228,7 +245,7 @@ print(*{line.split(maxsplit=5)[5].strip() for line in open("/proc/self/maps") if
 
 
 def test_each_part_has_its_licence(unpacked: Path) -> None:
-    parts = (unpacked / "README").read_text().partition("Contents")[2].splitlines()[2:]
+    parts = (unpacked / "README").read_text().partition("Contents")[2].splitlines()[3:]
     named = {line.replace(",", " ").split()[0].lower() for line in parts}
     with_licence = {
         folder.name.lower()
