@@ -194,7 +194,13 @@ BATCHES: Final = Table(
         "remote",
         "privateKey",
     ),
-    {**OF_PARTITIONS, "base_offset": "base_offset", "last_offset": "last_offset"},
+    {
+        **OF_PARTITIONS,
+        "base_offset": "base_offset",
+        "last_offset": "last_offset",
+        # Time indexes have the largest of the headers, whatever is in the batches.
+        "max_timestamp": "timestamp",
+    },
 )
 
 FINDINGS: Final = Table(

@@ -184,6 +184,26 @@ def test_no_batch_that_meets_two_conditions_is_left_out(
         assert all(row in everything for row in found), pair
 
 
+def test_no_batch_that_meets_a_condition_on_its_time_is_left_out(fixtures: Path) -> None:
+    """Of real brokers: append times, none (-1), control batches, and times out of order."""
+    roots = [*(fixtures / "out" / "clean").iterdir(), *(fixtures / "out" / "legacy").iterdir()]
+    everything = table_rows("batches", roots)
+    times = sorted({row["max_timestamp"] for row in everything if row["max_timestamp"]})
+    left_out = 0
+    for time in (times[0], times[len(times) // 2], times[-9], times[-1]):
+        for kind in ("GreaterThanOrEqual", "EqualTo"):
+            condition = COMPARISONS[kind]
+            found = table_rows("batches", roots, [(kind, "max_timestamp", time)])
+            wanted = [
+                row
+                for row in everything
+                if row["max_timestamp"] and condition(row["max_timestamp"], time)
+            ]
+            assert [row for row in found if row in wanted] == wanted
+            left_out += len(everything) - len(found)
+    assert left_out > 0
+
+
 def records_at(first: int, count: int) -> list[Record]:
     return [record(at) for at in range(first, first + count)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -271,14 +271,24 @@ COLUMNS: Final = {
 }
 
 
-def random_condition(chance: random.Random, depth: int = 2) -> str:
+OF_BATCHES: Final = {
+    "base_offset": COLUMNS["offset"],
+    "last_offset": COLUMNS["offset"],
+    "max_timestamp": COLUMNS["timestamp"],
+    "topic": COLUMNS["topic"],
+}
+
+
+def random_condition(
+    chance: random.Random, depth: int = 2, columns: Mapping[str, list[str]] = COLUMNS
+) -> str:
     """Make a condition that Spark and DuckDB read alike."""
     if depth and chance.random() < 0.6:
-        parts = [random_condition(chance, depth - 1) for _ in range(2)]
+        parts = [random_condition(chance, depth - 1, columns) for _ in range(2)]
         joined = f" {chance.choice(['AND', 'OR'])} ".join(f"({part})" for part in parts)
         return f"NOT ({joined})" if chance.random() < 0.2 else joined
-    column = chance.choice(list(COLUMNS))
-    values = COLUMNS[column]
+    column = chance.choice(list(columns))
+    values = columns[column]
     one, other = chance.choice(values), chance.choice(values)
     kind = chance.randrange(7)
     if kind == 0:
@@ -358,6 +368,11 @@ TEMPLATES: Final = (
         "SELECT topic, offset, rank() OVER (PARTITION BY topic, partition ORDER BY offset)"
         " FROM records WHERE {0}"
     ),
+    "SELECT topic, partition, base_offset, max_timestamp FROM batches WHERE {0}",
+    (
+        "SELECT topic, count(*), max(last_offset) FROM (SELECT * FROM batches WHERE {0})"
+        " WHERE {1} GROUP BY topic"
+    ),
 )
 
 
@@ -368,7 +383,9 @@ def test_fifty_statements_give_the_rows_of_their_unfiltered_twins(
     chance = random.Random(50)
     for number in range(50):
         template = TEMPLATES[number % len(TEMPLATES)]
-        statement = template.format(random_condition(chance), random_condition(chance))
+        columns = OF_BATCHES if "batches" in template else COLUMNS
+        conditions = [random_condition(chance, columns=columns) for _ in range(2)]
+        statement = template.format(*conditions)
         filtered = rows(session, statement)
         with monkeypatch.context() as patch:
             patch.setattr(sql_session, "statement_needs", lambda plan, pushed: None)

@@ -47,7 +47,7 @@ class PushedFilters:
         offsets: of records, or base offsets of segments.
         base_offsets: of batches.
         last_offsets: of batches.
-        timestamps_ms: of records.
+        timestamps_ms: of records, or the largest of batches.
         partitions: numbers of partitions.
         topics: only these; None is any.
         topic_prefixes: topics begin with all of these.
