@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from builders.batches import batches
 from builders.log_directories import write_log_directory, write_partition
 from kdump.cli.command_group import command_names
 from kdump.formats import producer_snapshot
+from kdump.processes.isolation import python_path
 
 HEAVY: Final = frozenset(
     {
@@ -101,6 +103,19 @@ def test_commands_that_read_a_few_bytes_import_no_heavy_package(
         "kdump.target",
     }
     assert not heavy & loaded_after(asked)
+
+
+def test_commands_that_use_arrow_do_not_import_pandas(log_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "pandas.py").write_text("raise SystemExit('pandas was imported')")
+    out = str(tmp_path / "out")
+    done = subprocess.run(
+        [sys.executable, "-m", "kdump", "export", "--engine", "local", "--out", out, str(log_dir)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), python_path()])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 NOT_FOR_SOUND_LOGS: Final = frozenset(

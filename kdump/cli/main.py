@@ -215,11 +215,24 @@ def _stop_at_signals() -> None:
             signal.signal(number, stop)
 
 
+class _WithoutPandas:
+    """Finds no pandas: where it is installed, Arrow would import it to make its first array.
+
+    That takes seconds, and kdump does not use it.
+    """
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Fail for pandas, and leave all other modules to the next finder."""
+        if name == "pandas":
+            raise ModuleNotFoundError("kdump does not use pandas", name=name)
+
+
 def main() -> NoReturn:
     """The entry point of the ``kdump`` script."""
     # NumPy would start threads for linear algebra, which kdump does not use. Without them kdump
     # starts faster, and processes can be forked.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.meta_path.insert(0, _WithoutPandas())
     protect_process()
     open_standard_streams()
     _stop_at_signals()
