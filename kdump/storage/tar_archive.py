@@ -175,10 +175,17 @@ class _TarFile(StoredFile):
         super().__init__(location, member.entry.size_bytes)
         self._archive = archive
         self._pieces = member.pieces
+        is_whole = [each.length for each in member.pieces] == [self.size_bytes]
+        self._whole_start = member.pieces[0].start if is_whole else None
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         buffer = buffer[: max(0, self.size_bytes - position)]
         end = position + len(buffer)
+        if self._whole_start is not None:
+            # Most reads are small, and most members in one piece.
+            self._require_filled(buffer, self._whole_start + position, position)
+            self.reached_bytes = end
+            return len(buffer)
         at = position
         for piece in self._pieces_from(position):
             if piece.position >= end:
@@ -188,11 +195,7 @@ class _TarFile(StoredFile):
                 at = piece.position
             until = min(end, piece.position + piece.length)
             wanted = buffer[at - position : until - position]
-            filled = self._archive.read_into(wanted, piece.start + at - piece.position)
-            if filled < len(wanted):
-                raise OSError(
-                    errno.EIO, f"the archive ends inside it (at byte {at})", str(self.location)
-                )
+            self._require_filled(wanted, piece.start + at - piece.position, at)
             at = until
         self._fill_hole(buffer[at - position :])
         self.reached_bytes = end
@@ -206,6 +209,12 @@ class _TarFile(StoredFile):
 
     def close(self) -> None:
         self._archive.close()
+
+    def _require_filled(self, buffer: memoryview, start: int, position: int) -> None:
+        """Fill ``buffer`` from ``start`` of the archive on, which is ``position`` of the member."""
+        if self._archive.read_into(buffer, start) < len(buffer):
+            what = f"the archive ends inside it (at byte {position})"
+            raise OSError(errno.EIO, what, str(self.location))
 
     def _pieces_from(self, position: int) -> Iterator[StoredPart]:
         """The pieces that have bytes from a position on."""
