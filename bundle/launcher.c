@@ -205,7 +205,7 @@ __attribute__((used)) void start(word *stack) {
     command[at++] = "-Xutf8";
     if (is_kdump) {
         command[at++] = "-c";
-        command[at++] = "from kdump.cli.main import main; main()";
+        command[at++] = "from kdump.program import main; main()";
     }
     for (word index = 1; index < count; index++)
         command[at++] = arguments[index];

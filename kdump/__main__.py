@@ -11,6 +11,6 @@ except OSError:
     # It was deleted, and Python has not found it either.
     pass
 
-from kdump.cli.main import main
+from kdump.program import main
 
 main()

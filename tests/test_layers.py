@@ -208,7 +208,7 @@ def test_no_module_name_is_used_more_than_twice() -> None:
     assert not {name: count for name, count in counts.items() if count > 2}
 
 
-ABOVE_THE_ROOMS: Final = {"__main__.py", "api.py"}
+ABOVE_THE_ROOMS: Final = {"program.py", "api.py"}
 
 
 OF_KAFKA_0_7: Final = re.compile(r"0_?7")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -49,6 +50,20 @@ def test_the_command_line_starts_without_heavy_packages() -> None:
 def test_the_command_line_starts_without_importing_a_command() -> None:
     modules = {f"kdump.cli.commands.{name.replace('-', '_')}" for name in command_names()}
     assert not modules & loaded_after(["import kdump.cli.main"])
+
+
+def test_an_interrupt_while_modules_are_imported_prints_no_trace() -> None:
+    program = [
+        "import os, signal, sys",
+        "class Interrupting:",
+        "    def find_spec(self, name, *_):",
+        "        if name == 'click': os.kill(os.getpid(), signal.SIGINT)",
+        "sys.meta_path.insert(0, Interrupting())",
+        "from kdump.program import main",
+        "main()",
+    ]
+    done = subprocess.run([sys.executable, "-c", "\n".join(program)], capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
 def test_help_and_completion_of_every_command_need_no_heavy_packages() -> None:

@@ -228,7 +228,7 @@ class _WithoutPandas:
 
 
 def main() -> NoReturn:
-    """The entry point of the ``kdump`` script."""
+    """Run the command line of this process, and end the process with its exit status."""
     # NumPy would start threads for linear algebra, which kdump does not use. Without them kdump
     # starts faster, and processes can be forked.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
