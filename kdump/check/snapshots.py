@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place
@@ -51,20 +53,40 @@ def check_snapshot(
                 yield _contradiction(str(path), offset, None, entry)
         elif not any(_agree(entry, each, is_whole=is_whole) for each in known):
             yield _contradiction(str(path), offset, known[0], entry)
-    oldest = min(
-        (entry.timestamp for entry in found.values() if entry.current_txn_first_offset < 0),
-        default=None,
-    )
+    expiry = _Expiry(found.values())
     for known in state.values():
-        # Producers may have expired, but none that wrote later than one that has not; and none
-        # with an open transaction.
         has_expired = known[0].current_txn_first_offset < 0 and (
-            oldest is None
-            or min(each.timestamp for each in known) < oldest
+            any(expiry.is_possible(each) for each in known)
             or known[0].last_offset < log_start_offset
         )
         if not has_expired:
             yield _contradiction(str(path), offset, known[0], None)
+
+
+class _Expiry:
+    """Which producers may be missing from a snapshot because they expired.
+
+    A broker drops the producers whose timestamp is too old at that moment, but for those with an
+    open transaction. Timestamps may be any: a producer that wrote later than the missing one may
+    have come after that moment with an older timestamp, but one that wrote before must be younger.
+
+    Args:
+        entries: of the snapshot.
+    """
+
+    def __init__(self, entries: Iterable[ProducerEntry]) -> None:
+        found = sorted(
+            (entry.last_offset, entry.timestamp)
+            for entry in entries
+            if entry.current_txn_first_offset < 0
+        )
+        self._last_offsets = [last_offset for last_offset, _ in found]
+        self._oldest = list(itertools.accumulate((timestamp for _, timestamp in found), min))
+
+    def is_possible(self, missing: ProducerEntry) -> bool:
+        """Whether the producer may have expired."""
+        count = bisect_left(self._last_offsets, missing.last_offset)
+        return not count or missing.timestamp < self._oldest[count - 1]
 
 
 def open_transactions(partition: Partition, offset: int) -> dict[int, int]:

@@ -1,0 +1,53 @@
+"""A producer may be missing from a snapshot because it expired."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builders.batches import batch, record
+from builders.log_directories import write_partition
+from builders.verified import said_of
+from kdump.check.findings import Finding
+from kdump.formats import producer_snapshot
+from kdump.formats.names import FileKind, OffsetFileName
+from kdump.formats.producer_snapshot import ProducerEntry
+
+OLD, YOUNG = 1_000, 2_000
+MISSING, KEPT = 7, 8
+"""Producer ids: the snapshot has only one of two."""
+
+
+def codes(path: Path, timestamps: dict[int, int]) -> set[str]:
+    """Verify a log of one batch of each producer, by id with its timestamp in their order."""
+    log = b"".join(
+        batch(
+            [record(offset, timestamp=timestamp)],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+        )
+        for offset, (producer_id, timestamp) in enumerate(timestamps.items())
+    )
+    offset = list(timestamps).index(KEPT)
+    entry = ProducerEntry(KEPT, 0, 0, offset, 0, timestamps[KEPT], -1, -1)
+    snapshot = str(OffsetFileName(len(timestamps), FileKind.PRODUCER_SNAPSHOT))
+    write_partition(
+        path / "orders-0", {0: log}, others={snapshot: producer_snapshot.encode([entry])}
+    )
+    return {each.code for each in said_of(path) if isinstance(each, Finding)}
+
+
+def test_the_older_producer_has_expired(tmp_path: Path) -> None:
+    assert "snapshot-state" not in codes(tmp_path, {MISSING: OLD, KEPT: YOUNG})
+
+
+def test_a_producer_does_not_expire_before_an_older_one_that_wrote_before_it(
+    tmp_path: Path,
+) -> None:
+    assert "snapshot-state" in codes(tmp_path, {KEPT: OLD, MISSING: YOUNG})
+
+
+def test_a_producer_with_an_old_timestamp_may_come_after_another_has_expired(
+    tmp_path: Path,
+) -> None:
+    assert "snapshot-state" not in codes(tmp_path, {MISSING: YOUNG, KEPT: OLD})
