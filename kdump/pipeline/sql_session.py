@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -306,21 +307,25 @@ class SqlSession:
         """Run the partitions of a result in order, some at a time, until there are enough rows."""
         context = self._sql.sparkContext
 
-        def partitioned() -> tuple[Any, int, int]:
-            limited = frame if most_rows is None else _limited(frame, most_rows, self._sql)
+        def partitioned() -> tuple[Any, int, int, int | None]:
+            whole, limit = _without_limit(frame, self._sql)
+            limits = [each for each in (limit, most_rows) if each is not None]
+            limited = _limited(whole, min(limits), self._sql) if limits else whole
             rdd = limited._jdf.toArrowBatchRdd().toJavaRDD()
-            return rdd, int(rdd.getNumPartitions()), int(context.defaultParallelism)
+            return rdd, int(rdd.getNumPartitions()), int(context.defaultParallelism), limit
 
         properties = self._spark.properties | self._by_size(tasks)
         of_sql = {name: properties[name] for name in properties if name.startswith("spark.sql.")}
-        rdd, count, workers = running.wait_for(partitioned)
+        rdd, count, workers, limit = running.wait_for(partitioned)
+        enough = min(each for each in (limit, most_rows, sys.maxsize) if each is not None)
         begin, size, rows = 0, 1, 0
-        while begin < count and (most_rows is None or rows < most_rows):
+        while begin < count and rows < enough:
             end, wave_bytes = min(count, begin + size), 0
             for batch in running.collect(rdd, range(begin, end), schema, of_sql):
-                rows += batch.num_rows
                 wave_bytes += batch.nbytes
-                yield batch
+                wanted = batch if limit is None else batch.slice(0, limit - rows)
+                rows += wanted.num_rows
+                yield wanted
             # Java holds the rows of a wave.
             fitting = _WAVE_BYTES * (end - begin) // max(1, wave_bytes)
             begin, size = end, max(1, min(size * _WAVE_GROWTH, 2 * workers, fitting))
@@ -451,14 +456,31 @@ class _Call(Generic[Result]):
         return self._results[0]
 
 
+def _without_limit(frame: Any, sql: Any) -> tuple[Any, int | None]:
+    """A ``DataFrame`` without the limit at the end of its statement, and that limit, if any."""
+    plan = frame._jdf.queryExecution().analyzed()
+    if str(plan.nodeName()) != "GlobalLimit" or str(plan.child().nodeName()) != "LocalLimit":
+        return frame, None
+    limit = plan.maxRows()
+    if not limit.isDefined():  # an expression
+        return frame, None
+    return _frame_of(plan.child().child(), sql), int(limit.get())
+
+
+def _frame_of(plan: Any, sql: Any) -> Any:
+    """The ``DataFrame`` of a logical plan."""
+    from pyspark.sql import DataFrame
+
+    dataset = sql._jvm.org.apache.spark.sql.classic.Dataset
+    return DataFrame(dataset.ofRows(sql._jsparkSession, plan), sql)
+
+
 def _limited(frame: Any, most_rows: int, sql: Any) -> Any:
     """A ``DataFrame`` that gives the first rows of another, or at least so many.
 
     Spark's own limit reads every partition up to it if rows are not sorted; here each partition
     stops, and who takes them stops in time.
     """
-    from pyspark.sql import DataFrame
-
     root = frame._jdf.queryExecution().optimizedPlan()
     while str(root.nodeName()) == "Project":
         root = root.child()
@@ -466,9 +488,7 @@ def _limited(frame: Any, most_rows: int, sql: Any) -> Any:
     if str(root.nodeName()) == "Sort":
         return limited
     # Spark's limit is a limit of all rows over a limit for each partition.
-    of_partitions = limited._jdf.queryExecution().logical().child()
-    dataset = sql._jvm.org.apache.spark.sql.classic.Dataset
-    return DataFrame(dataset.ofRows(sql._jsparkSession, of_partitions), sql)
+    return _frame_of(limited._jdf.queryExecution().logical().child(), sql)
 
 
 def _ignore(report: Report) -> None:

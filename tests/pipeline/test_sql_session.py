@@ -20,7 +20,7 @@ from kdump.engine.spark import SparkEngine
 from kdump.errors import KdumpError
 from kdump.jobs.table_rows.table_reader import open_table
 from kdump.pipeline import sql_session
-from kdump.pipeline.sql_session import SqlSession
+from kdump.pipeline.sql_session import SqlSession, _Running
 from kdump.pipeline.sql_statements import StatementError, with_quoted_offset
 from kdump.pipeline.statement_needs import TableNeeds, statement_needs
 from kdump.pipeline.table_views import TaskEnd
@@ -184,6 +184,41 @@ def test_a_statement_can_stop_early(session: SqlSession) -> None:
     assert len(some) < 900
     last = rows(session, "SELECT offset FROM records WHERE topic = 'large' ORDER BY 1 DESC", 2)
     assert [each["offset"] for each in last] == [899, 898]
+
+
+@pytest.mark.parametrize("most_rows", [None, 2, 20])
+@pytest.mark.parametrize(
+    ("statement", "offsets"),
+    [
+        ("SELECT offset FROM records WHERE topic = 'large' LIMIT 3", [0, 1, 2]),
+        ("SELECT offset FROM records WHERE topic = 'large' ORDER BY 1 DESC LIMIT 2", [899, 898]),
+        ("SELECT offset FROM records WHERE topic = 'large' LIMIT 0", []),
+        ("SELECT offset FROM records WHERE topic = 'large' LIMIT 1 + 1", [0, 1]),
+        ("SELECT offset FROM records WHERE topic = 'large' ORDER BY 1 LIMIT 2 OFFSET 4", [4, 5]),
+        ("SELECT offset FROM (SELECT offset FROM records ORDER BY 1 LIMIT 1)", [0]),
+    ],
+)
+def test_a_limit_of_a_statement_is_exact(
+    statement: str, offsets: list[int], most_rows: int | None, session: SqlSession
+) -> None:
+    found = [each["offset"] for each in rows(session, statement, most_rows)]
+    assert found == offsets if most_rows != 2 else found[:2] == offsets[:2]
+
+
+def test_a_limit_of_a_statement_ends_the_reading(session: SqlSession) -> None:
+    started: list[range] = []
+    collect = _Running.collect
+
+    def counted(
+        self: _Running, rdd: Any, partitions: range, *others: Any
+    ) -> Iterator[pa.RecordBatch]:
+        started.append(partitions)
+        return collect(self, rdd, partitions, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Running, "collect", counted)
+        rows(session, "SELECT offset FROM records WHERE topic = 'large' LIMIT 1")
+    assert started == [range(1)]
 
 
 def test_few_large_partitions_of_a_result_are_in_memory_at_a_time(
