@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -15,7 +15,6 @@ from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, o
 from kdump.cli.output.value_text import Kind
 from kdump.errors import ExitStatus
 from kdump.phases import phase
-from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def command(
         rows: list[Row] = []
         for path in with_remote(directories, remote):
             with phase(f"listing partitions in {path}") as step:
-                rows += step.over(_rows(path, selection, diagnostics))
+                rows += step.over(_rows(path, selection, diagnostics, remote))
     is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
     if not rows and not selection.is_everything and not is_unreadable:
         raise nothing_selected(selection, directories)
@@ -152,7 +151,12 @@ def _columns(*, is_one: bool, is_remote: bool) -> list[Column]:
     return columns
 
 
-def _rows(path: Location, selection: PartitionSelection, diagnostics: Diagnostics) -> Iterator[Row]:
+def _rows(
+    path: Location,
+    selection: PartitionSelection,
+    diagnostics: Diagnostics,
+    remote: RemotePlace | None,
+) -> Iterator[Row]:
     """Yield the rows of a log directory, or the single row of a partition."""
     from kdump.jobs.listed_partitions import partition_row, read_lone_partition
     from kdump.log.directory import directory_kind, read_log_directory
@@ -163,9 +167,10 @@ def _rows(path: Location, selection: PartitionSelection, diagnostics: Diagnostic
             found = read_log_directory(path, kind, select=selection.matches)
             diagnostics.report_directory(found)
             for partition in found.partitions:
-                yield partition_row(partition, found, diagnostics) | _remote_fields(partition)
+                row = partition_row(partition, found, diagnostics)
+                yield row if remote is None else {**row, **_remote_fields(partition)}
             for name in found.unreadable:
-                unknown = _UNKNOWN | dict.fromkeys(column.name for column in REMOTE_COLUMNS)
+                unknown = _UNKNOWN if remote is None else _UNKNOWN | _UNKNOWN_REMOTE
                 yield {"type": "partition", "log_dir": str(path), "directory": name, **unknown}
         elif kind.is_partition:
             lone = read_lone_partition(path)
@@ -173,22 +178,20 @@ def _rows(path: Location, selection: PartitionSelection, diagnostics: Diagnostic
                 diagnostics.report_problems(lone.log_directory)
             if lone.partition in selection:
                 row = partition_row(lone.partition, lone.log_directory, diagnostics)
-                yield {**row, **_remote_fields(lone.partition)}
+                yield row if remote is None else {**row, **_remote_fields(lone.partition)}
         else:
             diagnostics.refuse(path)
     except OSError as failure:
         diagnostics.report(path, failure)
 
 
-def _remote_fields(partition: Partition) -> dict[str, int | None]:
+def _remote_fields(partition: Partition) -> Mapping[str, int | None]:
     """The fields of :data:`REMOTE_COLUMNS`, which are printed with ``--remote`` only."""
-    if partition.path.storage == LOCAL_DISK:
-        return {}
     from kdump.tiered.tiered_storage import remote_part
 
     plan = remote_part(partition)
     if plan is None:
-        return dict.fromkeys(column.name for column in REMOTE_COLUMNS)
+        return _UNKNOWN_REMOTE
     return {
         "local_log_start_offset": plan.local_start_offset,
         "remote_segments": len(plan.remote_logs),
@@ -196,6 +199,7 @@ def _remote_fields(partition: Partition) -> dict[str, int | None]:
     }
 
 
+_UNKNOWN_REMOTE: Final = {column.name: None for column in REMOTE_COLUMNS}
 _UNKNOWN: Final = {
     column.name: None for column in COLUMNS if column.name not in ("log_dir", "directory")
 }
