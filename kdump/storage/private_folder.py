@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -74,3 +75,13 @@ def _belongs_here(status: os.stat_result, *, is_last: bool) -> bool:
     if is_last:
         return not is_shared and (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode))
     return not is_shared or is_sticky
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path | None:
+    """The directory of kdump in the user's cache; None if the user has no home directory."""
+    configured = environment.get("XDG_CACHE_HOME", "")
+    # The XDG Base Directory Specification says to ignore relative paths.
+    if configured.startswith("/"):
+        return Path(configured) / "kdump"
+    home = environment.get("HOME", "")
+    return Path(home) / ".cache" / "kdump" if home.startswith("/") else None

@@ -1,8 +1,9 @@
 """Plain tar archives, read in place: ``backup.tar!/data/kafka``.
 
-The archive is a file of another storage. Its headers are read once in each process; the bytes of a
-member are ranges of the archive. Links, devices and whatever else leads out of it are never
-followed, and what is left out is in :attr:`TarArchive.problems`.
+The archive is a file of another storage. Its headers are read once in each process, and those of a
+large archive once for many runs (:mod:`kdump.storage.tar_index_cache`); the bytes of a member are
+ranges of the archive. Links, devices and whatever else leads out of it are never followed, and what
+is left out is in :attr:`TarArchive.problems`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import bisect
 import errno
 import os
-import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,12 +18,14 @@ from typing import Final
 from kdump.phases import phase
 from kdump.storage.entries import SPECIAL_KINDS, Entry, EntryKind, special_file_error
 from kdump.storage.location import Location, StoredFile
+from kdump.storage.rooted_storage import RootedStorage, normal_path
 from kdump.storage.tar_index import (
     Member,
     TarIndex,
     TarProblem,
     read_tar_index,
 )
+from kdump.storage.tar_index_cache import keep_index, kept_index
 from kdump.storage.tar_sparse import StoredPart, TarDamageError
 
 _MOST_HOLE_BYTES: Final = 256 << 20
@@ -33,7 +35,7 @@ _indexes: Final[dict[TarArchive, TarIndex]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class TarArchive:
+class TarArchive(RootedStorage):
     """One archive as it was when it was named; paths in it begin with ``/``.
 
     Attributes:
@@ -71,7 +73,7 @@ class TarArchive:
         return f"{self.name}!{path}"
 
     def entries(self, path: str) -> list[Entry]:
-        index, path = self._index(), _normal(path)
+        index, path = self._index(), normal_path(path)
         found = index.directories.get(path)
         if found is None:
             code = errno.ENOENT if index.member(path) is None else errno.ENOTDIR
@@ -94,24 +96,7 @@ class TarArchive:
         if member.entry.hole_bytes > _MOST_HOLE_BYTES:
             what = f"{member.entry.hole_bytes} of its bytes are holes: too many to read it whole"
             raise OSError(errno.EFBIG, what, self.name_of(path))
-        with self.open_file(Location(self, path)) as file:
-            data = bytearray(member.entry.size_bytes)
-            file.read_into(memoryview(data), 0)
-            return bytes(data)
-
-    def as_absolute(self, path: str) -> str:
-        return path if path.startswith("/") else f"/{path}"
-
-    def resolved(self, path: str) -> str:
-        return _normal(path)
-
-    def is_same(self, path: str, other: str) -> bool:
-        self._member(path)
-        self._member(other)
-        return _normal(path) == _normal(other)
-
-    def local_path(self, path: str) -> None:
-        return None
+        return RootedStorage.read(self, path)
 
     def _index(self) -> TarIndex:
         """The members of the archive.
@@ -125,14 +110,19 @@ class TarArchive:
         index = _indexes.get(self)
         if index is None:
             with self.archive.open_file() as file, phase(f"listing {self.name}", reading=file):
-                try:
-                    index = read_tar_index(file)
-                except TarDamageError as damage:
-                    what = f"not a tar archive that can be read: {damage}"
-                    raise OSError(errno.EINVAL, what, self.name) from None
+                index = kept_index(file, os.environ) or self._read_index(file)
             while len(_indexes) >= _MOST_INDEXES:
                 del _indexes[next(iter(_indexes))]
             _indexes[self] = index
+        return index
+
+    def _read_index(self, file: StoredFile) -> TarIndex:
+        try:
+            index = read_tar_index(file)
+        except TarDamageError as damage:
+            what = f"not a tar archive that can be read: {damage}"
+            raise OSError(errno.EINVAL, what, self.name) from None
+        keep_index(file, index, os.environ)
         return index
 
     def _require_there(self) -> None:
@@ -145,7 +135,7 @@ class TarArchive:
         return OSError(errno.ESTALE, "it was changed while it was read; run kdump again", self.name)
 
     def _member(self, path: str) -> Member:
-        found = self._index().member(_normal(path))
+        found = self._index().member(normal_path(path))
         if found is None or found.entry.kind is EntryKind.BROKEN_LINK:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.name_of(path))
         return found
@@ -162,10 +152,6 @@ class TarArchive:
 def _fingerprint(archive: Location) -> tuple[int, int]:
     entry = archive.status()
     return entry.size_bytes, entry.modified_ns
-
-
-def _normal(path: str) -> str:
-    return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
 class _TarFile(StoredFile):

@@ -6,18 +6,17 @@ can have; each is a :class:`TarProblem`. Nothing is skipped in silence.
 
 from __future__ import annotations
 
-import posixpath
 import tarfile
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.entries import Entry, EntryKind
+from kdump.storage.rooted_storage import ROOT, normal_path
 from kdump.storage.tar_headers import TarHeader, tar_headers
 from kdump.storage.tar_sparse import StoredPart, TarDamageError
 from kdump.words import counted
 
-ROOT: Final = "/"
 LARGEST_SPARSE_BYTES: Final = 1 << 31
 """No segment is larger: positions in its indexes have 31 bits."""
 _LONGEST_PATH: Final = 4096
@@ -144,7 +143,7 @@ def _path(index: TarIndex, name: str) -> str | None:
         return None
     if name.startswith("/"):
         index.note("absolute names are read as relative to the archive", is_failure=False)
-    return posixpath.normpath(f"/{name.lstrip('/')}")
+    return normal_path(name)
 
 
 def _member(index: TarIndex, header: TarHeader) -> Member | None:
@@ -154,7 +153,7 @@ def _member(index: TarIndex, header: TarHeader) -> Member | None:
     if header.type == tarfile.REGTYPE:
         return _file(index, header)
     if header.type == tarfile.LNKTYPE:
-        target = posixpath.normpath(f"/{header.link_name.lstrip('/')}")
+        target = normal_path(header.link_name)
         found = index.member(target)
         if found is not None and found.entry.kind is EntryKind.FILE:
             return found
