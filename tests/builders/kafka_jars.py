@@ -37,9 +37,17 @@ def jars_classpath() -> str:
 
     Raises :class:`ReferenceUnavailable` if Java or Maven is missing, or Maven fails.
     """
+    return fetch_jars("kafka-jars", _POM)
+
+
+def fetch_jars(name: str, pom: Path) -> str:
+    """Fetch the dependencies of a POM into ``build/NAME``; return their classpath.
+
+    Raises :class:`ReferenceUnavailable` if Java or Maven is missing, or Maven fails.
+    """
     _require_java()
-    pom = _POM.read_bytes()
-    jars = made_once(_BUILD / "kafka-jars", hashlib.sha256(pom).hexdigest(), _fetch)
+    digest = hashlib.sha256(pom.read_bytes()).hexdigest()
+    jars = made_once(_BUILD / name, digest, lambda folder: _fetch(pom, folder))
     return f"{jars}{os.sep}*"
 
 
@@ -77,11 +85,11 @@ def _require_java() -> None:
         raise ReferenceUnavailable(f"Java {OLDEST_JAVA} or later is needed, found: {first_line}")
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(pom: Path, folder: Path) -> None:
     if shutil.which("mvn") is None:
         raise ReferenceUnavailable("mvn is not on the PATH")
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-    failure = _failure_of("mvn", "-q", "-B", "-f", _POM, *goal)
+    failure = _failure_of("mvn", "-q", "-B", "-f", pom, *goal)
     if failure:
         raise ReferenceUnavailable(f"Maven failed: {failure}")
 
