@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from kdump.cli import commands
+from kdump.cli.options.verbose_option import with_verbose
 
 
 class ReaderGoneError(Exception):
@@ -63,7 +64,7 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(
             f"{commands.__name__}.{cmd_name.replace('-', '_')}"
         ).command
-        return command
+        return with_verbose(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -16,8 +16,9 @@ import click
 
 import kdump
 from kdump.cli.command_group import LazyGroup, ReaderGoneError
+from kdump.cli.options.verbose_option import forget_verbose, is_verbose, note_verbose
 from kdump.cli.output.json_output import JsonOutput
-from kdump.cli.output.place_problems import report_places
+from kdump.cli.output.place_problems import report_places, report_requests
 from kdump.cli.output.streams import (
     OutputError,
     abandon_output,
@@ -26,6 +27,7 @@ from kdump.cli.output.streams import (
 )
 from kdump.errors import ExitStatus, KdumpError, Terminated
 from kdump.processes.isolation import protect_process
+from kdump.storage.interruptible import calls_left
 from kdump.storage.places import forget_places, spool_into
 
 
@@ -39,6 +41,13 @@ from kdump.storage.places import forget_places, spool_into
     type=click.Path(),
     metavar="DIR",
     help="Unpack compressed archives to DIR while the command runs.",
+)
+@click.option(
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=note_verbose,
+    help="Report the requests to object stores, on standard error.",
 )
 def cli(spool: str | None) -> None:
     """Inspect, check and repair the log directories of a stopped Kafka broker.
@@ -62,6 +71,9 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
     try:
         status = _reported(args, answer, **extra)
     finally:
+        if is_verbose():
+            with contextlib.suppress(OSError, ValueError):  # there is nowhere to report it
+                report_requests()
         forget_places()
     with contextlib.suppress(OSError, KdumpError, ValueError):  # reported already
         answer.end(status)
@@ -73,6 +85,7 @@ def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> i
     """Run the command line, and report a failure; returns the exit status."""
     try:
         forget_places()
+        forget_verbose()
         status = int(_run(args, obj=answer, **extra) or 0) | int(report_places())
         answer.end(status)
         sys.stdout.flush()
@@ -239,4 +252,6 @@ def main() -> NoReturn:
     status = run()
     if not flush_output() and not status:
         status = int(ExitStatus.OPERATIONAL_ERROR)
+    if calls_left():
+        os._exit(status)  # Arrow would wait for the answer of a server
     sys.exit(status)

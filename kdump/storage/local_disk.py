@@ -34,6 +34,7 @@ _KINDS: Final = {
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 """A FIFO that takes the file's place after the check does not make the open wait."""
 _BLOCK_BYTES: Final = 512
+_READ_BYTES: Final = 1 << 20
 _LEAST_HOLE_BYTES: Final = 1 << 20
 
 
@@ -57,11 +58,17 @@ class LocalDisk:
         return LocalFile(location)
 
     def read(self, path: str) -> bytes:
-        with open_for_reading(path) as file:
-            try:
-                return file.read()
-            except OSError as failure:
-                raise OSError(failure.errno, failure.strerror, path) from failure
+        # By descriptor: a file object takes twice the time for a small file, and a log directory
+        # has 100,000 of them.
+        descriptor, size_bytes = _open(path)
+        try:
+            data = os.read(descriptor, size_bytes + 1)
+            # Less than asked for is usually all; a read of gigabytes ends early.
+            return data if len(data) == size_bytes else _with_rest(descriptor, data)
+        except OSError as failure:
+            raise OSError(failure.errno, failure.strerror, path) from failure
+        finally:
+            os.close(descriptor)
 
     def as_absolute(self, path: str) -> str:
         return str(Path(path).absolute())
@@ -147,6 +154,12 @@ class LocalFile(StoredFile):
             yield data, min(hole, end)
             position = hole
 
+    def identity(self) -> tuple[int | str, ...] | None:
+        status = os.fstat(self._descriptor)
+        if not status.st_nlink:
+            return None  # it has no name, and is gone when it is closed
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -183,6 +196,14 @@ def _open(path: str) -> tuple[int, int]:
         os.close(descriptor)
         raise
     return descriptor, status.st_size
+
+
+def _with_rest(descriptor: int, data: bytes) -> bytes:
+    """The bytes read, and those up to the end of the file."""
+    pieces = [data]
+    while pieces[-1]:
+        pieces.append(os.read(descriptor, _READ_BYTES))
+    return b"".join(pieces)
 
 
 def _require_regular(path: str, status: os.stat_result) -> None:

@@ -188,7 +188,10 @@ class Location:
         """
         path = self.storage.local_path(self.path)
         if path is None:
-            raise NotLocalError(f"{self} is not on a local disk; copy it to one first")
+            from kdump.words import shell_command
+
+            command = shell_command("copy", [self, self.name or "copy"])
+            raise NotLocalError(f"{self} is not on a local disk; copy it to one first: {command}")
         return path
 
 
@@ -199,7 +202,10 @@ class StoredFile(ABC):
         location: of the file.
         size_bytes: its size when it was opened.
         reached_bytes: where the last read ended.
+        expected_end: up to where it will be read, if the reader knows; nothing more is read ahead.
     """
+
+    expected_end: int | None = None
 
     def __init__(self, location: Location, size_bytes: int) -> None:
         self.location = location
@@ -219,6 +225,14 @@ class StoredFile(ABC):
         end = min(end, self.size_bytes)
         if start < end:
             yield start, end
+
+    def identity(self) -> tuple[int | str, ...] | None:
+        """Differs from that of any other file, and changes with the bytes; None if unknown.
+
+        Raises:
+            OSError: naming the file.
+        """
+        return None
 
     @abstractmethod
     def close(self) -> None: ...

@@ -1,30 +1,30 @@
 """Files of object stores: few large requests for many small reads.
 
 A read that continues where the last request ended doubles the size of the next one, up to
-:data:`LARGEST_REQUEST_BYTES`, and the one after that is already under way while its bytes are used.
-Other reads ask for :data:`LEAST_REQUEST_BYTES`, or for all of a small file. Small answers are kept
-for the run, because headers and indexes are read several times.
+:data:`LARGEST_REQUEST_BYTES`, and :data:`REQUESTS_AHEAD` more are already under way while its bytes
+are used, up to where the reader said that it will end. Other reads ask for
+:data:`LEAST_REQUEST_BYTES`, or for all of a small file. Small answers are kept for the run, because
+headers and indexes are read several times.
 """
 
 from __future__ import annotations
 
 import errno
 import threading
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from kdump.storage.kept_blocks import Block, KeptBlocks
 from kdump.storage.location import Location, StoredFile
-from kdump.storage.store_connection import StoreConnection
+from kdump.storage.store_connection import OpenObject, StoreConnection, StoreVersion
 
 LEAST_REQUEST_BYTES: Final = 128 << 10
-LARGEST_REQUEST_BYTES: Final = 8 << 20
+LARGEST_REQUEST_BYTES: Final = 4 << 20
+REQUESTS_AHEAD: Final = 2
 SMALL_FILE_BYTES: Final = 512 << 10
 """Files up to this size are read with one request."""
-_KEPT_ANSWER_BYTES: Final = 1 << 20
-_KEPT_BYTES: Final = 128 << 20
-_MOST_KEPT: Final = 20_000
 
 
 class ObjectVersion(NamedTuple):
@@ -39,51 +39,7 @@ class ObjectVersion(NamedTuple):
     modified_ns: int
 
 
-class _Block(NamedTuple):
-    """Bytes of a file from a position on."""
-
-    start: int
-    data: memoryview
-
-    def covers(self, position: int) -> bool:
-        return self.start <= position < self.start + len(self.data)
-
-
-class _KeptBlocks:
-    """The last small answers of this process, by file; the oldest go first."""
-
-    def __init__(self) -> None:
-        self._blocks: OrderedDict[tuple[Any, int], _Block] = OrderedDict()
-        self._starts: dict[Any, list[int]] = {}
-        self._bytes = 0
-
-    def clear(self) -> None:
-        self._blocks.clear()
-        self._starts.clear()
-        self._bytes = 0
-
-    def find(self, file: Any, position: int) -> _Block | None:
-        for start in self._starts.get(file, ()):
-            block = self._blocks[file, start]
-            if block.covers(position):
-                return block
-        return None
-
-    def keep(self, file: Any, block: _Block) -> None:
-        if (file, block.start) in self._blocks:
-            return
-        self._blocks[file, block.start] = block
-        self._starts.setdefault(file, []).append(block.start)
-        self._bytes += len(block.data)
-        while self._bytes > _KEPT_BYTES or len(self._blocks) > _MOST_KEPT:
-            (oldest, start), dropped = self._blocks.popitem(last=False)
-            self._bytes -= len(dropped.data)
-            self._starts[oldest].remove(start)
-            if not self._starts[oldest]:
-                del self._starts[oldest]
-
-
-_kept: Final = _KeptBlocks()
+_kept: Final = KeptBlocks()
 
 
 def forget_kept_blocks() -> None:
@@ -94,10 +50,11 @@ def forget_kept_blocks() -> None:
 class _Ahead:
     """A request that is under way in a thread of its own."""
 
-    def __init__(self, start: int, fetch: Callable[[], _Block]) -> None:
+    def __init__(self, start: int, count: int, fetch: Callable[[int, int], Block]) -> None:
         self.start = start
+        self.end = start + count
         self._fetch = fetch
-        self._block: _Block | None = None
+        self._block: Block | None = None
         self._failure: BaseException | None = None
         # It must not keep a process that was told to stop.
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -105,12 +62,12 @@ class _Ahead:
 
     def _run(self) -> None:
         try:
-            self._block = self._fetch()
+            self._block = self._fetch(self.start, self.end - self.start)
         except Exception as failure:  # noqa: BLE001 - raised where the bytes are needed
             self._failure = failure
 
-    def block(self) -> _Block:
-        self._thread.join()
+    def block(self) -> Block:
+        self._thread.join()  # ^C wakes it
         if self._block is None:
             assert self._failure is not None
             raise self._failure
@@ -141,16 +98,17 @@ class ObjectFile(StoredFile):
         self._connection = connection
         self._path = path
         self._listed = listed
-        self._handle: Any = None
+        self._handle: OpenObject | None = None
         self._requests = 0
-        self._window = _Block(0, memoryview(b""))
-        self._ahead: _Ahead | None = None
+        self._fetched_bytes = 0
+        self._window = Block(0, memoryview(b""))
+        self._ahead = deque[_Ahead]()
         self._request_bytes = LEAST_REQUEST_BYTES // 2
         self._name = str(location)
         super().__init__(location, 0 if listed is None else listed.size_bytes)
         if listed is None:
-            self.size_bytes = self._open().size()
-        self._kept_as = location, listed or _version(self._handle)
+            self.size_bytes = self._open().version.size_bytes
+        self._kept_as = location, listed or self._open().version
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         wanted = max(0, min(len(buffer), self.size_bytes - position))
@@ -164,10 +122,15 @@ class ObjectFile(StoredFile):
         self.reached_bytes = position + filled
         return filled
 
+    def identity(self) -> tuple[int | str, ...] | None:
+        version = self._open().version
+        return None if version.etag is None else (version.etag.decode("latin-1"),)
+
     def close(self) -> None:
         # A request that is under way ends by itself.
-        self._ahead = self._handle = None
-        self._window = _Block(0, memoryview(b""))
+        self._ahead.clear()
+        self._handle = None
+        self._window = Block(0, memoryview(b""))
 
     def __exit__(
         self,
@@ -176,23 +139,32 @@ class ObjectFile(StoredFile):
         trace: TracebackType | None,
     ) -> None:
         try:
-            if kind is None and self._requests > 1:
+            if kind is None and self._is_doubtful():
                 self._require_unchanged()
         finally:
             self.close()
 
-    def _block_at(self, position: int, wanted: int) -> _Block:
+    def _is_doubtful(self) -> bool:
+        """Whether to ask once more for the version of the object.
+
+        Not for a few headers of an object that was listed: listings are compared when a run ends.
+        """
+        return self._requests > 1 and (
+            self._listed is None or self._fetched_bytes >= self.size_bytes
+        )
+
+    def _block_at(self, position: int, wanted: int) -> Block:
         """Bytes from around ``position``: those at hand, or those of a new request."""
         if self._window.covers(position):
             return self._window
         kept = _kept.find(self._kept_as, position)
         if kept is not None:
             return kept
-        if self._ahead is not None and self._ahead.start == position:
-            ahead, self._ahead = self._ahead, None
-            self._window = ahead.block()
+        if self._ahead and self._ahead[0].start == position:
+            self._window = self._ahead.popleft().block()
             self._look_ahead()
             return self._window
+        self._ahead.clear()
         is_next = position == self._window.start + len(self._window.data)
         if self.size_bytes <= SMALL_FILE_BYTES:
             self._window = self._fetched(0, self.size_bytes)
@@ -202,41 +174,41 @@ class ObjectFile(StoredFile):
             self._window = self._fetched(position, self._request_bytes)
             if is_next and position:
                 self._look_ahead()
-        if len(self._window.data) <= _KEPT_ANSWER_BYTES:
-            _kept.keep(self._kept_as, self._window)
+        _kept.keep(self._kept_as, self._window)
         return self._window
 
     def _look_ahead(self) -> None:
         """Ask for what follows the window."""
-        start = self._window.start + len(self._window.data)
-        self._request_bytes = min(2 * self._request_bytes, LARGEST_REQUEST_BYTES)
-        count = self._request_bytes
-        if start < self.size_bytes:
-            self._ahead = _Ahead(start, lambda: self._fetched(start, count))
+        end = min(self.size_bytes, self.expected_end or self.size_bytes)
+        while len(self._ahead) < REQUESTS_AHEAD:
+            last = self._ahead[-1] if self._ahead else None
+            start = last.end if last else self._window.start + len(self._window.data)
+            if start >= end:
+                return
+            self._request_bytes = min(2 * self._request_bytes, LARGEST_REQUEST_BYTES)
+            self._ahead.append(_Ahead(start, min(self._request_bytes, end - start), self._fetched))
 
-    def _fetched(self, start: int, count: int) -> _Block:
+    def _fetched(self, start: int, count: int) -> Block:
         """Ask for a range.
 
         Raises:
             OSError: the store does not answer, or the object is another one now.
         """
         count = min(count, self.size_bytes - start)
-        handle = self._open() if self._handle is None else self._handle
+        handle = self._open()
         self._requests += 1
-        data = self._connection.asked(
-            lambda: handle.read_at(count, start), f"{self._name} (reading at byte {start})"
-        )
+        self._fetched_bytes += count
+        data = self._connection.read_range(handle, start, count, self._name)
         if len(data) != count:
             raise self._changed()
-        return _Block(start, memoryview(data))
+        return Block(start, memoryview(data))
 
-    def _open(self) -> Any:
-        system = self._connection.file_system
-        self._handle = self._connection.asked(
-            lambda: system.open_input_file(self._path), self._name
-        )
-        if self._listed is not None and self._handle.size() != self._listed.size_bytes:
-            raise self._changed()
+    def _open(self) -> OpenObject:
+        if self._handle is None:
+            handle = self._connection.open_object(self._path, self._name)
+            if self._listed is not None and not _is_version(handle.version, self._listed):
+                raise self._changed()
+            self._handle = handle
         return self._handle
 
     def _require_unchanged(self) -> None:
@@ -245,8 +217,8 @@ class ObjectFile(StoredFile):
         Raises:
             OSError: it was replaced while it was read.
         """
-        before = _version(self._handle)
-        if before != _version(self._open()):
+        now = self._connection.open_object(self._path, self._name, is_again=True)
+        if self._handle is not None and self._handle.version != now.version:
             raise self._changed()
 
     def _changed(self) -> OSError:
@@ -255,11 +227,10 @@ class ObjectFile(StoredFile):
         )
 
 
-def _version(handle: Any) -> tuple[Any, ...]:
-    """What a store says about an object that is open: size, and ETag or time if it has them."""
-    try:
-        said = handle.metadata()
-    except (OSError, NotImplementedError, AttributeError):
-        said = {}
-    known = {str(key).lower().strip("b'"): value for key, value in (said or {}).items()}
-    return handle.size(), known.get("etag"), known.get("last-modified")
+def _is_version(found: StoreVersion, listed: ObjectVersion) -> bool:
+    """Whether an object is still the one that was listed; times have whole seconds at least."""
+    if found.size_bytes != listed.size_bytes:
+        return False
+    if found.modified_s is None or not listed.modified_ns:
+        return True
+    return found.modified_s == listed.modified_ns // 1_000_000_000

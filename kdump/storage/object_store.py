@@ -1,7 +1,8 @@
 """Object stores and HDFS: ``s3://``, ``gs://``, ``abfs://`` and ``hdfs://``.
 
-A directory that is asked for is listed with everything below it, in one go, and the listing is kept
+A directory that was named is listed with everything below it, in one go, and the listing is kept
 for the run: a log directory of 10,000 partitions takes as many requests as its listing has pages.
+Others, such as the one around it, and those that workers ask for, are listed by themselves.
 Paths begin with ``/``, from the bucket or container on.
 """
 
@@ -9,9 +10,9 @@ from __future__ import annotations
 
 import errno
 import os
-import posixpath
+import threading
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,16 +20,21 @@ from kdump.phases import phase
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.object_file import ObjectFile, ObjectVersion, forget_kept_blocks
+from kdump.storage.request_counts import RequestCounts
+from kdump.storage.rooted_storage import ROOT, RootedStorage, normal_path
 from kdump.storage.store_connection import StoreConnection
 
-ROOT: Final = "/"
 _WITHOUT_CREDENTIALS: Final = ("s3", "gs", "gcs")
 """Schemes whose user is the credential; that of others may be a container or a user."""
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectStore:
+class ObjectStore(RootedStorage):
     """One bucket, container or cluster.
+
+    Pickled, as in the splits of a job, it has the credentials of its URI, because there is no other
+    place where a worker could find them. Those of the environment are not in it: workers on this
+    machine have the same environment, and executors of a cluster need one of their own.
 
     Attributes:
         root_uri: the URI of its root, with credentials and options if it was named with any.
@@ -41,43 +47,29 @@ class ObjectStore:
     def name_of(self, path: str) -> str:
         return self.name if path == ROOT else f"{self.name}{path}"
 
+    def uri_of(self, path: str) -> str:
+        """The URI of a path, with the credentials and options of the root's."""
+        root, mark, options = self.root_uri.partition("?")
+        return f"{root.rstrip('/')}{path}{mark}{options}"
+
     def entries(self, path: str) -> list[Entry]:
-        return self._opened().entries(_normal(path))
+        return self._opened().entries(normal_path(path))
 
     def status(self, path: str) -> Entry:
-        return self._opened().status(_normal(path))
+        return self._opened().status(normal_path(path))
 
     def open_file(self, location: Location) -> StoredFile:
-        opened, path = self._opened(), _normal(location.path)
+        opened, path = self._opened(), normal_path(location.path)
         return ObjectFile(
             location, opened.connection, opened.connection.path(path), opened.seen(path)
         )
 
-    def read(self, path: str) -> bytes:
-        with self.open_file(Location(self, path)) as file:
-            data = bytearray(file.size_bytes)
-            file.read_into(memoryview(data), 0)
-            return bytes(data)
-
-    def as_absolute(self, path: str) -> str:
-        return path if path.startswith("/") else f"/{path}"
-
-    def resolved(self, path: str) -> str:
-        return _normal(path)
-
-    def is_same(self, path: str, other: str) -> bool:
-        self.status(path)
-        self.status(other)
-        return _normal(path) == _normal(other)
-
-    def local_path(self, path: str) -> None:
-        return None
-
     @property
-    def requests(self) -> int:
-        """How many requests this process has made."""
-        found = _stores.get((os.getpid(), self))
-        return 0 if found is None else found.connection.requests
+    def counts(self) -> RequestCounts:
+        """The requests of this process, and of those whose counts were added."""
+        own = _stores.get((os.getpid(), self))
+        others = _counted_elsewhere.get(self.name, RequestCounts())
+        return others if own is None else others.plus(own.connection.counter.counts)
 
     def changes(self) -> Sequence[str]:
         """Which objects are not as they were listed; asks once more for what was listed.
@@ -91,14 +83,41 @@ class ObjectStore:
     def forget(self) -> None:
         """Ask again for what was asked for before: a new run begins."""
         _stores.pop((os.getpid(), self), None)
+        _counted_elsewhere.pop(self.name, None)
+        _named.pop(self, None)
         forget_kept_blocks()
 
     def _opened(self) -> _OpenStore:
         key = (os.getpid(), self)
         found = _stores.get(key)
         if found is None:
-            found = _stores[key] = _OpenStore(self, StoreConnection(self.root_uri, self.name))
+            with _opening:
+                found = _stores.get(key)
+                if found is None:
+                    connection = StoreConnection(self.root_uri, self.name)
+                    found = _stores[key] = _OpenStore(self, connection)
         return found
+
+
+_opening: Final = threading.Lock()
+_counted_elsewhere: Final[dict[str, RequestCounts]] = {}
+"""What workers have counted, by the name of the store."""
+
+
+def take_request_counts() -> Mapping[str, RequestCounts]:
+    """What this process has counted since the last call, by the name of the store."""
+    taken = {
+        store.name: opened.connection.counter.take()
+        for (process, store), opened in _stores.items()
+        if process == os.getpid()
+    }
+    return {name: counts for name, counts in taken.items() if counts.requests}
+
+
+def add_request_counts(counts: Mapping[str, RequestCounts]) -> None:
+    """Add what a worker has taken to the counts of this process."""
+    for name, each in counts.items():
+        _counted_elsewhere[name] = _counted_elsewhere.get(name, RequestCounts()).plus(each)
 
 
 _stores: Final[dict[tuple[int, ObjectStore], _OpenStore]] = {}
@@ -115,11 +134,13 @@ def parse_store_uri(text: str) -> Location:
         f"{parts.scheme}://{parts.netloc}/{query}",
         f"{parts.scheme}://{shown}{'@' if shown else ''}{host}",
     )
-    return Location(store, _normal(parts.path))
+    path = normal_path(parts.path)
+    _named.setdefault(store, set()).add(path)
+    return Location(store, path)
 
 
-def _normal(path: str) -> str:
-    return posixpath.normpath(f"/{path.lstrip('/')}")
+_named: Final[dict[ObjectStore, set[str]]] = {}
+"""The paths that were named in this process."""
 
 
 @dataclass(slots=True)
@@ -132,15 +153,21 @@ class _OpenStore:
     """What is in each listed directory, by name."""
     listed: list[str] = field(default_factory=list)
     """The directories that were listed with all that is below them."""
+    listing: threading.Lock = field(default_factory=threading.Lock)
 
     def entries(self, path: str) -> list[Entry]:
         if path not in self.directories:
-            if self._is_covered(path):
-                raise self._missing(path)
-            # What is around something that was listed can be large, and is asked for its files.
-            is_deep = not any(each.startswith(f"{path.rstrip('/')}/") for each in self.listed)
-            self._list(path, is_deep=is_deep)
+            with self.listing:
+                self._require_listed(path)
         return list(self.directories[path].values())
+
+    def _require_listed(self, path: str) -> None:
+        if path in self.directories:
+            return
+        if self._is_covered(path):
+            raise self._missing(path)
+        # Only what was named is surely all wanted: what is around it can be a whole bucket.
+        self._list(path, is_deep=path in _named.get(self.store, ()))
 
     def status(self, path: str) -> Entry:
         if path == ROOT or path in self.directories:
@@ -194,8 +221,7 @@ class _OpenStore:
     def _asked_status(self, path: str, name: str) -> Entry:
         from pyarrow.fs import FileType
 
-        system, asked = self.connection.file_system, self.connection.path(path)
-        info = self.connection.asked(lambda: system.get_file_info(asked), self.store.name_of(path))
+        info = self.connection.look_up(self.connection.path(path), self.store.name_of(path))
         if info.type == FileType.NotFound:
             raise self._missing(path)
         if info.type == FileType.Directory:
@@ -208,22 +234,18 @@ class _OpenStore:
         Raises:
             OSError: it is missing, no directory, or cannot be listed.
         """
-        from pyarrow.fs import FileSelector, FileType
+        from pyarrow.fs import FileType
 
-        name, connection = self.store.name_of(path), self.connection
-        root = connection.path(path)
-        selector = FileSelector(root, recursive=is_deep)
+        name = self.store.name_of(path)
+        root = self.connection.path(path)
         with phase(f"listing {name}"):
             try:
-                infos = connection.asked(
-                    lambda: connection.file_system.get_file_info(selector), name
-                )
+                infos = self.connection.list_directory(root, name, is_deep=is_deep)
             except FileNotFoundError:
                 if self._asked_status(path, "").kind is EntryKind.FILE:
                     code = errno.ENOTDIR
                     raise NotADirectoryError(code, os.strerror(code), name) from None
                 raise
-            connection.requests += len(infos) // _ENTRIES_OF_A_PAGE
             found: dict[str, dict[str, Entry]] = {path: {}}
             skipped_chars = len(root.rstrip("/")) + 1 if root else 0
             for info in infos:
@@ -248,9 +270,6 @@ class _OpenStore:
     def _is_directory(self, path: str) -> OSError:
         name = self.store.name_of(path)
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-
-
-_ENTRIES_OF_A_PAGE: Final = 1000
 
 
 def _file_entry(name: str, info: Any) -> Entry:

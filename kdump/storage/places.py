@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,12 +14,17 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.storage.object_store import ObjectStore
+    from kdump.storage.request_counts import RequestCounts
     from kdump.storage.tar_archive import TarArchive
 
 _STORE_URI: Final = re.compile(r"(s3|gs|gcs|abfss?)://[^/]|(hdfs|viewfs)://", re.DOTALL)
 _IN_ARCHIVE: Final = re.compile(
     r"(?P<archive>.*?\.(?:tar(?:\.(?:gz|zst|xz))?|tgz|tzst|txz))!(?P<path>/.*)?", re.DOTALL
 )
+_OBJECT_STORE: Final = "kdump.storage.object_store"
+"""Imported only where a store is used."""
+_CONCURRENT_READS: Final = 16
+"""Each waits tens of milliseconds; servers limit how many a client may have."""
 
 _archives: Final[list[TarArchive]] = []
 _stores: Final[list[ObjectStore]] = []
@@ -54,6 +59,12 @@ def parse_location(text: str) -> Location:
     return Location(archive, posixpath.normpath(found["path"] or "/").replace("//", "/"))
 
 
+def ask_again() -> None:
+    """List object stores again where they were listed before: they may have been changed."""
+    for store in _stores:
+        store.forget()
+
+
 def _outside_archives(text: str) -> Location:
     if not is_store_uri(text):
         return local(text)
@@ -64,6 +75,16 @@ def _outside_archives(text: str) -> Location:
     if location.storage not in _stores:
         _stores.append(location.storage)
     return location
+
+
+def text_of(location: Location) -> str:
+    """The text that :func:`parse_location` reads as a location; keeps the credentials of a URI."""
+    from kdump.storage.object_store import ObjectStore
+
+    absolute = location.as_absolute()
+    if isinstance(location.storage, ObjectStore):
+        return location.storage.uri_of(absolute.path)
+    return str(absolute)
 
 
 def is_store_uri(text: str) -> bool:
@@ -93,6 +114,28 @@ def unpacked_archives() -> Sequence[tuple[str, int]]:
 def named_stores() -> Sequence[ObjectStore]:
     """The object stores that were named since the last :func:`forget_places`, each once."""
     return tuple(_stores)
+
+
+def concurrent_reads() -> int:
+    """How many reads are worth making at the same time: 1 unless an object store was named."""
+    return _CONCURRENT_READS if _stores else 1
+
+
+def take_request_counts() -> Mapping[str, RequestCounts]:
+    """What this process asked of object stores since the last call, by their names."""
+    if _OBJECT_STORE not in sys.modules:
+        return {}
+    from kdump.storage import object_store
+
+    return object_store.take_request_counts()
+
+
+def add_request_counts(counts: Mapping[str, RequestCounts]) -> None:
+    """Count what a worker has taken as requests of this process."""
+    if counts:
+        from kdump.storage import object_store
+
+        object_store.add_request_counts(counts)
 
 
 def spool_into(folder: Path) -> None:

@@ -1,6 +1,10 @@
 """Connections to object stores and HDFS, by ``pyarrow.fs``.
 
-Each process has its own, made when it is first needed: connections do not survive a fork.
+Each process has its own, made when it is first needed: connections do not survive a fork. Threads
+share it.
+
+Arrow asks for the size of each object that it opens (``HEAD``), also where a listing has it: its
+Python interface takes no size. So an object is opened once in a process, and what is open is kept.
 """
 
 from __future__ import annotations
@@ -8,12 +12,20 @@ from __future__ import annotations
 import errno
 import os
 import re
+import threading
 import urllib.parse
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from kdump.storage.interruptible import interruptible
+from kdump.storage.request_counts import RequestCounter, RequestCounts
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+    from pyarrow.fs import FileInfo, FileSystem
+
+    from kdump.storage.hdfs_client import HdfsFileSystem
 
 Value = TypeVar("Value")
 
@@ -22,15 +34,44 @@ READ_SECONDS: Final = 30.0
 """A response that stalls for so long is asked for again."""
 ATTEMPTS: Final = 5
 """For connections that fail, and answers such as 500 and 503; with growing pauses in between."""
+ENTRIES_OF_A_PAGE: Final = 1000
+_MOST_OPEN: Final = 4096
 _LONGEST_MESSAGE: Final = 400
 _REQUEST_ID: Final = re.compile(r" ?\(Request ID: [^)]*\)")
+
+
+class StoreVersion(NamedTuple):
+    """What a store says about an object that is opened.
+
+    Attributes:
+        size_bytes: its size.
+        etag: changes with its bytes; None if the store has none.
+        modified_s: when it was written, in seconds since the epoch; None if it does not say.
+    """
+
+    size_bytes: int
+    etag: bytes | None
+    modified_s: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenObject:
+    """An object that is open, as Arrow has it.
+
+    Attributes:
+        handle: Arrow's; threads may read from it at the same time.
+        version: of it.
+    """
+
+    handle: Any
+    version: StoreVersion
 
 
 class StoreConnection:
     """A file system of pyarrow, and the path of the store's root in it.
 
     Attributes:
-        requests: how many requests this process made; repetitions after failures do not count.
+        counter: counts the requests of this process.
     """
 
     def __init__(self, root_uri: str, name: str) -> None:
@@ -46,15 +87,24 @@ class StoreConnection:
         from pyarrow.fs import FileSystem, S3FileSystem
 
         self._secrets = _secrets_of(root_uri)
-        self.requests = 0
+        self.counter = RequestCounter()
+        self._open: OrderedDict[str, OpenObject] = OrderedDict()
+        self._lock = threading.Lock()
 
-        def connect() -> tuple[FileSystem, str]:
-            found, root = FileSystem.from_uri(root_uri)
+        def connect() -> tuple[FileSystem | HdfsFileSystem, str]:
+            try:
+                found, root = FileSystem.from_uri(root_uri)
+            except OSError as failure:
+                if not _needs_hadoop(failure):
+                    raise
+                from kdump.storage.hdfs_client import HdfsFileSystem
+
+                return HdfsFileSystem(root_uri, ATTEMPTS, READ_SECONDS), "/"
             if isinstance(found, S3FileSystem):
                 found = _patient(found)
             return found, root
 
-        self.file_system, self._root = self.asked(connect, name, 0)
+        self._file_system, self._root = self._asked(connect, name)
 
     def path(self, path: str) -> str:
         """The path in the file system for one that begins with ``/``."""
@@ -62,20 +112,92 @@ class StoreConnection:
             return path.lstrip("/")
         return self._root.rstrip("/") + path if path != "/" else self._root
 
-    def asked(self, ask: Callable[[], Value], name: str, requests: int = 1) -> Value:
+    def list_directory(self, path: str, name: str, *, is_deep: bool) -> Sequence[FileInfo]:
+        """List what is in a directory.
+
+        Args:
+            path: as from :meth:`path`.
+            name: of the directory, in messages.
+            is_deep: whether to list everything below it.
+
+        Raises:
+            OSError: it is missing, no directory, or the store does not answer.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        selector = FileSelector(path, recursive=is_deep)
+        self.counter.add(RequestCounts(listings=1))
+        infos: Sequence[FileInfo] = self._asked(
+            lambda: self._file_system.get_file_info(selector), name
+        )
+        # With everything below, directories are only in the names of files.
+        entries = sum(not is_deep or each.type == FileType.File for each in infos)
+        self.counter.add(RequestCounts(listings=max(0, -(-entries // ENTRIES_OF_A_PAGE) - 1)))
+        return infos
+
+    def look_up(self, path: str, name: str) -> FileInfo:
+        """Ask what there is at a path.
+
+        Raises:
+            OSError: the store does not answer.
+        """
+        from pyarrow.fs import FileType
+
+        self.counter.add(RequestCounts(lookups=1))
+        info = self._asked(lambda: self._file_system.get_file_info(path), name)
+        if info.type != FileType.File:
+            # Arrow has looked for files with this path in front, too.
+            self.counter.add(RequestCounts(listings=1))
+        return info
+
+    def open_object(self, path: str, name: str, *, is_again: bool = False) -> OpenObject:
+        """Open an object.
+
+        Args:
+            path: as from :meth:`path`.
+            name: of the object, in messages.
+            is_again: whether to ask for it even if it is open.
+
+        Raises:
+            OSError: it is missing, or the store does not answer.
+        """
+        with self._lock:
+            found = self._open.get(path)
+        if found is not None and not is_again:
+            return found
+        self.counter.add(RequestCounts(lookups=1))
+        handle = self._asked(lambda: self._file_system.open_input_file(path), name)
+        opened = OpenObject(handle, _version(handle))
+        if not is_again:
+            with self._lock:
+                self._open[path] = opened
+                if len(self._open) > _MOST_OPEN:
+                    self._open.popitem(last=False)
+        return opened
+
+    def read_range(self, opened: OpenObject, start: int, count: int, name: str) -> bytes:
+        """Read a range of an object; fewer bytes only if it ends before.
+
+        Raises:
+            OSError: the store does not answer.
+        """
+        where = f"{name} (reading at byte {start})"
+        data: bytes = self._asked(lambda: opened.handle.read_at(count, start), where)
+        self.counter.add(RequestCounts(reads=1, read_bytes=len(data)))
+        return data
+
+    def _asked(self, ask: Callable[[], Value], name: str) -> Value:
         """Ask the store something.
 
         Args:
             ask: the call.
             name: what is asked for, in messages.
-            requests: how many requests the call makes.
 
         Raises:
             OSError: the call failed; has the store's answer, and no credentials.
         """
-        self.requests += requests
         try:
-            return ask()
+            return interruptible(ask)
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from None
         except (OSError, ValueError, NotImplementedError) as failure:
@@ -84,12 +206,39 @@ class StoreConnection:
     def _answer(self, failure: Exception) -> str:
         """What the store said, on one line."""
         text = str(failure).strip() or type(failure).__name__
-        if "libjvm" in text or "libhdfs" in text:
-            return "hdfs:// needs Hadoop's client: set JAVA_HOME, HADOOP_HOME and CLASSPATH"
         text = _REQUEST_ID.sub("", text.split("\n", 1)[0])
         for each in self._secrets:
             text = text.replace(each, "***")
         return text[:_LONGEST_MESSAGE]
+
+
+def _needs_hadoop(failure: OSError) -> bool:
+    """Whether pyarrow lacks Hadoop's own client."""
+    return "libjvm" in str(failure) or "libhdfs" in str(failure)
+
+
+def _version(handle: Any) -> StoreVersion:
+    """What a store says about an object that is open: size, and ETag and time if it has them."""
+    try:
+        said = handle.metadata()
+    except (OSError, NotImplementedError, AttributeError):
+        said = {}
+    known = {_text(key).lower(): value for key, value in (said or {}).items()}
+    return StoreVersion(handle.size(), known.get("etag"), _seconds(known.get("last-modified")))
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _seconds(said: Any) -> int | None:
+    """A time as Arrow gives it, ISO 8601."""
+    from datetime import datetime
+
+    try:
+        return int(datetime.fromisoformat(_text(said)).timestamp())
+    except ValueError:
+        return None
 
 
 def _patient(found: Any) -> FileSystem:

@@ -54,6 +54,21 @@ class UnfinishedFile:
     ) -> None:
         self.drop()
 
+    @property
+    def path(self) -> Path:
+        """Where the file is as long as it is unfinished."""
+        assert self._path is not None
+        return self._path
+
+    def set_modified(self, modified_ns: int) -> None:
+        """Set the modification time; nothing is written after that.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.stream.flush()
+        os.utime(self.stream.fileno(), ns=(modified_ns, modified_ns))
+
     def finish(self) -> int:
         """Sync and close the file; returns its size in bytes.
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kdump.storage.entries import Entry, EntryKind
-from kdump.storage.location import Location, StoredFile
+from kdump.storage.location import Location
+from kdump.storage.memory_file import MemoryFile
+from kdump.storage.rooted_storage import RootedStorage
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryStorage:
+class MemoryStorage(RootedStorage):
     """Files by path; two are equal if their names are.
 
     Attributes:
@@ -60,32 +62,3 @@ class MemoryStorage:
         if path not in self.files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self.files[path]
-
-    def as_absolute(self, path: str) -> str:
-        return path
-
-    def resolved(self, path: str) -> str:
-        return path
-
-    def is_same(self, path: str, other: str) -> bool:
-        return path == other
-
-    def local_path(self, path: str) -> None:
-        return None
-
-
-class MemoryFile(StoredFile):
-    """A file in memory, open for reading."""
-
-    def __init__(self, location: Location, data: bytes) -> None:
-        super().__init__(location, len(data))
-        self._data = memoryview(data)
-
-    def read_into(self, buffer: memoryview, position: int) -> int:
-        piece = self._data[position : position + len(buffer)]
-        buffer[: len(piece)] = piece
-        self.reached_bytes = position + len(piece)
-        return len(piece)
-
-    def close(self) -> None:
-        self._data = memoryview(b"")

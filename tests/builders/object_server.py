@@ -33,11 +33,15 @@ class ObjectServer:
         requests: method and path of each request.
         disturb: is asked for each request, by method and path: a status to answer with, a function
             that sends something else, or None.
+        rewrite: gives the path that is asked for instead.
+        pause_seconds: how long to wait after each eighth of an answer.
     """
 
     port: int
     requests: list[str] = field(default_factory=list)
     disturb: Callable[[str], Any] = lambda _request: None
+    rewrite: Callable[[str], str] = str
+    pause_seconds: float = 0.0
 
     def upload(self, directory: Path, prefix: str) -> str:
         """Upload the files of a directory; returns its URI."""
@@ -116,6 +120,7 @@ def _moto() -> Iterator[int]:
 def _proxy(moto_port: int) -> Iterator[ObjectServer]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def handle_one_request(self) -> None:
             with contextlib.suppress(ConnectionError):
@@ -132,7 +137,8 @@ def _proxy(moto_port: int) -> Iterator[ObjectServer]:
                 return
             connection = http.client.HTTPConnection(_HOST, moto_port)
             headers = {key: value for key, value in self.headers.items() if key != "Connection"}
-            connection.request(self.command, self.path, body or None, headers)
+            asked = server.rewrite(self.path)
+            connection.request(self.command, asked, body or None, headers)
             answer = connection.getresponse()
             data = answer.read()
             connection.close()
@@ -146,9 +152,18 @@ def _proxy(moto_port: int) -> Iterator[ObjectServer]:
             self.send_header("Content-Length", length)
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(data)
+                self._send(data)
                 if len(data) < int(length):
                     self.close_connection = True
+
+        def _send(self, data: bytes) -> None:
+            if not server.pause_seconds:
+                self.wfile.write(data)
+                return
+            step = len(data) // 8 + 1
+            for start in range(0, len(data), step):
+                self.wfile.write(data[start : start + step])
+                time.sleep(server.pause_seconds)
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import pickle
 import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +21,8 @@ from builders.large_segments import LargeSegment
 from builders.object_server import BUCKET, ObjectServer, object_server
 from builders.source_tables import table_of
 from builders.trees import contents_of
+from kdump.engine.job import Split
+from kdump.engine.local import LocalEngine
 from kdump.errors import ExitStatus
 from kdump.storage import store_connection
 from kdump.storage.entries import EntryKind
@@ -63,6 +68,8 @@ def server(running: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[O
     running.requests.clear()
     yield running
     running.disturb = lambda _: None
+    running.rewrite = str
+    running.pause_seconds = 0.0
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +121,17 @@ def test_a_bucket_gives_what_its_directory_gives(
     assert expected[1]
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("command", ["export", "groups", "lookup", "report", "verify"])
+def test_executors_of_spark_open_the_objects_of_a_bucket(
+    server: ObjectServer, clean: Path, uploaded: str, tmp_path: Path, command: str
+) -> None:
+    (line,) = (line for line in LINES if line.startswith(f"{command} "))
+    expected = answer(line, str(clean), tmp_path / "1")
+    line += " --master local-cluster[2,1,1024]"
+    assert answer(line, uploaded, tmp_path / "2") == expected
+
+
 def test_the_data_source_reads_a_bucket(large: Path, large_uri: str) -> None:
     local, stored = (
         table_of(base, columns="topic,partition,offset,key,value,timestamp")  # type: ignore[arg-type]
@@ -147,6 +165,56 @@ def test_a_listing_is_one_request_and_files_are_asked_for_only_when_read(
     small = root / "meta.properties"
     assert small.read() == small.read()
     assert server.count() == 3  # Arrow asks for the size, then for the bytes
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls", "--verbose"],
+        ["--verbose", "ls"],
+        ["verify", "-v"],
+        ["--verbose", "verify", "--partition", "nothing-0"],
+    ],
+)
+def test_verbose_says_how_many_requests_there_were(
+    server: ObjectServer, large_uri: str, tmp_path: Path, words: list[str]
+) -> None:
+    outcome = run_kdump([*words, large_uri], tmp_path)
+    kinds = [
+        len([each for each in server.requests if re.match(pattern, each)])
+        for pattern in ("", r"GET .*list-type", "HEAD", r"GET (?!.*list-type)")
+    ]
+    said = outcome.stderr.decode().splitlines()[-1]
+    assert said.startswith(f"kdump: s3://{BUCKET}: ")
+    assert [int(number) for number in re.findall(r"\b(\d+) ", said)][:4] == kinds
+
+
+def test_requests_are_said_with_verbose_only(
+    server: ObjectServer, large_uri: str, tmp_path: Path
+) -> None:
+    assert run_kdump(["ls", large_uri], tmp_path).stderr == b""
+
+
+def test_requests_of_workers_are_counted(
+    server: ObjectServer, large_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = parse_location(f"{large_uri}/orders-0/{0:020d}.log")
+    with LocalEngine(processes=2) as engine:
+        sizes = [size for _, size in engine.run(ReadJob(), [Split(log)] * 2)]
+    assert sizes[0] == sizes[1] > 0
+    counts = parse_location(large_uri).storage.counts  # type: ignore[attr-defined]
+    assert counts.reads == server.count("GET") > 0
+    assert counts.read_bytes >= sizes[0]
+
+
+def test_a_listing_of_several_pages_is_whole(
+    server: ObjectServer, large: Path, large_uri: str, tmp_path: Path
+) -> None:
+    server.rewrite = lambda path: path.replace("max-keys=1000", "max-keys=2")
+    outcome = run_kdump(["ls", "--output", "jsonl", large_uri], tmp_path)
+    expected = run_kdump(["ls", "--output", "jsonl", str(large)], tmp_path)
+    assert outcome.stdout.decode().replace(large_uri, str(large)) == expected.stdout.decode()
+    assert len([each for each in server.requests if "continuation-token" in each]) > 2
 
 
 def test_a_large_log_is_read_in_few_requests(
@@ -208,6 +276,102 @@ def test_a_server_that_is_gone_is_an_error(
     assert outcome.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize(
+    "words", [["verify"], ["ls"], ["export", "--out", "made"], ["lookup", "--timestamp", "max"]]
+)
+def test_a_server_that_dies_in_between_is_an_error_that_names_the_object(
+    server: ObjectServer, large_uri: str, tmp_path: Path, words: list[str]
+) -> None:
+    def dies(request: str) -> Any:
+        # The listing and the first ranges of the log are answered, and then nothing is.
+        if "list-type" in request or not server.count("GET") > 4:
+            return None
+        server.disturb = lambda _: cut
+        return cut
+
+    def cut(_data: bytes) -> bytes:
+        return b""
+
+    server.disturb = dies
+    outcome = run_kdump([*words, large_uri], tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    assert f"kdump: {large_uri}".encode() in outcome.stderr + outcome.stdout
+    assert b"Traceback" not in outcome.stderr
+    assert not list(tmp_path.glob("made/**/*.parquet"))
+
+
+def test_a_stalled_server_does_not_hold_up_an_interrupt(
+    server: ObjectServer, large_uri: str, tmp_path: Path
+) -> None:
+    asked, end = threading.Event(), threading.Event()
+
+    def stalls(_request: str) -> None:
+        asked.set()
+        end.wait(60)
+
+    server.disturb = stalls
+    command = [sys.executable, "-c", "from kdump.program import main; main()", "ls", large_uri]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        assert asked.wait(60)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=20)
+    finally:
+        end.set()
+        process.kill()
+        process.wait()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert b"stopped by SIGTERM" in said
+
+
+@pytest.mark.parametrize("name", ["a b-0", "50%-0", "%41-0", "ä+&-0", "q?x=1#y-0"])
+def test_any_name_of_a_directory_is_read(
+    server: ObjectServer, large: Path, tmp_path: Path, name: str
+) -> None:
+    log = next((large / "orders-0").glob("*.log")).read_bytes()
+    server.put(f"names/{name}/{0:020d}.log", log[: 64 << 10])
+    server.requests.clear()
+    names = parse_location(f"s3://{BUCKET}/names")
+    forget_places()
+    (found,) = [each.name for each in names.entries() if each.name == name]
+    file = names / found / f"{0:020d}.log"
+    assert file.read() == log[: 64 << 10]
+    assert str(file).endswith(f"/{name}/{0:020d}.log")
+
+
+def test_a_redirect_to_another_server_is_an_error(
+    server: ObjectServer, large_uri: str, tmp_path: Path
+) -> None:
+    server.disturb = lambda _: 301
+    outcome = run_kdump(["verify", large_uri], tmp_path)
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert outcome.stderr.startswith(f"kdump: {large_uri}: ".encode())
+
+
+def test_an_object_that_is_deleted_after_the_listing_is_named(
+    server: ObjectServer, large: Path, tmp_path: Path
+) -> None:
+    uri = server.upload(large, "deleted")
+    parse_location(uri).entries()
+    server._ask("DELETE", f"/{BUCKET}/deleted/orders-0/{0:020d}.log")
+    log = parse_location(uri) / "orders-0" / f"{0:020d}.log"
+    with pytest.raises(FileNotFoundError) as caught:
+        log.read()
+    assert caught.value.filename == str(log)
+
+
+def test_a_slow_server_is_waited_for_while_bytes_come(
+    server: ObjectServer, large: Path, large_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_connection, "READ_SECONDS", 1.0)
+    server.pause_seconds = 0.25
+    log = parse_location(f"{large_uri}/orders-0/{0:020d}.log")
+    with log.open_file() as file:
+        buffer = memoryview(bytearray(256 << 10))
+        assert file.read_into(buffer, 0) == len(buffer)
+    assert buffer == (large / "orders-0" / log.name).read_bytes()[: len(buffer)]
+
+
 def test_a_server_that_stalls_is_an_error(
     server: ObjectServer, large_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +422,13 @@ def test_an_object_that_was_replaced_during_the_run_is_named(
     assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
     line = f"kdump: s3://{BUCKET}/{path}: it was changed while kdump read it"
     assert line in outcome.stderr.decode()
+
+
+class ReadJob:
+    """Reads a file; its result is how many bytes it has."""
+
+    def run(self, split: Split, /) -> int:
+        return len(split.path.read())
 
 
 def with_credentials(server: ObjectServer, uri: str) -> str:

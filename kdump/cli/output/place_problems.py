@@ -1,4 +1,4 @@
-"""What was wrong with the archives and object stores that a command read, as a whole."""
+"""What there is to say about the archives and object stores that a command read, as a whole."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from kdump.cli.output.events import write_line
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus
 from kdump.storage.places import named_archives, named_stores, unpacked_archives
+from kdump.words import counted
 
 
 def report_places() -> ExitStatus:
@@ -34,3 +35,16 @@ def report_places() -> ExitStatus:
             write_line(f"kdump: {changes[0]}{more}: {what}", sys.stderr)
             status |= ExitStatus.OPERATIONAL_ERROR
     return status
+
+
+def report_requests() -> None:
+    """Say how many requests this run made to each object store."""
+    for store in named_stores():
+        counts = store.counts
+        kinds = (
+            counted(counts.listings, "page of listings", "pages of listings"),
+            counted(counts.lookups, "lookup"),
+            f"{counted(counts.reads, 'read')} of {format_bytes(counts.read_bytes)}",
+        )
+        line = f"kdump: {store.name}: {counted(counts.requests, 'request')}: {', '.join(kinds)}"
+        write_line(line, sys.stderr)

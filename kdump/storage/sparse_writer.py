@@ -1,0 +1,83 @@
+"""Write a file with holes: what the source never wrote, and blocks of zeroes, take no space."""
+
+from __future__ import annotations
+
+from typing import IO, Final
+
+from kdump.storage.byte_source import ByteSource, SparseSource
+
+_PIECE_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 64 << 10
+_ZEROES: Final = bytes(_BLOCK_BYTES)
+
+
+class WriteFailedError(Exception):
+    """The file that is written cannot be written, as opposed to what is read for it."""
+
+    def __init__(self, failure: OSError) -> None:
+        super().__init__(failure.strerror or str(failure))
+        self.failure = failure
+
+
+class SparseWriter:
+    """Writes the bytes of a file in order; blocks of zeroes become holes.
+
+    Attributes:
+        position: up to where the file is written.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.position = 0
+        self._stream = stream
+
+    def write(self, data: memoryview) -> None:
+        """Append bytes.
+
+        Raises:
+            WriteFailedError: the disk is full, or fails.
+        """
+        try:
+            for start in range(0, len(data), _BLOCK_BYTES):
+                block = data[start : start + _BLOCK_BYTES]
+                # The first byte is looked at alone, because few blocks begin with a zero.
+                if block[0] or block != _ZEROES[: len(block)]:
+                    self._stream.seek(self.position)
+                    self._stream.write(block)
+                self.position += len(block)
+        except OSError as failure:
+            raise WriteFailedError(failure) from failure
+
+    def append(self, source: ByteSource, end: int) -> None:
+        """Append the bytes of ``source`` from the current position up to ``end``.
+
+        Raises:
+            EOFError: the source ends before.
+            OSError: it cannot be read.
+            WriteFailedError: the disk is full, or fails.
+        """
+        start, buffer = self.position, memoryview(bytearray(_PIECE_BYTES))
+        ranges = (
+            source.data_ranges(start, end)
+            if isinstance(source, SparseSource)
+            else iter([(start, end)])
+        )
+        for begin, stop in ranges:
+            self.position = begin
+            while self.position < stop:
+                piece = buffer[: min(len(buffer), stop - self.position)]
+                filled = source.read_into(piece, self.position)
+                self.write(piece[:filled])
+                if filled < len(piece):
+                    raise EOFError(f"ends at byte {self.position}, not {end}")
+        self.position = end
+
+    def finish(self, size_bytes: int) -> None:
+        """Set the size, for a hole at the end.
+
+        Raises:
+            WriteFailedError: the disk is full, or fails.
+        """
+        try:
+            self._stream.truncate(size_bytes)
+        except OSError as failure:
+            raise WriteFailedError(failure) from failure
