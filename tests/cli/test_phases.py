@@ -72,6 +72,8 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("metadata", "plan", "--controller", "1@h:9093", "--out", "../plan.json", "../here.json"),
     ("metadata", "apply", "../small-plan.json", "../empty"),
     ("move", "--balance", "."),
+    ("copy", ".", "../copied"),
+    ("copy", "--dry-run", ".", "../copied"),
     ("metadata", "rebuild", "--controller", "1@h:9093", "--into", "../empty", "../node"),
     ("rebuild-index", "."),
     ("recover", "--dry-run", "."),

@@ -110,8 +110,12 @@ class OutFile:
             raise UsageProblem(f"--out {self.name}: exists: name another file, or give --force")
 
 
-def refuse_log_directories(name: str) -> None:
+def refuse_log_directories(name: str, option: str = "--out ") -> None:
     """Refuse a path of ``--out`` inside a log directory or a partition, at any depth.
+
+    Args:
+        name: the path, as typed.
+        option: what messages put before it.
 
     Raises:
         UsageProblem: it is inside one.
@@ -135,7 +139,7 @@ def refuse_log_directories(name: str) -> None:
             continue
         if kind.is_log_directory or kind.is_partition:
             raise UsageProblem(
-                f"--out {name}: is inside the {kind.value} {directory}: name a place elsewhere"
+                f"{option}{name}: is inside the {kind.value} {directory}: name a place elsewhere"
             )
 
 

@@ -1,0 +1,294 @@
+"""A log directory that is being copied to this disk: its journal, and how files get their names.
+
+A copy is the one change of a log directory that has no plan and no undo: before it, there is
+nothing, and what it writes is larger than what a plan could write again after a failure. So each
+file gets its name as soon as it is complete, and the next run begins where this one ended.
+
+In the root are, as long as the copy is not complete:
+
+``.kdump-copy.jsonl``
+    The journal: what is copied, and a line for each file that has its name.
+``.kdump_copy``
+    The files that have no name yet. A broker refuses to start with a directory that is not named
+    like a partition, and so does not take half of the logs for all of them.
+
+What there is if the machine stops after each step:
+
+1. A journal without files: the next run begins.
+2. A file in ``.kdump_copy``: the next run deletes it.
+3. A file with its name, and no line: the next run copies it again.
+4. A line: the next run keeps the file if its size and time are those of the source.
+5. No ``.kdump_copy``, but the journal: all files are complete. The next run removes the journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+from kdump.apply.files import DISK
+from kdump.apply.lock import hold_locks
+from kdump.apply.pinned_directory import directory_of, status_of
+from kdump.errors import KdumpError, UsageProblem
+from kdump.formats.json_document import DocumentError, JsonObject, read_document
+from kdump.formats.names import LOCK_FILE
+from kdump.phases import phase
+from kdump.storage.unfinished_file import UnfinishedFile, is_unfinished
+
+JOURNAL: Final = ".kdump-copy.jsonl"
+FOLDER: Final = ".kdump_copy"
+FORMAT: Final = "kdump-copy"
+VERSION: Final = 1
+TEMPORARY_PREFIX: Final = "file-"
+
+_CONTINUE: Final = "the files that are complete stay: run the same command again to continue"
+_OWN: Final = frozenset({JOURNAL, FOLDER, LOCK_FILE})
+
+Mark = tuple[int, int]
+"""Size in bytes, and modification time in nanoseconds, of a file in the source."""
+
+
+class CopyError(KdumpError):
+    """The directory of a copy cannot be written."""
+
+
+@dataclass(slots=True)
+class EarlierCopy:
+    """What earlier runs of the same copy left.
+
+    Attributes:
+        request: what is copied.
+        files: the files that have their names.
+        made: those among them that the source does not have.
+        reports: of the directories that are complete, by name.
+    """
+
+    request: Mapping[str, Any]
+    files: dict[str, Mark] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
+    reports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def take(self, line: JsonObject) -> None:
+        """Add a line of the journal.
+
+        Raises:
+            DocumentError: it is malformed.
+        """
+        if "directory" in line.fields:
+            name = line.text("directory")
+            report = line.optional(line.object, "report")
+            if report is None:
+                self.reports.pop(name, None)
+            else:
+                self.reports[name] = report.fields
+            return
+        path = line.text("file")
+        if "size_bytes" not in line.fields:
+            self.files.pop(path, None)
+            return
+        self.files[path] = line.number("size_bytes"), int(line.value("modified_ns"))
+        if line.flag("is_made"):
+            self.made.add(path)
+
+
+def read_earlier(path: Path) -> EarlierCopy | None:
+    """What earlier runs left in a directory; None if it is missing or empty.
+
+    Raises:
+        UsageProblem: it is no directory, or has anything else in it.
+        OSError: it cannot be read.
+    """
+    try:
+        found = sorted({each.name for each in path.iterdir()} - {LOCK_FILE})
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        raise UsageProblem(f"{path}: is not a directory: name a new one") from None
+    if JOURNAL in found:
+        return _read_journal(path / JOURNAL)
+    others = [each for each in found if each not in _OWN and not _is_unfinished_journal(each)]
+    if others:
+        shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+        raise UsageProblem(
+            f"{path}: has {shown} in it, and is not an unfinished copy: name a new directory"
+        )
+    return None
+
+
+def _read_journal(path: Path) -> EarlierCopy:
+    lines = path.read_bytes().splitlines(keepends=True)
+    try:
+        header = read_document(lines[0] if lines else b"", FORMAT, VERSION)
+        earlier = EarlierCopy(header.object("request").fields)
+    except DocumentError as error:
+        raise UsageProblem(f"{path}: {error}: name a new directory") from None
+    for line in lines[1:]:
+        # The last lines may be incomplete.
+        with contextlib.suppress(ValueError, DocumentError):
+            earlier.take(JsonObject.of(json.loads(line), ""))
+    return earlier
+
+
+def is_there(path: Path, file: str, mark: Mark) -> bool:
+    """Whether a file of a copy is there, with the size and time of its source."""
+    try:
+        status = (path / file).lstat()
+    except OSError:
+        return False
+    return (status.st_size, status.st_mtime_ns) == mark
+
+
+class UnfinishedCopy:
+    """A directory to which files are copied, locked as a log directory.
+
+    Attributes:
+        path: the directory.
+        folder: where files are before they have their names.
+    """
+
+    def __init__(self, path: Path, journal: IO[bytes]) -> None:
+        self.path = path
+        self.folder = path / FOLDER
+        self._journal = journal
+        self._renamed: set[Path] = set()
+        self._directories: set[str] = set()
+
+    def make_directories(self, names: Iterable[str]) -> None:
+        """Make directories, each after the one around it."""
+        for name in names:
+            if name in self._directories:
+                continue
+            path = self.path / name
+            with directory_of(path) as above, contextlib.suppress(FileExistsError):
+                os.mkdir(path.name, 0o777, dir_fd=above)
+            status = status_of(path)
+            if status is None or not path.is_dir() or path.is_symlink():
+                raise CopyError(f"{path}: is in the way: name a new directory")
+            self._directories.add(name)
+            self._renamed.add(path.parent)
+
+    def place(self, temporary: str, file: str, mark: Mark, *, is_made: bool = False) -> None:
+        """Give a complete file its name.
+
+        Args:
+            temporary: where it is.
+            file: its path in the copy.
+            mark: of its source.
+            is_made: whether the source does not have it.
+        """
+        path = self.path / file
+        DISK.rename(self.folder / Path(temporary).name, path)
+        self._renamed.add(path.parent)
+        size_bytes, modified_ns = mark
+        self._note(
+            {
+                "file": file,
+                "size_bytes": size_bytes,
+                "modified_ns": modified_ns,
+                "is_made": is_made,
+            }
+        )
+
+    def make(self, file: str, content: bytes, modified_ns: int) -> None:
+        """Write a small file that the source does not have."""
+        with UnfinishedFile.beside(self.folder / "file", TEMPORARY_PREFIX, mode=0o666) as new:
+            new.stream.write(content)
+            new.set_modified(modified_ns)
+            new.finish()
+            self.place(new.keep(), file, (len(content), modified_ns), is_made=True)
+
+    def remove(self, files: Iterable[str]) -> None:
+        """Remove files that the source does not have any more."""
+        for file in files:
+            DISK.unlink(self.path / file)
+            self._renamed.add((self.path / file).parent)
+            self._note({"file": file})
+
+    def note_report(self, directory: str, report: Mapping[str, Any] | None) -> None:
+        """Note that a directory is complete, or with None that it is not any more."""
+        self._note({"directory": directory, "report": report})
+
+    def finish(self) -> None:
+        """End the copy: all files are complete."""
+        DISK.sync(sorted(self._renamed))
+        self.drop_temporary()
+        DISK.remove_directory(self.folder)
+        DISK.sync([self.path])
+        DISK.unlink(self.path / JOURNAL)
+        DISK.sync([self.path])
+
+    def drop_temporary(self) -> None:
+        """Delete the files that were not finished."""
+        for path in list(self.folder.iterdir()):
+            DISK.unlink(path)
+
+    def _note(self, line: Mapping[str, Any]) -> None:
+        self._journal.write(_line(line))
+
+
+@contextlib.contextmanager
+def begun_copy(path: Path, request: Mapping[str, Any]) -> Iterator[UnfinishedCopy]:
+    """Begin a copy or continue one: lock the directory, which is made if it is missing.
+
+    Raises:
+        UsageProblem: it has other things in it by now, or the copy of something else.
+        LockedError: a broker, or another kdump, works on it.
+        CopyError: it cannot be written; says what to do.
+    """
+    try:
+        with phase(f"making {path}"), contextlib.suppress(FileExistsError):
+            path.mkdir()
+        with hold_locks([path]):
+            with phase(f"looking at {path}"):
+                _begin_or_continue(path, request)
+            with (path / JOURNAL).open("ab", buffering=0) as journal:
+                copy = UnfinishedCopy(path, journal)
+                try:
+                    yield copy
+                except BaseException as stop:
+                    with contextlib.suppress(OSError):
+                        copy.drop_temporary()
+                    if isinstance(stop, KeyboardInterrupt):
+                        stop.add_note(f"{path}: not complete; {_CONTINUE}")
+                    raise
+    except OSError as failure:
+        raise unwritable(path, failure.strerror or str(failure)) from failure
+
+
+def _begin_or_continue(path: Path, request: Mapping[str, Any]) -> None:
+    if read_earlier(path) is None:
+        _begin_journal(path, request)
+    with contextlib.suppress(FileExistsError):
+        (path / FOLDER).mkdir()
+    for each in list((path / FOLDER).iterdir()):
+        DISK.unlink(each)
+
+
+def unwritable(path: Path, what: str) -> CopyError:
+    """The failure of a copy whose disk fails."""
+    return CopyError(f"{path}: {what}; {_CONTINUE}")
+
+
+def _is_unfinished_journal(name: str) -> bool:
+    return is_unfinished(name, f"{JOURNAL}.")
+
+
+def _begin_journal(path: Path, request: Mapping[str, Any]) -> None:
+    for each in list(path.iterdir()):
+        if _is_unfinished_journal(each.name):
+            DISK.unlink(each)
+    header = _line({"format": FORMAT, "version": VERSION, "request": request})
+    with UnfinishedFile.beside(path / JOURNAL, f"{JOURNAL}.", mode=0o666) as new:
+        new.stream.write(header)
+        new.finish()
+        new.rename(path / JOURNAL)
+    DISK.sync([path])
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,146 @@
+"""What kdump copy has copied, for people and for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kdump.cli.output.brief import BriefFindings
+from kdump.cli.output.events import Event, write_line
+from kdump.cli.output.value_text import format_bytes
+from kdump.cli.output.write_report import finding_events
+from kdump.errors import ExitStatus
+from kdump.storage.location import Location
+from kdump.words import counted, shell_command
+
+if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.copy.copy import CopyRequest, CopyResult
+
+_DAMAGE = ("error", "severe")
+_MAX_PROBLEMS = 20
+
+
+def report_begin(request: CopyRequest, result: CopyResult) -> None:
+    """Say on standard error what is to be copied, and how much space there is."""
+    what = f"{counted(result.copied_files, 'file')}, {format_bytes(result.copied_bytes)}"
+    free = f"{format_bytes(result.free_bytes)} are free"
+    write_line(f"kdump: copying {what}, to {request.target}, where {free}", sys.stderr)
+
+
+class CopyReport:
+    """The report of a run.
+
+    Attributes:
+        result: what was copied.
+        source: as typed.
+        target: the directory of the copy.
+        is_dry_run: whether nothing was written.
+        is_verbose: whether to list everything.
+    """
+
+    def __init__(
+        self, result: CopyResult, source: str, target: Location, *, is_dry_run: bool, verbose: bool
+    ) -> None:
+        self.result = result
+        self.source = source
+        self.target = target
+        self.is_dry_run = is_dry_run
+        self.is_verbose = verbose
+        self._problems = [
+            *((path, "left out", f"not copied: {why}") for path, why in result.left_out.items()),
+            *((path, "changed", "changed since it was copied") for path in result.changed),
+            *((path, "gone", "not in the source any more") for path in result.gone),
+            *((None, "unreadable", why) for why in result.unreadable),
+        ]
+
+    @property
+    def damaged(self) -> int:
+        """How many partitions are damaged."""
+        return sum(each["worst"] in _DAMAGE for each in self.result.reports)
+
+    def report_problems(self, diagnostics: Diagnostics) -> None:
+        """Report on standard error what is not as it should be, and set the exit status."""
+        if self.result.left_out or self.result.unreadable:
+            diagnostics.status |= ExitStatus.OPERATIONAL_ERROR
+        if self.damaged:
+            diagnostics.status |= ExitStatus.DAMAGE_LEFT
+        shown = self._problems if self.is_verbose else self._problems[:_MAX_PROBLEMS]
+        for path, _, what in shown:
+            write_line(f"kdump: {what if path is None else f'{path}: {what}'}", sys.stderr)
+        if more := len(self._problems) - len(shown):
+            what = counted(more, "more problem")
+            write_line(f"kdump: … and {what} like these (--verbose shows all)", sys.stderr)
+
+    def events(self) -> Iterator[Event]:
+        """Yield an event for each finding, problem and partition, and the summary."""
+        brief = BriefFindings(verbose=self.is_verbose)
+        yield from finding_events(self.result.findings, brief)
+        rest = list(brief.rest())
+        for path, kind, what in self._problems:
+            yield Event("problem", {"kind": kind, "path": path, "what": what})
+        for report in self.result.reports:
+            line = f"{report['directory']}: {_size_of(report)}"
+            yield Event("partition", report, [*rest, *([line] if self.is_verbose else [])])
+            rest = []
+        yield Event("summary", self._summary(), [*rest, *self._lines()])
+
+    def _summary(self) -> dict[str, Any]:
+        result = self.result
+        return {
+            "source": self.source,
+            "local_dir": str(self.target),
+            "is_complete": result.is_complete,
+            "is_dry_run": self.is_dry_run,
+            "partitions": result.partitions,
+            "damaged": self.damaged,
+            "copied_files": result.copied_files,
+            "copied_bytes": result.copied_bytes,
+            "kept_files": result.kept_files,
+            "kept_bytes": result.kept_bytes,
+            "needed_bytes": result.needed_bytes,
+            "free_bytes": result.free_bytes,
+        }
+
+    def _lines(self) -> Iterator[str]:
+        result = self.result
+        files = counted(result.copied_files, "file")
+        what = f"{counted(result.partitions, 'partition')}, {files}"
+        what += f", {format_bytes(result.copied_bytes)}"
+        earlier = ""
+        if result.kept_files:
+            earlier = (
+                f"; {counted(result.kept_files, 'file')}, {format_bytes(result.kept_bytes)}, were"
+                " copied before"
+            )
+        if self.is_dry_run:
+            yield (
+                f"{self.target}: {what} to copy{earlier}; needs"
+                f" {format_bytes(result.needed_bytes)}, {format_bytes(result.free_bytes)} are free;"
+                " nothing was written"
+            )
+            return
+        yield f"{self.target}: {what} copied{earlier}"
+        if self.damaged:
+            command = shell_command("recover --dry-run", [self.target])
+            yield (
+                f"{counted(self.damaged, 'partition')} damaged, and copied as in the source:"
+                f" '{command}' shows what a broker would make of it"
+            )
+        elif result.is_complete:
+            yield "no damage found in its partitions"
+        if result.is_complete:
+            yield f"{self.target}: complete"
+        else:
+            yield (
+                f"{self.target}: not complete, and no broker starts with it: run the same command"
+                " again once everything can be read"
+            )
+
+
+def _size_of(report: dict[str, Any]) -> str:
+    text = f"{counted(report['segments'], 'segment')}, {format_bytes(report['size_bytes'])}"
+    if report["rebuilt_indexes"]:
+        text += f", indexes of {counted(report['rebuilt_indexes'], 'segment')} rebuilt"
+    return text

@@ -1,0 +1,138 @@
+"""Check the partitions of a copy once all their files are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kdump.apply.unfinished_copy import UnfinishedCopy
+from kdump.check.findings import Finding, Place, Severity
+from kdump.check.invariants import INVARIANTS
+from kdump.check.part import Level, SegmentPart
+from kdump.check.scope import PartitionScope, scope_in
+from kdump.jobs.copy.copy_plan import CopiedPartition
+from kdump.jobs.loading import is_topic_compacted, load_split
+from kdump.jobs.verify.finding_row import finding_row
+from kdump.jobs.verify.verify_partition import (
+    PartitionReport,
+    PartitionRun,
+    SegmentSplit,
+    VerifyJob,
+)
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition, read_partition
+from kdump.log.segment import Segment
+from kdump.repair.rebuild.rebuild_index import rebuild_indexes
+from kdump.state.metadata.settings import Settings
+from kdump.storage.location import Location
+from kdump.target.target_file import NewBytes
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCheck:
+    """Checks partitions as ``kdump verify`` does, against what the source says of them.
+
+    Attributes:
+        directory: the source.
+        settings: of its topics.
+        target: the directory of the copy.
+        copy: it, as it is written.
+        now_ms: the current time.
+    """
+
+    directory: LogDirectory
+    settings: Settings
+    target: Location
+    copy: UnfinishedCopy
+    now_ms: int
+
+    def report(
+        self, copied: CopiedPartition, parts: Mapping[str, SegmentPart | None]
+    ) -> dict[str, Any]:
+        """Check a directory; what the journal and the output say of it.
+
+        Args:
+            copied: the directory.
+            parts: the results of its segments, by path of the log in the copy.
+
+        Raises:
+            OSError: the copy cannot be read or written.
+        """
+        files = list(copied.files())
+        row: dict[str, Any] = {
+            "directory": copied.name,
+            "files": len(files),
+            "size_bytes": sum(each.size_bytes for each in files),
+        }
+        if copied.partition is None:
+            return {**row, "problems": []}
+        made = self._made_indexes(copied)
+        partition = self._listed(copied.partition)
+        findings: list[Finding] = []
+        report = None
+        run = PartitionRun(VerifyJob(Level.DEFAULT, self.now_ms), self._scope(partition), None)
+        for event in run.events(self._parts(partition, parts)):
+            if isinstance(event, PartitionReport):
+                report = event
+            else:
+                findings.append(event)
+        assert report is not None
+        topic, number = partition.topic_partition or (None, None)
+        return {
+            **row,
+            "topic": topic,
+            "partition": number,
+            "segments": len(partition.segments),
+            "rebuilt_indexes": made,
+            "batches": report.batches,
+            "records": report.records,
+            "end_offset": report.end_offset,
+            "damaged_bytes": report.account.damaged_bytes,
+            "worst": None if report.worst is None else report.worst.label,
+            "findings": dict(report.findings),
+            "problems": [{**finding_row(each), "more": each.more} for each in findings],
+        }
+
+    def finding(self, row: Mapping[str, Any]) -> Finding:
+        """The finding of a row of the journal."""
+        found = INVARIANTS[row["code"]].finding(
+            Place(row["path"], row["position"], row["offset"]),
+            row["what"],
+            expected=row["expected"],
+            found=row["found"],
+            loss=row["loss"],
+            severity=Severity[row["severity"].upper()],
+        )
+        return replace(found, more=row["more"])
+
+    def _listed(self, partition: Partition) -> Partition:
+        path = self.target / partition.path.name
+        return read_partition(path, partition.topic_partition, partition.state)
+
+    def _scope(self, partition: Partition) -> PartitionScope:
+        key = partition.topic_partition
+        compaction = None if key is None else is_topic_compacted(self.settings, key.topic)
+        return scope_in(partition, self.directory, self.settings.cluster, compaction=compaction)
+
+    def _parts(
+        self, partition: Partition, parts: Mapping[str, SegmentPart | None]
+    ) -> Iterator[tuple[Segment, SegmentPart]]:
+        job = VerifyJob(Level.DEFAULT, self.now_ms)
+        for segment, scope in self._scope(partition).segment_scopes():
+            part = parts.get(scope.path)
+            yield segment, part or job.check(SegmentSplit(scope.log, scope=scope))
+
+    def _made_indexes(self, copied: CopiedPartition) -> int:
+        """Write the indexes of segments that are parts of remote ones; returns of how many."""
+        cut = {each.segment.base_offset: each for each in copied.segments if not each.is_whole}
+        if not cut or copied.partition is None:
+            return 0
+        partition = self._listed(copied.partition)
+        context = load_split(partition, self.directory, self.settings).context
+        repaired = rebuild_indexes(partition, context, cut.keys())
+        modified_ns = max(each.files[-1].modified_ns for each in cut.values())
+        for name, target in repaired.files.items():
+            if isinstance(target, NewBytes):
+                self.copy.make(f"{copied.name}/{name}", target.data, modified_ns)
+        return len(cut)

@@ -1,0 +1,405 @@
+"""Copy a log directory to this disk: plan, write what is missing, check it, finish.
+
+A copy is of the source as it is listed when the last run begins: files that changed since an
+earlier run are copied again, and those that are gone are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kdump.apply.files import free_bytes_at
+from kdump.apply.unfinished_copy import (
+    EarlierCopy,
+    UnfinishedCopy,
+    begun_copy,
+    is_there,
+    read_earlier,
+    unwritable,
+)
+from kdump.check.findings import Finding
+from kdump.check.scope import PartitionScope
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
+from kdump.engine.progress import SILENT, Progress
+from kdump.errors import KdumpError, UsageProblem
+from kdump.jobs.copy.checked_copy import CopyCheck
+from kdump.jobs.copy.copy_job import CopyJob, CopySplit, WrittenFiles
+from kdump.jobs.copy.copy_plan import (
+    CopiedFile,
+    CopiedPartition,
+    CopyPlan,
+    changed_files,
+    plan_copy,
+)
+from kdump.log.directory import LogDirectory
+from kdump.log.selection import PartitionSelection
+from kdump.phases import phase
+from kdump.state.metadata.settings import Settings
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import LOCAL_DISK
+from kdump.storage.location import Location
+from kdump.words import shell_command
+
+_SPACE_BYTES_PER_FILE: Final = 4096
+_HERE: Final = EngineOptions(EngineChoice.LOCAL)
+"""The files are on a disk of this machine, whatever the size of the work."""
+_MOST_FAILURES: Final = 20
+"""After so many failures in a row a server is gone: each of them took long."""
+_OTHERS_EACH: Final = 64
+"""How many small files of a directory are copied as one piece of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRequest:
+    """What to copy, and where to.
+
+    Attributes:
+        directory: the source, with the selected partitions listed.
+        selection: which partitions.
+        settings: of the topics.
+        target: the directory of the copy.
+        words: what the journal says of the request: another run continues the same only.
+        now_ms: the current time.
+        dry_run: whether to preview only.
+    """
+
+    directory: LogDirectory
+    selection: PartitionSelection
+    settings: Settings
+    target: Location
+    words: Mapping[str, Any]
+    now_ms: int
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class CopyResult:
+    """What was copied, or would be.
+
+    Attributes:
+        reports: of the directories of partitions that are complete, in order.
+        findings: in them.
+        left_out: what no copy can have, by path, and why.
+        unreadable: why files could not be copied.
+        changed: files that the source changed since an earlier run, or during this one.
+        gone: files that it does not have any more.
+        copied_files: how many this run has written, or would write.
+        copied_bytes: in them.
+        kept_files: how many earlier runs had written.
+        kept_bytes: in them.
+        partitions: how many directories of partitions the source has, as selected.
+        needed_bytes: the space that is needed.
+        free_bytes: the space that there is.
+        is_complete: whether the copy is complete.
+    """
+
+    reports: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    copied_files: int = 0
+    copied_bytes: int = 0
+    kept_files: int = 0
+    kept_bytes: int = 0
+    partitions: int = 0
+    needed_bytes: int = 0
+    free_bytes: int = 0
+    is_complete: bool = False
+
+
+def copy_directory(
+    request: CopyRequest,
+    progress: Progress = SILENT,
+    begun: Callable[[CopyRequest, CopyResult], None] | None = None,
+) -> CopyResult:
+    """Copy, or preview it.
+
+    Args:
+        request: what to copy, and where to.
+        progress: shows how much is copied.
+        begun: is told what is to be copied, before the first byte is written.
+
+    Raises:
+        UsageProblem: the directory of the copy has something else in it.
+        KdumpError: there is not enough space, or the disk fails; says what to do.
+        OSError: the source cannot be listed.
+    """
+    plan = plan_copy(request.directory, request.selection)
+    earlier = _earlier(request)
+    with phase(f"comparing with {request.target}"):
+        work = _Work.of(request, plan, earlier)
+    _require_space(request, work.result)
+    if request.dry_run:
+        return work.result
+    if begun is not None:
+        begun(request, work.result)
+    with begun_copy(request.target.as_absolute().local_path, request.words) as copy:
+        _Run(request, plan, work, copy, progress).run()
+    return work.result
+
+
+def _earlier(request: CopyRequest) -> EarlierCopy:
+    """What earlier runs left.
+
+    Raises:
+        UsageProblem: of another copy.
+    """
+    with phase(f"looking at {request.target}"):
+        found = read_earlier(request.target.local_path)
+    if found is None:
+        return EarlierCopy(request.words)
+    if found.request != request.words:
+        words = found.request
+        options = [
+            word
+            for name in ("topic", "partition", "remote")
+            for value in words.get(name) or ()
+            for word in (f"--{name}", value)
+        ]
+        again = shell_command("copy", [words.get("source", "?"), request.target, *options])
+        raise UsageProblem(
+            f"{request.target}: is an unfinished copy of something else: continue it with"
+            f" '{again}', or name a new directory"
+        )
+    return found
+
+
+def _require_space(request: CopyRequest, result: CopyResult) -> None:
+    """Refuse to begin what does not fit.
+
+    Raises:
+        KdumpError: it does not.
+    """
+    if result.needed_bytes > result.free_bytes:
+        raise KdumpError(
+            f"{request.target}: needs {result.needed_bytes} bytes of free space, has"
+            f" {result.free_bytes}; nothing was written; free some space, or select fewer"
+            " partitions"
+        )
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is left to do.
+
+    Attributes:
+        result: so far.
+        left: the splits of each directory that is not complete; those of the root under "".
+        complete: the reports of the other directories.
+    """
+
+    result: CopyResult
+    left: dict[str, list[CopySplit]] = field(default_factory=dict)
+    complete: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, request: CopyRequest, plan: CopyPlan, earlier: EarlierCopy) -> _Work:
+        changed, gone = changed_files(plan, earlier.files)
+        # What cannot be listed now is not gone.
+        gone = [each for each in gone if each not in earlier.made and not plan.unreadable]
+        result = CopyResult(
+            left_out=plan.left_out,
+            unreadable=list(plan.unreadable),
+            changed=[each.path for each in changed],
+            gone=gone,
+            partitions=sum(each.partition is not None for each in plan.partitions),
+        )
+        work = cls(result)
+        stale = {each.partition("/")[0] for each in gone}
+        kept = _Kept(request.target.local_path, earlier)
+        for each in plan.partitions:
+            is_complete = each.name in earlier.reports and each.name not in stale
+            if is_complete and all(map(kept.has, each.files())):
+                work.complete[each.name] = earlier.reports[each.name]
+            else:
+                work.left[each.name] = list(_splits(request, each, kept))
+        root = [each for each in plan.root if not kept.has(each)]
+        if root:
+            work.left[""] = [_split(request.directory.path.name, root)]
+        work._count(plan, kept)
+        result.free_bytes = free_bytes_at(_existing(request.target))
+        return work
+
+    def _count(self, plan: CopyPlan, kept: _Kept) -> None:
+        wanted = [file for each in self.left.values() for split in each for file in split.files]
+        self.result.copied_files = len(wanted)
+        self.result.copied_bytes = sum(each.size_bytes for each in wanted)
+        self.result.kept_files = sum(1 for _ in plan.files()) - len(wanted)
+        self.result.kept_bytes = (
+            sum(each.size_bytes for each in plan.files()) - self.result.copied_bytes
+        )
+        self.result.needed_bytes = sum(each.needed_bytes + _SPACE_BYTES_PER_FILE for each in wanted)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Which files of earlier runs are as the source has them."""
+
+    target: Path
+    earlier: EarlierCopy
+    _known: dict[str, bool] = field(default_factory=dict)
+
+    def has(self, file: CopiedFile) -> bool:
+        found = self._known.get(file.path)
+        if found is None:
+            is_noted = self.earlier.files.get(file.path) == file.mark
+            found = is_noted and is_there(self.target, file.path, file.mark)
+            self._known[file.path] = found
+        return found
+
+
+def _existing(target: Location) -> Path:
+    """The directory of the copy, or the one in which it will be.
+
+    Raises:
+        KdumpError: neither is there.
+    """
+    around = target.as_absolute().parent
+    for each in (target, around):
+        if each.kind() is EntryKind.DIRECTORY:
+            return each.local_path
+    raise KdumpError(f"{target}: {around} is not a directory: make it first")
+
+
+def _splits(request: CopyRequest, copied: CopiedPartition, kept: _Kept) -> Iterator[CopySplit]:
+    """What is to be done for a directory."""
+    others = [each for each in copied.others if not kept.has(each)]
+    for at in range(0, len(others), _OTHERS_EACH):
+        yield _split(copied.name, others[at : at + _OTHERS_EACH])
+    if copied.partition is None:
+        return
+    at_target = request.target / copied.name
+    scope = PartitionScope(
+        replace(copied.partition, path=at_target), is_clean=request.directory.is_clean
+    )
+    for each, (_, segment_scope) in zip(copied.segments, scope.segment_scopes(), strict=True):
+        if all(map(kept.has, each.files)):
+            # Only checked: other segments of the partition are checked together with it.
+            log = each.files[-1]
+            yield replace(_split(copied.name, [log]), files=(), scope=segment_scope)
+        else:
+            # The indexes of a part of a remote log are made first: then it is checked with them.
+            yield replace(
+                _split(copied.name, each.files), scope=segment_scope if each.is_whole else None
+            )
+
+
+def _split(label: str, files: Sequence[CopiedFile]) -> CopySplit:
+    size_bytes = sum(each.needed_bytes for each in files)
+    return CopySplit(files[-1].source, size_bytes=size_bytes, label=label, files=tuple(files))
+
+
+class _Run:
+    """A run that writes."""
+
+    def __init__(
+        self,
+        request: CopyRequest,
+        plan: CopyPlan,
+        work: _Work,
+        copy: UnfinishedCopy,
+        progress: Progress,
+    ) -> None:
+        self.request = request
+        self.plan = plan
+        self.result = work.result
+        self.copy = copy
+        self.progress = progress
+        self._complete = work.complete
+        self._failures = 0
+        self._work = work.left
+        self._waiting = {name: len(splits) for name, splits in work.left.items()}
+        self._written: dict[str, list[tuple[CopySplit, WrittenFiles]]] = {
+            name: [] for name in work.left
+        }
+        self._by_name = {each.name: each for each in plan.partitions}
+        self._check = CopyCheck(
+            request.directory, request.settings, request.target, copy, request.now_ms
+        )
+
+    def run(self) -> None:
+        """Copy what is left, and finish if nothing is missing then."""
+        with phase(f"making the directories of {self.request.target}"):
+            for name in self._work:
+                if name:
+                    self.copy.note_report(name, None)
+            self.copy.remove(self.result.gone)
+            for each in self.plan.partitions:
+                self.copy.make_directories((each.name, *each.directories))
+        try:
+            self._copy()
+        finally:
+            self._put_in_order()
+        with phase(f"looking for changes in {self.request.directory.path}"):
+            self._notice_changes()
+        self.result.is_complete = not self.result.unreadable
+        if self.result.is_complete:
+            with phase("syncing the copy"):
+                self.copy.finish()
+
+    def _copy(self) -> None:
+        owners = {id(split): name for name, splits in self._work.items() for split in splits}
+        splits = [split for each in self._work.values() for split in each]
+        for name, count in self._waiting.items():
+            if not count:
+                self._ended(name)
+        job = CopyJob(str(self.copy.folder), self.request.now_ms)
+        size_bytes = sum(split.size_bytes for split in splits)
+        with (
+            phase("copying"),
+            open_engine(_HERE, total_bytes=size_bytes, progress=self.progress) as engine,
+            closing(engine.run(job, splits)) as results,
+        ):
+            for split, written in results:
+                if written.unwritable is not None:
+                    raise unwritable(self.copy.path, written.unwritable)
+                self._place(owners[id(split)], split, written)
+
+    def _place(self, name: str, split: CopySplit, written: WrittenFiles) -> None:
+        self.result.unreadable += written.unreadable
+        self._failures = self._failures + 1 if written.unreadable else 0
+        if self._failures == _MOST_FAILURES and split.path.storage != LOCAL_DISK:
+            raise unwritable(
+                self.copy.path, f"gave up: nothing can be read any more: {written.unreadable[-1]}"
+            )
+        for file, temporary in zip(split.files, written.temporary, strict=True):
+            if temporary is not None:
+                self.copy.place(temporary, file.path, file.mark)
+        self._written[name].append((split, written))
+        self._waiting[name] -= 1
+        if not self._waiting[name]:
+            self._ended(name)
+
+    def _ended(self, name: str) -> None:
+        """Check a directory whose files are all there, or could not be read."""
+        written = self._written.pop(name)
+        if not name or any(each.unreadable for _, each in written):
+            return
+        parts = {str(split.scope.log): each.part for split, each in written if split.scope}
+        report = self._check.report(self._by_name[name], parts)
+        self.copy.note_report(name, report)
+        self._complete[name] = report
+
+    def _put_in_order(self) -> None:
+        for each in self.plan.partitions:
+            if each.name in self._complete and each.partition is not None:
+                report = dict(self._complete[each.name])
+                self.result.findings += map(self._check.finding, report.pop("problems"))
+                self.result.reports.append(report)
+
+    def _notice_changes(self) -> None:
+        """Look again at what was copied: nobody should write to it meanwhile."""
+        again = plan_copy(self.request.directory, self.request.selection)
+        marks = {each.path: each.mark for each in self.plan.files()}
+        changed, gone = changed_files(again, marks)
+        sources = {each.path: str(each.source) for each in self.plan.files()}
+        for path in (*(each.path for each in changed), *gone):
+            self.result.unreadable.append(
+                f"{sources[path]}: changed while it was copied: is it in use?"
+            )

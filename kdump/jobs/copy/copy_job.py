@@ -1,0 +1,170 @@
+"""Write some files of a copy: the job, which checks a log as its bytes pass.
+
+Each file gets a temporary name, and whoever runs the job gives it its own. A file that is not
+renamed is deleted by the next run. Runs on this machine only: the copy is on its disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.files import DISK
+from kdump.apply.unfinished_copy import TEMPORARY_PREFIX
+from kdump.check.batches import SegmentScope
+from kdump.check.part import Level, SegmentPart
+from kdump.check.segment_check import check_part
+from kdump.engine.job import Split
+from kdump.jobs.copy.copy_plan import CopiedFile
+from kdump.storage.location import Location, StoredFile
+from kdump.storage.passing_storage import PassingStorage
+from kdump.storage.sparse_writer import SparseWriter, WriteFailedError
+from kdump.storage.unfinished_file import UnfinishedFile
+
+_MODE: Final = 0o666
+"""From which the mask of the process is taken away."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopySplit(Split):
+    """Files to copy: those of a segment, or others of one directory.
+
+    Attributes:
+        files: the log is the last one.
+        scope: what to check the log against, by the names in the copy; None to check nothing.
+            Without files, the log is there already.
+    """
+
+    files: tuple[CopiedFile, ...] = ()
+    scope: SegmentScope | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """What was written for a split.
+
+    Attributes:
+        temporary: the path of each file, in the order of the split; None if it was not written.
+        unreadable: why files were not written.
+        part: the result of the check; None if there was none.
+        unwritable: why the job ended: the disk of the copy fails.
+    """
+
+    temporary: tuple[str | None, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    part: SegmentPart | None = None
+    unwritable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyJob:
+    """Copies files.
+
+    Attributes:
+        folder: where files are before they have their names.
+        now_ms: the current time.
+    """
+
+    folder: str
+    now_ms: int
+
+    def run(self, split: CopySplit, /) -> WrittenFiles:
+        """Copy the files of a split, each complete and synced, or not at all."""
+        with contextlib.ExitStack() as stack:
+            run = _Run(self, split, stack)
+            try:
+                return run.written()
+            except WriteFailedError as failure:
+                return WrittenFiles(unwritable=str(failure))
+
+
+class _Run:
+    """The files of one split while they are written."""
+
+    def __init__(self, job: CopyJob, split: CopySplit, stack: contextlib.ExitStack) -> None:
+        self.job = job
+        self.split = split
+        self.stack = stack
+        self.unreadable: list[str] = []
+        self.part: SegmentPart | None = None
+        self.arrived: dict[str, str] = {}
+
+    def written(self) -> WrittenFiles:
+        done = [self._file(each) for each in self.split.files]
+        if not done and self.split.scope is not None:
+            self.part = _checked(self.job, self.split.scope)
+        _sync([each for each in done if each is not None])
+        kept = tuple(None if each is None else each.keep() for each in done)
+        return WrittenFiles(kept, tuple(self.unreadable), self.part)
+
+    def _file(self, file: CopiedFile) -> UnfinishedFile | None:
+        """Write one file; None if it cannot be read."""
+        new = self._new()
+        try:
+            writer = SparseWriter(new.stream)
+            if file.content is not None:
+                writer.write(memoryview(file.content))
+            else:
+                with file.source.open_file() as source:
+                    _require_size(source, file)
+                    if self.split.scope is not None and file is self.split.files[-1]:
+                        self._check(source, self.split.scope, writer)
+                    writer.append(source, file.size_bytes)
+            _finish(new, writer, file)
+        except (OSError, EOFError) as failure:
+            what = failure.strerror if isinstance(failure, OSError) else None
+            self.unreadable.append(f"{file.source}: {what or failure}")
+            return None
+        if self.split.scope is not None:
+            self.arrived[str(self.split.scope.log.parent / file.source.name)] = str(new.path)
+        return new
+
+    def _new(self) -> UnfinishedFile:
+        try:
+            folder = Path(self.job.folder)
+            new = UnfinishedFile.beside(folder / "file", TEMPORARY_PREFIX, mode=_MODE)
+        except OSError as failure:
+            raise WriteFailedError(failure) from failure
+        return self.stack.enter_context(new)
+
+    def _check(self, source: StoredFile, scope: SegmentScope, writer: SparseWriter) -> None:
+        """Check a log while it is copied; what the check does not read is not copied yet."""
+        path = scope.log.path
+        passing = PassingStorage(path, source, writer, self.arrived)
+        self.part = _checked(self.job, replace(scope, log=Location(passing, path)))
+
+
+def _checked(job: CopyJob, scope: SegmentScope) -> SegmentPart:
+    return check_part(scope, 0, None, Level.DEFAULT, job.now_ms)
+
+
+def _require_size(source: StoredFile, file: CopiedFile) -> None:
+    """Notice a file that changed since it was listed.
+
+    Raises:
+        EOFError: it has another size.
+    """
+    if source.size_bytes != file.size_bytes:
+        raise EOFError(f"has {source.size_bytes} bytes now, not {file.size_bytes}: it is in use")
+
+
+def _finish(new: UnfinishedFile, writer: SparseWriter, file: CopiedFile) -> None:
+    """Give a file its size and time."""
+    writer.finish(file.size_bytes)
+    try:
+        new.set_modified(file.modified_ns)
+    except OSError as failure:
+        raise WriteFailedError(failure) from failure
+
+
+def _sync(files: Sequence[UnfinishedFile]) -> None:
+    """Make files durable, several at once: that takes about as long as one."""
+    try:
+        DISK.sync([each.path for each in files])
+        for each in files:
+            each.finish()
+    except OSError as failure:
+        raise WriteFailedError(failure) from failure

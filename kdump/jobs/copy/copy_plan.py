@@ -1,0 +1,271 @@
+"""What a copy has: the files of a log directory, or those of some of its partitions.
+
+All files of the source are copied as they are, whether a broker knows them or not, but ``.lock``.
+With a selection these are the directories of the selected partitions, Kafka's own files in the
+root, and the cluster's metadata: a broker reads the settings of all topics from it. The
+checkpoints then have the lines of these partitions only: of another, a broker would drop some
+lines, and the log cleaner would fail at the others (``LogCleanerManager.updateCheckpoints``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kdump.apply.unfinished_copy import FOLDER, JOURNAL
+from kdump.errors import KdumpError
+from kdump.formats import names
+from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.names import FileKind, TopicPartition
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.log.selection import PartitionSelection
+from kdump.phases import phase
+from kdump.storage.entries import Entry, EntryKind
+from kdump.storage.location import Location
+from kdump.tiered.tiered_storage import remote_part
+
+_LATEST_NS: Final = 2**62
+"""An archive can claim any time; a disk takes those of the next century."""
+_SEGMENT_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """A file of a copy.
+
+    Attributes:
+        path: in the copy.
+        source: where it is read from.
+        size_bytes: its size in the copy.
+        modified_ns: the modification time that it gets.
+        hole_bytes: how much of it was never written, as far as known.
+        content: what it has, if that is not what the source has.
+    """
+
+    path: str
+    source: Location
+    size_bytes: int
+    modified_ns: int
+    hole_bytes: int = 0
+    content: bytes | None = None
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """What tells whether the source has changed: size and time."""
+        return self.size_bytes, self.modified_ns
+
+    @property
+    def needed_bytes(self) -> int:
+        """About how much space it takes."""
+        return self.size_bytes - self.hole_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedSegment:
+    """The files of a segment of a copy.
+
+    Attributes:
+        segment: as it is listed in the source.
+        files: the log is the last one.
+        is_whole: whether its indexes are those of the log; not of a part of a remote log.
+    """
+
+    segment: Segment
+    files: tuple[CopiedFile, ...]
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPartition:
+    """A directory of a copy.
+
+    Attributes:
+        name: of the directory.
+        partition: as it is listed in the source; None if it is no partition's.
+        segments: with the files of each.
+        others: all other files.
+        directories: inside it; no partition has any.
+    """
+
+    name: str
+    partition: Partition | None
+    segments: tuple[CopiedSegment, ...] = ()
+    others: tuple[CopiedFile, ...] = ()
+    directories: tuple[str, ...] = ()
+
+    def files(self) -> Iterator[CopiedFile]:
+        """All its files."""
+        for each in self.segments:
+            yield from each.files
+        yield from self.others
+
+
+@dataclass(slots=True)
+class CopyPlan:
+    """What a copy has.
+
+    Attributes:
+        directory: the log directory that is copied.
+        partitions: its directories.
+        root: the files in its root.
+        left_out: what cannot be copied, by path, and why.
+        unreadable: what cannot be looked at now, and why.
+    """
+
+    directory: LogDirectory
+    partitions: list[CopiedPartition] = field(default_factory=list)
+    root: list[CopiedFile] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
+
+    def files(self) -> Iterator[CopiedFile]:
+        """All files."""
+        for each in self.partitions:
+            yield from each.files()
+        yield from self.root
+
+
+def plan_copy(directory: LogDirectory, selection: PartitionSelection) -> CopyPlan:
+    """List what a copy has. Only reads.
+
+    Args:
+        directory: the source, with the selected partitions listed.
+        selection: which partitions.
+
+    Raises:
+        KdumpError: it is an unfinished copy itself.
+        OSError: the root cannot be listed.
+    """
+    plan = CopyPlan(directory)
+    found = {each.path.name: each for each in directory.partitions}
+    with phase(f"listing {directory.path}"):
+        entries = sorted(directory.path.entries())
+    if not {FOLDER, JOURNAL}.isdisjoint(each.name for each in entries):
+        raise KdumpError(f"{directory.path}: is an unfinished copy: complete it first")
+    directories = [
+        each
+        for each in entries
+        if each.kind is EntryKind.DIRECTORY
+        and (selection.is_everything or each.name in found or each.name in directory.unreadable)
+    ]
+    with phase(f"listing the files in {directory.path}", len(directories)) as listing:
+        for entry in listing.over(directories):
+            try:
+                plan.partitions.append(_directory(plan, entry.name, found.get(entry.name)))
+            except OSError as failure:
+                path = failure.filename or directory.path / entry.name
+                plan.unreadable.append(f"{path}: {failure.strerror or failure}")
+    others = [each for each in entries if each.kind is not EntryKind.DIRECTORY]
+    if not selection.is_everything:
+        others = [each for each in others if each.name in names.LOG_DIRECTORY_FILES]
+    lines = None if selection.is_everything else _live(directory.partitions)
+    plan.root = list(_root_files(plan, others, lines))
+    return plan
+
+
+def _live(partitions: Iterable[Partition]) -> set[TopicPartition]:
+    return {each.topic_partition for each in partitions if each.topic_partition is not None}
+
+
+def _root_files(
+    plan: CopyPlan, entries: Iterable[Entry], lines: set[TopicPartition] | None
+) -> Iterator[CopiedFile]:
+    """The files in the root; checkpoints have some lines only, if these are given."""
+    checkpoints = plan.directory.checkpoints.by_file_name()
+    for file in _files(plan, plan.directory.path, "", entries):
+        if file.path == names.LOCK_FILE:
+            continue
+        offsets = checkpoints.get(file.path)
+        if lines is None or offsets is None:  # what is malformed is copied as it is
+            yield file
+            continue
+        kept = (OffsetEntry(*each) for each in offsets.items() if each[0] in lines)
+        content = encode_offset_checkpoint(kept)
+        yield CopiedFile(file.path, file.source, len(content), file.modified_ns, content=content)
+
+
+def _directory(plan: CopyPlan, name: str, partition: Partition | None) -> CopiedPartition:
+    """List a directory.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    path = plan.directory.path / name
+    entries = sorted(path.entries())
+    files = {each.path.rpartition("/")[2]: each for each in _files(plan, path, f"{name}/", entries)}
+    segments = []
+    remote = _remote_names(partition)
+    for segment in () if partition is None else partition.segments:
+        wanted = [segment.file_name(kind) for kind in _SEGMENT_KINDS]
+        own = [files.pop(each) for each in (*wanted, segment.log_name) if each in files]
+        is_whole = segment.offset_index_bytes is not None or segment.log_name not in remote
+        segments.append(CopiedSegment(segment, tuple(own), is_whole))
+    others = list(files.values())
+    directories = [
+        f"{name}/{each.name}"
+        for each in entries
+        if each.kind is EntryKind.DIRECTORY and not each.is_link and is_plain(each.name)
+    ]
+    for inner in list(directories):
+        found = _directory(plan, inner, None)
+        others += found.others
+        directories += found.directories
+    return CopiedPartition(name, partition, tuple(segments), tuple(others), tuple(directories))
+
+
+def _remote_names(partition: Partition | None) -> Collection[str]:
+    """The files of a partition that are remote.
+
+    Raises:
+        KdumpError: ``__remote_log_metadata`` cannot be loaded.
+        OSError: something cannot be read.
+    """
+    part = None if partition is None else remote_part(partition)
+    return () if part is None else part.files
+
+
+def _files(
+    plan: CopyPlan, path: Location, prefix: str, entries: Iterable[Entry]
+) -> Iterator[CopiedFile]:
+    """The regular files among entries; others are noted as left out."""
+    for each in entries:
+        where = path / each.name
+        if not is_plain(each.name):
+            plan.left_out[str(where)] = "no file can have this name"
+        elif each.kind is EntryKind.FILE:
+            modified_ns = max(-_LATEST_NS, min(each.modified_ns, _LATEST_NS))
+            yield CopiedFile(
+                f"{prefix}{each.name}", where, each.size_bytes, modified_ns, each.hole_bytes
+            )
+        elif each.kind is EntryKind.DIRECTORY and not (prefix and each.is_link):
+            continue
+        elif each.error is not None:
+            plan.unreadable.append(f"{where}: {each.error.strerror or each.error}")
+        else:
+            is_directory = each.kind is EntryKind.DIRECTORY
+            kind = "link to a directory" if is_directory else each.kind.value
+            plan.left_out[str(where)] = f"a {kind}, not a regular file"
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name cannot lead out of its directory."""
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def changed_files(
+    plan: CopyPlan, earlier: Mapping[str, tuple[int, int]]
+) -> tuple[list[CopiedFile], list[str]]:
+    """The files that changed in the source since they were copied, and those that are gone.
+
+    Args:
+        plan: what there is now.
+        earlier: size and time of what was copied, by path in the copy.
+    """
+    current = {each.path: each for each in plan.files()}
+    changed = [
+        each for path, each in current.items() if path in earlier and earlier[path] != each.mark
+    ]
+    return changed, sorted(earlier.keys() - current.keys())
