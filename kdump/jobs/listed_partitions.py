@@ -6,11 +6,10 @@ Nothing heavy is imported here: ``kdump ls`` starts fast.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
-from kdump.errors import KdumpError
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
     CLUSTER_METADATA_TOPIC,
@@ -18,24 +17,20 @@ from kdump.formats.names import (
     FileStage,
     TopicPartition,
 )
+from kdump.jobs.found_problems import HeldProblems, ProblemReporter
 from kdump.log import directory
 from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import phase
 from kdump.storage.location import Location
+from kdump.storage.parallel_reads import each_read
+from kdump.storage.places import concurrent_reads
 
 Value = TypeVar("Value")
 
-
-class ProblemReporter(Protocol):
-    """Takes what cannot be read or is malformed; what is listed has null there."""
-
-    def report(self, path: Location, problem: FormatError | OSError | str, /) -> None:
-        """Report that ``path`` cannot be read (an OSError) or is damaged (anything else)."""
-
-    def report_failure(self, failure: KdumpError, /) -> None:
-        """Report why something cannot be read."""
+REMOTE_FIELDS: Final = ("local_log_start_offset", "remote_segments", "remote_log_bytes")
+"""What is listed of tiered storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +167,23 @@ def bounds_fields(
     return {name: getattr(bounds, name) for name in _BOUNDS}
 
 
+def remote_fields(partition: Partition) -> dict[str, int | None]:
+    """What a partition has in tiered storage; None for all if it was not listed with that.
+
+    Raises:
+        KdumpError: ``__remote_log_metadata`` cannot be loaded.
+        OSError: something cannot be read.
+    """
+    # Importing it takes time, and few listings need it.
+    from kdump.tiered.tiered_storage import remote_part
+
+    plan = remote_part(partition)
+    if plan is None:
+        return dict.fromkeys(REMOTE_FIELDS)
+    sizes = [each.size_bytes for each in plan.remote_logs]
+    return dict(zip(REMOTE_FIELDS, (plan.local_start_offset, len(sizes), sum(sizes)), strict=True))
+
+
 def partition_row(
     partition: Partition, log_directory: LogDirectory | None, problems: ProblemReporter
 ) -> dict[str, Any]:
@@ -199,3 +211,22 @@ def partition_row(
         "leftovers": {kind.value: count for kind, count in partition.leftover_counts.items()},
         "foreign": list(partition.foreign),
     }
+
+
+def partition_rows(
+    partitions: Iterable[Partition], log_directory: LogDirectory, problems: ProblemReporter
+) -> Iterator[dict[str, Any]]:
+    """Yield :func:`partition_row` of each; in an object store, several are read at a time."""
+    threads = concurrent_reads()
+    if threads == 1:
+        for each in partitions:
+            yield partition_row(each, log_directory, problems)
+        return
+
+    def read(partition: Partition) -> tuple[dict[str, Any], HeldProblems]:
+        held = HeldProblems()
+        return partition_row(partition, log_directory, held), held
+
+    for row, held in each_read(read, partitions, threads):
+        held.release(problems)
+        yield row

@@ -7,7 +7,7 @@ and of each key its latest record.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,7 +16,12 @@ from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.formats.names import TopicPartition
 from kdump.jobs.coordinator_replicas import ChosenLog, read_coordinators
 from kdump.jobs.unreadable import Unreadable
-from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
+from kdump.log.directory import (
+    LogDirectory,
+    directory_kind,
+    log_directories_below,
+    read_log_directory,
+)
 from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage
 from kdump.payloads.avro_payloads import avro_full_name
@@ -226,3 +231,40 @@ def _put_all(schemas: Sequence[StoredSchema], replay: RegistryReplay) -> None:
             replay.put(schema)
         except RegistryError as problem:
             replay.problems.append(str(problem))
+
+
+def log_directories_of(paths: Iterable[Location]) -> Iterator[Location]:
+    """The log directories that the data at some paths is in, each once."""
+    seen = set[str]()
+    for each in paths:
+        try:
+            around = _around(each)
+        except OSError:
+            # The data cannot be listed either, which is reported then.
+            continue
+        for path in around:
+            name = str(path.as_absolute())
+            if name not in seen:
+                seen.add(name)
+                yield path
+
+
+def _around(path: Location) -> Sequence[Location]:
+    """The log directories of a segment, a partition, a log directory or one above.
+
+    Raises:
+        OSError: a directory cannot be listed.
+    """
+    named = path.as_absolute()
+    if path.kind() is EntryKind.FILE:
+        return _if_log_directory(named.parent.parent)
+    if path.kind() is not EntryKind.DIRECTORY:
+        return ()
+    kind = directory_kind(path)
+    if kind.is_log_directory:
+        return (path,)
+    return _if_log_directory(named.parent) if kind.is_partition else log_directories_below(path)
+
+
+def _if_log_directory(path: Location) -> Sequence[Location]:
+    return (path,) if directory_kind(path).is_log_directory else ()

@@ -19,6 +19,8 @@ LISTING_OPTIONS: Final = (
     "assign",
 )
 """The options of tables that list partitions."""
+TIERED_OPTIONS: Final = (*LISTING_OPTIONS, "remote", "privateKey")
+"""The options of those that also list what is in tiered storage."""
 
 OF_PARTITIONS: Final[dict[str, PushedColumn]] = {"topic": "topic", "partition": "partition"}
 
@@ -58,6 +60,17 @@ PARTITIONS: Final = Table(
             "the larger of the checkpoint and the first segment",
         ),
         TableColumn(
+            "local_log_start_offset",
+            pa.int64(),
+            "where the local log begins; null without `remote`, or if it is empty",
+        ),
+        TableColumn(
+            "remote_segments",
+            pa.int64(),
+            "how many of the segments are in tiered storage; null without `remote`",
+        ),
+        TableColumn("remote_log_bytes", pa.int64(), "the size of their logs; likewise"),
+        TableColumn(
             "log_end_offset",
             pa.int64(),
             "where the chain of batch headers ends; checksums are not checked",
@@ -88,7 +101,7 @@ PARTITIONS: Final = Table(
         ),
         TableColumn("foreign", list_of(pa.string()), "names of files that are not Kafka's"),
     ),
-    LISTING_OPTIONS,
+    TIERED_OPTIONS,
     OF_PARTITIONS,
 )
 
@@ -124,8 +137,9 @@ SEGMENTS: Final = Table(
         TableColumn("time_index_bytes", pa.int64(), "size of the `.timeindex`; likewise"),
         TableColumn("transaction_index_bytes", pa.int64(), "size of the `.txnindex`; likewise"),
         TableColumn("is_active", pa.bool_(), "whether it is the last one, which is written to"),
+        TableColumn("is_remote", pa.bool_(), "whether it is in tiered storage"),
     ),
-    LISTING_OPTIONS,
+    TIERED_OPTIONS,
     {**OF_PARTITIONS, "base_offset": "offset"},
 )
 
@@ -158,7 +172,7 @@ TOPICS: Final = Table(
         TableColumn("earliest_timestamp", TIMESTAMP, "the smallest of its partitions"),
         TableColumn("latest_timestamp", TIMESTAMP, "the largest of its partitions"),
     ),
-    LISTING_OPTIONS,
+    TIERED_OPTIONS,
     {"topic": "topic"},
 )
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kdump.storage.location import Location
 from kdump.tables.kafka_log.options import OptionParser, given_options
 from kdump.tables.kafka_log.selected_offsets import SelectedTopics
 from kdump.tables.table import Table, TableColumn, named_columns
+from kdump.tiered.named_places import named_locations
 
 LEVELS: Final = ("quick", "default", "deep")
 
@@ -25,6 +27,8 @@ class TableOptions:
         columns: to return if no schema selects any.
         now_ms: the current time.
         level: how much to verify: ``quick``, ``default`` or ``deep``.
+        remote: where remote segments of tiered storage are; None to read local ones only.
+        private_key: decrypts them; None without one.
     """
 
     table: Table
@@ -33,6 +37,16 @@ class TableOptions:
     columns: tuple[TableColumn, ...]
     now_ms: int
     level: str
+    remote: str | None = None
+    private_key: str | None = None
+
+    def locations(self) -> list[Location]:
+        """The paths, with the remote segments of their partitions if there are any.
+
+        Raises:
+            KdumpError: there are no remote segments at the place that is named.
+        """
+        return named_locations(self.paths, self.remote, self.private_key)
 
 
 def parse_table_options(options: Mapping[str, str], table: Table) -> TableOptions:
@@ -59,6 +73,8 @@ def parse_table_options(options: Mapping[str, str], table: Table) -> TableOption
         columns,
         _now_ms() if now_ms is None else now_ms,
         level,
+        parser.place("remote"),
+        parser.place("privateKey"),
     )
 
 

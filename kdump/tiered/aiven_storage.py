@@ -11,7 +11,6 @@ import errno
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kdump.errors import KdumpError
@@ -36,17 +35,23 @@ from kdump.formats.segment_manifest import (
 from kdump.scan.source import read_at
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
+from kdump.storage.memory_file import MemoryFile
+from kdump.storage.rooted_storage import RootedStorage
 from kdump.tiered.private_keys import chunk_cipher, data_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _CHUNKS_KEPT: Final = 2
+LARGEST_CHUNK_BYTES: Final = 128 << 20
+"""Of larger chunks nothing is decoded; the plugin's default is 4 MiB."""
 _ADDED_BYTES: Final = IV_BYTES + TAG_BYTES
+_FRAME_BYTES: Final = 1 << 20
+"""More than zstd adds to a chunk of random bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class AivenStorage:
+class AivenStorage(RootedStorage):
     """Objects of Aiven's plugin, as one directory for each partition.
 
     The root is ``/``, a partition ``/TOPIC-PARTITION-TOPIC_ID``.
@@ -90,23 +95,7 @@ class AivenStorage:
         reader = _Reader(manifest, _key(self, manifest))
         if parsed.kind is RemoteFileKind.LOG:
             return _Log(location, reader, stored.open_file())
-        return _SmallFile(location, reader.index(stored, parsed.kind))
-
-    def read(self, path: str) -> bytes:
-        with self.open_file(Location(self, path)) as file:
-            return read_at(file, 0, file.size_bytes)
-
-    def as_absolute(self, path: str) -> str:
-        return path
-
-    def resolved(self, path: str) -> str:
-        return path
-
-    def is_same(self, path: str, other: str) -> bool:
-        return path == other
-
-    def local_path(self, path: str) -> Path | None:
-        return None
+        return MemoryFile(location, reader.index(stored, parsed.kind))
 
     def _partitions(self) -> Iterator[Entry]:
         for topic in self.objects.entries():
@@ -216,6 +205,11 @@ class _Reader:
         self.manifest = manifest
         self._cipher = cipher
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the stored bytes are those of the log."""
+        return not self.manifest.is_compressed and self._cipher is None
+
     def chunk(self, file: StoredFile, number: int) -> bytes:
         """A chunk of the log.
 
@@ -223,6 +217,9 @@ class _Reader:
             OSError: it cannot be read, or is damaged.
         """
         size = self.manifest.chunks.size_of(number)
+        if size > LARGEST_CHUNK_BYTES:
+            most = LARGEST_CHUNK_BYTES >> 20
+            raise _damaged(file, f"chunks of {size} bytes: at most {most} MiB are decoded")
         data = self._stored(file, self.manifest.chunks.stored(number), f"chunk {number}")
         if self.manifest.is_compressed:
             try:
@@ -247,6 +244,10 @@ class _Reader:
 
     def _stored(self, file: StoredFile, where: ObjectRange, what: str) -> bytes:
         """Stored bytes, decrypted."""
+        if where.position + where.size_bytes > file.size_bytes:
+            raise _damaged(file, f"it ends before {what} does")
+        if where.size_bytes > LARGEST_CHUNK_BYTES + _ADDED_BYTES + _FRAME_BYTES:
+            raise _damaged(file, f"{what} takes {where.size_bytes} bytes")
         data = read_at(file, where.position, where.size_bytes)
         if len(data) != where.size_bytes:
             raise _damaged(file, f"it ends before {what} does")
@@ -267,7 +268,10 @@ def _damaged(file: StoredFile, what: str) -> OSError:
 
 
 class _Log(StoredFile):
-    """The log of a segment, decoded as it is read."""
+    """The log of a segment, decoded as it is read: one or two chunks are in memory.
+
+    A log that is neither compressed nor encrypted is read as it is.
+    """
 
     def __init__(self, location: Location, reader: _Reader, file: StoredFile) -> None:
         super().__init__(location, reader.manifest.chunks.log_bytes)
@@ -279,6 +283,10 @@ class _Log(StoredFile):
         filled = 0
         chunk_bytes = self._reader.manifest.chunks.chunk_bytes
         wanted = max(0, min(len(buffer), self.size_bytes - position))
+        if self._reader.is_plain:
+            filled = self._file.read_into(buffer[:wanted], position)
+            if filled < wanted:
+                raise _damaged(self._file, "it ends before the log does")
         while filled < wanted:
             number, start = divmod(position + filled, chunk_bytes)
             piece = self._chunk(number)[start : start + wanted - filled]
@@ -299,23 +307,6 @@ class _Log(StoredFile):
     def close(self) -> None:
         self._chunks.clear()
         self._file.close()
-
-
-class _SmallFile(StoredFile):
-    """A small file of a segment, read whole."""
-
-    def __init__(self, location: Location, data: bytes) -> None:
-        super().__init__(location, len(data))
-        self._data = memoryview(data)
-
-    def read_into(self, buffer: memoryview, position: int) -> int:
-        piece = self._data[position : position + len(buffer)]
-        buffer[: len(piece)] = piece
-        self.reached_bytes = position + len(piece)
-        return len(piece)
-
-    def close(self) -> None:
-        """Nothing to do."""
 
 
 def has_aiven_objects(objects: Location) -> bool:

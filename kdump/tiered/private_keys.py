@@ -6,6 +6,7 @@ Aiven's plugin encrypts data keys with OAEP over SHA3-512 (``RsaEncryptionProvid
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from kdump.errors import KdumpError
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateNumbers
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _HASH = hashlib.sha3_512
@@ -34,11 +36,11 @@ def data_key(private_key: Location, encrypted: bytes) -> bytes:
         PrivateKeyError: ``cryptography`` is not installed, the file is no such key, or the data key
             was encrypted with another one.
     """
-    modulus, exponent = _numbers(private_key)
-    size = (modulus.bit_length() + 7) // 8
+    numbers = _numbers(private_key)
+    size = (numbers.public_numbers.n.bit_length() + 7) // 8
     if len(encrypted) != size:
         raise PrivateKeyError(f"{private_key}: not the key that the segment was encrypted with")
-    padded = pow(int.from_bytes(encrypted, "big"), exponent, modulus).to_bytes(size, "big")
+    padded = _decrypted(int.from_bytes(encrypted, "big"), numbers).to_bytes(size, "big")
     seed = _xor(padded[1 : 1 + _HASH_BYTES], _mask(padded[1 + _HASH_BYTES :], _HASH_BYTES))
     block = padded[1 + _HASH_BYTES :]
     block = _xor(block, _mask(seed, len(block)))
@@ -48,8 +50,16 @@ def data_key(private_key: Location, encrypted: bytes) -> bytes:
     return key
 
 
-def _numbers(private_key: Location) -> tuple[int, int]:
-    """The modulus and the private exponent of a key."""
+def _decrypted(block: int, numbers: RSAPrivateNumbers) -> int:
+    """RSA, by the Chinese remainder theorem (RFC 8017, 5.1.2), which is four times as fast."""
+    first = pow(block, numbers.dmp1, numbers.p)
+    second = pow(block, numbers.dmq1, numbers.q)
+    return second + numbers.q * ((first - second) * numbers.iqmp % numbers.p)
+
+
+@functools.lru_cache(maxsize=8)
+def _numbers(private_key: Location) -> RSAPrivateNumbers:
+    """The numbers of a key, which is checked once: that takes a third of a second."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -68,8 +78,7 @@ def _numbers(private_key: Location) -> tuple[int, int]:
         ) from None
     if not isinstance(key, RSAPrivateKey):
         raise PrivateKeyError(f"{private_key}: not an RSA key")
-    numbers = key.private_numbers()
-    return numbers.public_numbers.n, numbers.d
+    return key.private_numbers()
 
 
 def _mask(seed: bytes, size: int) -> bytes:

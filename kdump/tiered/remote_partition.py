@@ -60,6 +60,7 @@ class RemotePart:
         highest_offset: the last offset that was copied; None if none was.
         ranges: which segments have which offsets.
         is_by_metadata: whether ``__remote_log_metadata`` says so, instead of the files.
+        shorter: those of the ranges whose log has fewer bytes than the metadata say.
     """
 
     files: Mapping[str, RemoteSlice]
@@ -68,6 +69,7 @@ class RemotePart:
     highest_offset: int | None = None
     ranges: Sequence[RemoteRange] = ()
     is_by_metadata: bool = False
+    shorter: Sequence[RemoteRange] = ()
 
     @property
     def remote_logs(self) -> list[RemoteSlice]:
@@ -113,7 +115,17 @@ def plan_partition(
     for name in [name for name in files if local_start is not None and name in _local_names(local)]:
         del files[name]
     highest = segments.highest_offset(lineage)
-    return RemotePart(files, frozenset(hidden), local_start, highest, ranges, known is not None)
+    shorter = [each for each in ranges if _is_shorter(each.segment, listing)]
+    return RemotePart(
+        files, frozenset(hidden), local_start, highest, ranges, known is not None, shorter
+    )
+
+
+def _is_shorter(segment: RemoteSegment | None, listing: RemoteListing) -> bool:
+    files = None if segment is None else listing.segments.get(segment.segment_id)
+    if segment is None or segment.size_bytes is None or files is None or files.log is None:
+        return False
+    return files.log.size_bytes < segment.size_bytes
 
 
 def names_offset(name: str) -> int:
@@ -138,11 +150,11 @@ def local_start_of(local: Partition) -> int | None:
 
 
 def lineage_of(
-    local: Partition, segments: RemoteSegments, listing: RemoteListing
+    local: Partition | None, segments: RemoteSegments, listing: RemoteListing
 ) -> Sequence[EpochEntry]:
     """The leader epochs of the replica, or else those with the latest remote segment."""
     try:
-        entries = local.read_leader_epochs()
+        entries = None if local is None else local.read_leader_epochs()
     except FormatError:
         entries = None
     if entries:
@@ -178,11 +190,21 @@ def segments_of_files(listing: RemoteListing) -> RemoteSegments:
     """
     found = RemoteSegments()
     whole = [each for each in listing.segments.values() if each.log is not None]
-    for files in sorted(whole, key=_order):
-        segment = segment_of_files(files)
-        if segment is not None:
+    described = [segment_of_files(files) for files in sorted(whole, key=_order)]
+    segments = [each for each in described if each is not None]
+    longest: dict[int, RemoteSegment] = {}
+    for segment in sorted(segments, key=lambda each: each.end_offset):
+        longest[segment.start_offset] = segment
+    for segment in segments:
+        if not _is_begin_of(segment, longest[segment.start_offset]):
             found.add_finished(segment)
     return found
+
+
+def _is_begin_of(segment: RemoteSegment, other: RemoteSegment) -> bool:
+    """Whether a segment is a copy of another's begin: one that was not finished."""
+    same = tuple(each for each in other.leader_epochs if each.start_offset <= segment.end_offset)
+    return segment.end_offset < other.end_offset and segment.leader_epochs == same
 
 
 def _order(files: RemoteSegmentFiles) -> tuple[int, int]:

@@ -7,18 +7,27 @@ them alike.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kdump.formats.names import parse_offset_file_name
+from kdump.formats.errors import FormatError
+from kdump.formats.names import (
+    PartitionState,
+    TopicPartition,
+    parse_offset_file_name,
+    parse_partition_directory_name,
+)
 from kdump.log.directory import directory_kind
 from kdump.log.partition import Partition
 from kdump.log.remote_files import RemotePlace
 from kdump.storage.entries import Entry
 from kdump.storage.location import Location, Storage, StoredFile
+from kdump.storage.rooted_storage import ROOT
+from kdump.tiered.remote_directory import RemoteDirectory
 from kdump.tiered.remote_partition import RemotePart, RemoteSlice
 from kdump.tiered.remote_plans import NOTHING, RemotePlans, find_remote_root
 
@@ -132,17 +141,68 @@ def tiered_locations(paths: Sequence[Location], remote: RemotePlace) -> list[Loc
 
     Args:
         paths: log directories, partitions, or files of partitions.
-        remote: where remote segments are.
+        remote: where remote segments are. If that is one of the paths, it means the partitions
+            that have no directory in the others; it is left out if there are none.
 
     Raises:
         KdumpError: ``remote`` has no remote segments, or cannot be listed.
     """
     root = find_remote_root(remote)
-    log_dirs = tuple(dict.fromkeys(_log_directory(path) for path in paths))
+    local = [path for path in paths if not is_remote_directory(path, remote)]
+    log_dirs = tuple(dict.fromkeys(_log_directory(path) for path in local))
     view = uuid.uuid4().hex
-    return [
-        Location(TieredStorage(path.storage, root, log_dirs, view), path.path) for path in paths
-    ]
+    found: list[Location] = []
+    for path in paths:
+        inside = _inside(path, remote)
+        if inside is None or not is_remote_directory(path, remote):
+            found.append(Location(TieredStorage(path.storage, root, log_dirs, view), path.path))
+            continue
+        base = RemoteDirectory(root, str(remote), _partitions_in(log_dirs))
+        if inside != ROOT or not local or base.entries(ROOT):
+            found.append(Location(TieredStorage(base, root, log_dirs, view), inside))
+    return found
+
+
+def is_remote_directory(path: Location, remote: RemotePlace) -> bool:
+    """Whether a path means remote partitions without a local directory, or one of them.
+
+    That is the place of the remote segments itself, or ``TOPIC-PARTITION`` below it.
+    """
+    inside = _inside(path, remote)
+    if inside is None:
+        return False
+    name = inside[1:].partition("/")[0]
+    try:
+        return inside == ROOT or bool(parse_partition_directory_name(name))
+    except FormatError:
+        return False
+
+
+def _inside(path: Location, remote: RemotePlace) -> str | None:
+    """Where a path is in the place of remote segments; None if it is not in it."""
+    if path.storage != remote.location.storage:
+        return None
+    around = remote.location.as_absolute().path.rstrip("/")
+    absolute = path.as_absolute().path.rstrip("/")
+    if absolute != around and not absolute.startswith(f"{around}/"):
+        return None
+    return absolute[len(around) :] or ROOT
+
+
+def _partitions_in(log_dirs: Sequence[Location]) -> frozenset[TopicPartition]:
+    """The partitions that have a live directory in one of these."""
+    found = set[TopicPartition]()
+    for path in log_dirs:
+        try:
+            names = [each.name for each in path.entries()]
+        except OSError:
+            continue  # Whoever reads it says so.
+        for name in names:
+            with contextlib.suppress(FormatError):
+                parsed = parse_partition_directory_name(name)
+                if parsed.state is PartitionState.LIVE:
+                    found.add(parsed.topic_partition)
+    return frozenset(found)
 
 
 def remote_part(partition: Partition) -> RemotePart | None:

@@ -221,6 +221,16 @@ def test_a_directory_without_schemas_is_named_and_text_is_still_shown(tmp_path: 
     assert outcome.stderr.endswith(b"; name schemas with --schemas\n")
 
 
+def test_grep_reads_schemas_from_a_log_directory_without_matching_partitions(
+    root: Path, tmp_path: Path
+) -> None:
+    log_dir = write_log_directory(tmp_path / "d2")
+    write_partition(log_dir / "others-0", {0: batch([record(0, value=b"\0\0\0\0\1\2\2\2x")])})
+    words = ["grep", '"note":"x"', str(root), str(log_dir), "--topic", "others"]
+    (row,) = rows_of([*words, "--value-format", "avro"], tmp_path)
+    assert row["decoded_value"] == '{"id":1,"note":"x"}'
+
+
 def test_schemas_that_cannot_be_read_are_an_error_and_the_rest_is_shown(root: Path) -> None:
     words = ["grep", "plain", "orders-0", "--value-format", "auto", "--schemas", "missing"]
     outcome = run_kdump(words, root)

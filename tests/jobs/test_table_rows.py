@@ -13,6 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from builders import log_directories
@@ -23,6 +24,7 @@ from builders.json_answers import objects
 from builders.read_tables import as_in_json, read_table, table_rows
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.record_batch import Record
+from kdump.jobs.listed_partitions import REMOTE_FIELDS
 from kdump.jobs.table_rows.table_reader import open_table
 from kdump.storage.local_disk import LocalFile
 from kdump.tables.all_tables import TABLES
@@ -58,13 +60,46 @@ def by_directory(rows: Iterable[dict[str, Any]]) -> Rows:
 
 def test_partitions_are_those_of_ls(clean_dirs: list[Path], crashed: Path) -> None:
     paths = [*clean_dirs, crashed]
-    table = as_in_json(read_table("partitions", paths))
+    table = without_remote(read_table("partitions", paths))
     assert by_directory(table) == by_directory(json_rows("partition", "ls", *paths))
 
 
 def test_a_partition_named_itself_is_listed_as_by_ls(crashed: Path) -> None:
     path = crashed / "crash-none-0"
-    assert as_in_json(read_table("partitions", path)) == json_rows("partition", "ls", path)
+    assert without_remote(read_table("partitions", path)) == json_rows("partition", "ls", path)
+
+
+def without_remote(table: pa.Table) -> Rows:
+    """The rows without the columns that ``ls`` has with ``--remote`` only; they are null."""
+    shown = as_in_json(table)
+    assert all(row.pop(name) is None for row in shown for name in REMOTE_FIELDS)
+    return shown
+
+
+@pytest.mark.parametrize("names", [("b2",), ("b1", "b2"), ("remote",), ("b1", "remote")])
+def test_tables_list_remote_segments_as_ls_does(fixtures: Path, names: tuple[str, ...]) -> None:
+    tiered = fixtures / "tiered"
+    paths = [tiered / name for name in names]
+    listed = json_rows("partition", "ls", "--remote", tiered / "remote", *paths)
+    options = {"remote": str(tiered / "remote")}
+    table = as_in_json(read_table("partitions", paths, **options))
+    assert by_directory(table) == by_directory(listed)
+    segments = read_table("segments", paths, **options).to_pylist()
+    for row in listed:
+        own = [
+            each
+            for each in segments
+            if (each["log_dir"], each["directory"]) == (row["log_dir"], row["directory"])
+        ]
+        remote = [each for each in own if each["is_remote"]]
+        assert len(own) == row["segments"]
+        assert len(remote) == (row["remote_segments"] or 0)
+        assert sum(each["log_bytes"] for each in remote) == (row["remote_log_bytes"] or 0)
+        assert all("kafka-tiered-storage" in each["path"] for each in remote)
+    topics = read_table("topics", paths, **options).to_pylist()
+    for topic in topics:
+        wanted = [row["log_bytes"] for row in listed if row["topic"] == topic["topic"]]
+        assert topic["log_bytes"] == sum(wanted)
 
 
 NOW_MS = 1795300000000

@@ -1,13 +1,14 @@
 """Segments in the layout of Aiven's plugin are read as those in the layout of Kafka.
 
-The objects are written from the description of the format, not by the plugin's own classes, which
-are in no package registry.
+Those in ``fixtures/aiven.tar.xz`` were stored by the plugin's own classes, the others by the tests'
+own writer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +68,71 @@ def test_records_are_those_of_the_consumer(
     if is_encrypted:
         options["privateKey"] = str(pem)
     assert records_by_partition(TOPICS, tiered.leader, **options) == tiered.consumed(LEVEL)
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("variant", ["plain", "compressed", "encrypted", "both"])
+def test_objects_of_the_plugin_have_the_records_of_the_consumer(
+    tiered: TieredFixture, fixtures: Path, variant: str, level: str
+) -> None:
+    stored = fixtures / "aiven"
+    options = {"remote": str(stored / variant / "kafka"), "kafka.isolation.level": level}
+    if variant in ("encrypted", "both"):
+        options["privateKey"] = str(stored / "private.pem")
+    topics = ("orders", "tx")
+    consumed = tiered.consumed(level)
+    wanted = {name: each for name, each in consumed.items() if name.rpartition("-")[0] in topics}
+    assert records_by_partition(topics, tiered.leader, **options) == wanted
+
+
+@pytest.mark.parametrize("variant", ["plain", "both"])
+def test_objects_of_the_plugin_are_valid(
+    tiered: TieredFixture, fixtures: Path, variant: str
+) -> None:
+    remote = fixtures / "aiven" / variant / "kafka"
+    words = ("--private-key", fixtures / "aiven" / "private.pem", "--output", "jsonl")
+    stored = kdump("verify", "--remote", remote, *words, remote)
+    first = ("--topic", "orders", "--topic", "tx", "--output", "jsonl")
+    raw = kdump("verify", "--remote", tiered.remote, *first, tiered.remote)
+    totals = ("batches", "records", "segments", "partitions")
+    (ours,), (theirs,) = (
+        [row for row in objects(each.stdout) if row["type"] == "summary"] for each in (stored, raw)
+    )
+    assert (stored.exit_status, stored.stderr) == (0, b"")
+    assert [ours[name] for name in totals] == [theirs[name] for name in totals]
+
+
+def test_chunks_that_claim_more_than_fits_into_memory_are_not_decoded(
+    tiered: TieredFixture, tmp_path: Path
+) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(is_compressed=True))
+    manifest = min(remote.glob("orders-*/0/*.rsm-manifest"))
+    document = json.loads(manifest.read_text())
+    document["chunkIndex"] |= {
+        "type": "fixed",
+        "originalChunkSize": 2**31 - 1,
+        "originalFileSize": 2**31 - 1,
+        "transformedChunkSize": 2**31 - 1,
+        "finalTransformedChunkSize": 2**31 - 1,
+    }
+    manifest.write_text(json.dumps(document))
+    tracemalloc.start()
+    try:
+        outcome = kdump("verify", "--engine", "local", "--remote", remote, remote)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 100 << 20
+    assert b"at most 128 MiB are decoded" in outcome.stdout
+    assert outcome.exit_status & 8
+
+
+def test_a_plain_log_that_ends_early_is_an_error(tiered: TieredFixture, tmp_path: Path) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(chunk_bytes=10_000))
+    log = min(remote.glob("orders-*/0/*.log"))
+    log.write_bytes(log.read_bytes()[:-9])
+    with pytest.raises((KdumpError, OSError), match="it ends before the log does"):
+        records_by_partition(("orders",), tiered.leader, remote=str(remote))
 
 
 @pytest.mark.parametrize("chunk_bytes", [7, 4096])

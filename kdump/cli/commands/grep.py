@@ -14,6 +14,7 @@ from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import NumberParameter, max_record_bytes_option
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.range_options import RangeArguments, range_options
+from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.grep_output import GrepForm, print_found
 from kdump.cli.output.rendering import OutputFormat, output_option
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
     from kdump.dump.contents import Contents
     from kdump.jobs.grep.grep import GrepRequest
+    from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
     from kdump.payloads.record_payloads import RecordPayloads
     from kdump.scan.record_patterns import Patterns, RecordPatterns
@@ -113,6 +115,7 @@ class PartsParameter(click.ParamType[tuple[str, ...]]):
 @payload_options
 @selection_options
 @max_record_bytes_option
+@remote_option
 @output_option
 @engine_options
 def command(
@@ -121,6 +124,7 @@ def command(
     output: OutputFormat,
     payloads: PayloadArguments,
     records: RangeArguments,
+    remote: RemotePlace | None,
     engine: EngineArguments,
     **options: Any,
 ) -> ExitStatus:
@@ -140,7 +144,7 @@ def command(
     search = _Search.of(arguments, options)
     diagnostics = Diagnostics()
     with without_garbage_collection(), phase("listing what to search"):
-        targets = _find(search, selection, diagnostics)
+        targets = _find(search, with_remote(search.paths, remote), selection, diagnostics)
     if not targets:
         if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
             return diagnostics.status  # what cannot be read may have matched
@@ -151,7 +155,7 @@ def command(
         form = GrepForm.COUNTS
     elif options["files_with_matches"]:
         form = GrepForm.FILES
-    decoded = payloads.read(_log_directories(targets), diagnostics)
+    decoded = payloads.read(search.paths, diagnostics)
     request = _request(targets, search.patterns, output, form, decoded, records, options)
     with phase("searching"):
         found = grep(request, engine.options, engine.progress)
@@ -227,7 +231,10 @@ def _patterns(texts: Iterable[str], options: dict[str, Any]) -> Patterns | None:
 
 
 def _find(
-    search: _Search, selection: PartitionSelection, diagnostics: Diagnostics
+    search: _Search,
+    paths: Sequence[Location],
+    selection: PartitionSelection,
+    diagnostics: Diagnostics,
 ) -> list[FoundPartition]:
     """The partitions to search, in the order of the paths."""
     from kdump.cli.shared.record_targets import TargetFinder
@@ -235,16 +242,7 @@ def _find(
     given = search.others_given
     hint = f" ({given} makes every argument a path; give a pattern with -e)" if given else ""
     finder = TargetFinder(selection, diagnostics, "searched", missing_hint=hint)
-    return [found for path in search.paths for found in finder.at(path)]
-
-
-def _log_directories(targets: Sequence[FoundPartition]) -> list[Location]:
-    """The directories around the partitions that are searched, each once."""
-    found: dict[str, Location] = {}
-    for target in targets:
-        around = target.partition.path.as_absolute().parent
-        found.setdefault(str(around), around)
-    return list(found.values())
+    return [found for path in paths for found in finder.at(path)]
 
 
 def _request(

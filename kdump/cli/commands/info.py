@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli.options.parameters import LocationParameter
+from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
 from kdump.cli.output.value_text import Kind
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kdump.jobs.listed_partitions import LonePartition
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
+    from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
 
 COLUMNS: Final = (
@@ -46,9 +48,12 @@ COLUMNS: Final = (
     Column("stray_partitions", "  stray (-stray)", Kind.NUMBER),
     Column("segments", "Segments", Kind.NUMBER),
     Column("generations", "  written by Kafka"),
+    Column("remote_segments", "  in tiered storage", Kind.NUMBER),
     Column("log_bytes", "Size of logs", Kind.BYTES),
+    Column("remote_log_bytes", "  in tiered storage", Kind.BYTES),
     Column("total_bytes", "Size of all files", Kind.BYTES),
     Column("log_start_offset", "Log start offset", Kind.NUMBER),
+    Column("local_log_start_offset", "Local start offset", Kind.NUMBER, unknown="-"),
     Column("log_end_offset", "Log end offset", Kind.NUMBER),
     Column("gaps", "Gaps between segments", Kind.NUMBER),
     Column("recovery_point", "Recovery point", Kind.NUMBER),
@@ -87,9 +92,14 @@ COLUMNS: Final = (
     help="Also read every batch, and count records, formats, codecs and producers.",
 )
 @selection_options
+@remote_option
 @output_option
 def command(
-    directories: Sequence[Location], deep: bool, selection: PartitionSelection, output: OutputFormat
+    directories: Sequence[Location],
+    deep: bool,
+    selection: PartitionSelection,
+    remote: RemotePlace | None,
+    output: OutputFormat,
 ) -> ExitStatus:
     """Show what a directory is, whether it was shut down cleanly, and its totals.
 
@@ -103,7 +113,9 @@ def command(
     from kdump.cli.shared.directories import Diagnostics
 
     diagnostics = Diagnostics()
-    rows: Iterable[Row] = info_rows(directories, deep, selection, diagnostics)
+    paths = with_remote(directories, remote)
+    is_tiered = remote is not None
+    rows: Iterable[Row] = info_rows(paths, deep, selection, diagnostics, is_tiered=is_tiered)
     if not selection.is_everything:
         rows = list(rows)
         is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
@@ -116,13 +128,18 @@ def command(
 
 
 def info_rows(
-    paths: Iterable[Location], deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
+    paths: Iterable[Location],
+    deep: bool,
+    selection: PartitionSelection,
+    diagnostics: Diagnostics,
+    *,
+    is_tiered: bool = False,
 ) -> Iterator[Row]:
     """Yield the rows of directories in any storage; what cannot be read is reported."""
     for path in paths:
         try:
             with phase(f"reading {path}"):
-                row = _row(path, deep, selection, diagnostics)
+                row = _row(path, deep, selection, diagnostics, is_tiered=is_tiered)
         except OSError as failure:
             diagnostics.report(path, failure)
         else:
@@ -131,7 +148,12 @@ def info_rows(
 
 
 def _row(
-    path: Location, deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
+    path: Location,
+    deep: bool,
+    selection: PartitionSelection,
+    diagnostics: Diagnostics,
+    *,
+    is_tiered: bool,
 ) -> Row | None:
     """Return the row of a directory; None for a partition that is not selected."""
     from kdump.cli.shared.directories import without_garbage_collection
@@ -155,6 +177,8 @@ def _row(
         row |= fields
     else:
         row["log_directories"] = [str(inside) for inside in log_directories_below(path)]
+    if is_tiered and (kind.is_log_directory or kind.is_partition):
+        row |= _remote_totals([*filter(None, partitions)], is_one=kind.is_partition)
     if deep:
         row |= _deep_fields(filter(None, partitions), diagnostics)
     return row
@@ -235,6 +259,19 @@ def _totals(
         "total_bytes": total_bytes,
         "leftovers": dict(leftovers),
     }
+
+
+def _remote_totals(partitions: Sequence[Partition], *, is_one: bool) -> Row:
+    """How much is in tiered storage, and where the local log of a single partition begins."""
+    from kdump.jobs.listed_partitions import remote_fields
+
+    rows = [remote_fields(each) for each in partitions]
+    start = {"local_log_start_offset": rows[0]["local_log_start_offset"]} if is_one else {}
+    sums = {name: sum(row[name] or 0 for row in rows) for name in _REMOTE_SUMS}
+    return {**start, **sums}
+
+
+_REMOTE_SUMS: Final = ("remote_segments", "remote_log_bytes")
 
 
 def _quorum_fields(partition: Partition, diagnostics: Diagnostics) -> Row:

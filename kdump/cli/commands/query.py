@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
@@ -14,13 +14,17 @@ from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.engine_options import SparkArguments, spark_options
 from kdump.cli.options.parameters import NumberParameter
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
+from kdump.cli.options.remote_option import remote_option
 from kdump.cli.output.out_file import OutFile, out_option
 from kdump.cli.output.query_output import FOR_PEOPLE, QueryFormat, RowLimit, print_result
 from kdump.cli.output.rendering import format_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.log.special_times import IsolationLevel
 from kdump.phases import phase
-from kdump.storage.places import is_store_uri, parse_location
+from kdump.storage.places import is_store_uri, parse_location, text_of
+
+if TYPE_CHECKING:
+    from kdump.log.remote_files import RemotePlace
 
 _ROWS_ON_TERMINAL: Final = 1000
 
@@ -43,6 +47,7 @@ _ROWS_ON_TERMINAL: Final = 1000
     "those of aborted and open transactions.",
 )
 @payload_options
+@remote_option
 @click.option(
     "--limit",
     type=NumberParameter(),
@@ -66,6 +71,7 @@ def command(
     limit: int | None,
     no_history: bool,
     payloads: PayloadArguments,
+    remote: RemotePlace | None,
     spark: SparkArguments,
     **options: Any,
 ) -> ExitStatus:
@@ -76,21 +82,20 @@ def command(
     """
     from kdump.pipeline.sql_spark import SqlSpark
 
-    asked = _Asked.of(arguments, options["script"])
+    asked = _Asked.of(arguments, options["script"], remote)
     _require_output(output, out, asked.statements)
     shown = _row_limit(limit, output)
     with SqlSpark.begin(spark.master, dict(spark.spark_conf)).ended_by_failures() as started:
         # What is imported from here on takes time that Spark needs anyway.
         from kdump.cli.shared.directories import Diagnostics
-        from kdump.jobs.table_rows.source_schemas import log_directories_of
         from kdump.pipeline.sql_session import SqlSession
 
         diagnostics = Diagnostics()
-        directories = list(log_directories_of(asked.paths)) if payloads.formats else []
-        decoded = payloads.read(directories, diagnostics)
+        decoded = payloads.read(map(parse_location, asked.paths), diagnostics)
         source = {
             "paths": json.dumps(asked.paths),
             "kafka.isolation.level": options["isolation_level"].value,
+            **_remote_options(remote),
         }
         with SqlSession(source, payloads=decoded, spark=started) as session:
             if asked.statements is None:
@@ -104,6 +109,16 @@ def command(
                     sys.stdout.write("\n")
                 status |= print_result(session.query(text, shown.rows_to_read), output, shown, out)
             return status
+
+
+def _remote_options(remote: RemotePlace | None) -> dict[str, str]:
+    """The options of the data source for remote segments."""
+    if remote is None:
+        return {}
+    found = {"remote": text_of(remote.location)}
+    if remote.private_key is not None:
+        found["privateKey"] = text_of(remote.private_key)
+    return found
 
 
 def _require_output(
@@ -152,7 +167,7 @@ class _Asked:
     statements: tuple[str, ...] | None
 
     @classmethod
-    def of(cls, arguments: Sequence[str], script: Any) -> Self:
+    def of(cls, arguments: Sequence[str], script: Any, remote: RemotePlace | None) -> Self:
         from kdump.pipeline.sql_statements import is_statement, require_readable, statements
 
         text = None
@@ -172,7 +187,7 @@ class _Asked:
             for each in found:
                 require_readable(each)
         for name in names:
-            _require_directory(name, is_first=name is arguments[0])
+            _require_directory(name, remote, is_first=name is arguments[0])
         paths = list(map(_for_workers, names))
         return cls(paths, found)
 
@@ -182,7 +197,7 @@ def _for_workers(name: str) -> str:
     return name if is_store_uri(name) else str(parse_location(name).as_absolute())
 
 
-def _require_directory(name: str, *, is_first: bool) -> None:
+def _require_directory(name: str, remote: RemotePlace | None, *, is_first: bool) -> None:
     """Refuse what is no directory of Kafka.
 
     Raises:
@@ -197,8 +212,11 @@ def _require_directory(name: str, *, is_first: bool) -> None:
         is_statement,
         require_readable,
     )
+    from kdump.tiered.tiered_storage import is_remote_directory
 
     path = parse_location(name)
+    if remote is not None and is_remote_directory(path, remote):
+        return
     with phase(f"looking at {path}"):
         if path.kind() is not None:
             kind = directory_kind(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,13 +40,12 @@ class PayloadArguments:
         """The formats that were given."""
         return tuple(each for each in (self.key, self.value) if each is not None)
 
-    def read(
-        self, log_directories: Sequence[Location], diagnostics: Diagnostics
-    ) -> RecordPayloads | None:
+    def read(self, paths: Iterable[Location], diagnostics: Diagnostics) -> RecordPayloads | None:
         """Read the schemas, and return what decodes records; None if no format was given.
 
         Args:
-            log_directories: where to look for the registry's topic if ``--schemas`` was not given.
+            paths: of the data; without ``--schemas`` the registry's topic is looked for in the log
+                directories that it is in.
             diagnostics: takes what cannot be read.
         """
         if not self.formats:
@@ -57,19 +56,11 @@ class PayloadArguments:
         registry = SchemaRegistry()
         if any(each.uses_schemas for each in self.formats):
             from kdump.cli.shared.schemas import registry_at
+            from kdump.jobs.schemas import log_directories_of
 
-            around = list(filter(_is_log_directory, log_directories))
-            registry = registry_at(self.schemas, around, diagnostics)
+            places = self.schemas or tuple(log_directories_of(paths))
+            registry = registry_at(places, diagnostics, are_given=bool(self.schemas))
         return RecordPayloads.of(self.key, self.value, registry)
-
-
-def _is_log_directory(path: Location) -> bool:
-    from kdump.log.directory import directory_kind
-
-    try:
-        return directory_kind(path).is_log_directory
-    except OSError:
-        return False
 
 
 def payload_options(command: Command) -> Command:

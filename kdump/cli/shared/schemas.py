@@ -22,16 +22,16 @@ _OF_PROTOBUF: Final = ("google.protobuf", "grpc_tools")
 
 
 def registry_at(
-    given: Sequence[Location], log_directories: Sequence[Location], diagnostics: Diagnostics
+    places: Sequence[Location], diagnostics: Diagnostics, *, are_given: bool
 ) -> SchemaRegistry:
     """Read the schemas.
 
     Args:
-        given: where they are, by ``--schemas``.
-        log_directories: where to look for the registry's topic otherwise.
+        places: where they are; otherwise log directories in which to look for the registry's topic.
         diagnostics: takes what cannot be read.
+        are_given: whether ``--schemas`` names the places.
     """
-    found = read_schemas(given or log_directories)
+    found = read_schemas(places)
     for failure in found.unreadable:
         diagnostics.report_problem(failure.path, failure.what, is_damage=False)
     for damage in found.damage:
@@ -43,8 +43,8 @@ def registry_at(
         more = counted(len(problems) - _MOST_PROBLEMS, "more record", "more records")
         _note(f"{more} of schemas left out")
     if not found.has_source and not found.unreadable:
-        where = ", ".join(map(str, given or log_directories)) or "the directories around the data"
-        hint = "" if given else "; name schemas with --schemas"
+        where = ", ".join(map(str, places)) or "the directories around the data"
+        hint = "" if are_given else "; name schemas with --schemas"
         _note(f"no topic {SCHEMAS_TOPIC} in {where}{hint}")
     is_needed = any(each.schema_type == PROTOBUF for each in found.registry.versions.values())
     if is_needed and not all(map(_is_installed, _OF_PROTOBUF)):

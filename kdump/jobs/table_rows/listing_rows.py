@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kdump.broker.loader.loader import Recovered
 from kdump.formats.record_batch import NO_TIMESTAMP
-from kdump.jobs.listed_partitions import LonePartition, as_loaded, partition_row
+from kdump.jobs.listed_partitions import LonePartition, as_loaded, partition_row, remote_fields
 from kdump.jobs.loading import STATE_VERDICTS, RecoverJob, load_split
 from kdump.jobs.table_rows.listing_splits import (
     ListingSplit,
@@ -29,6 +29,7 @@ from kdump.tables.log_tables import PARTITIONS, SEGMENTS
 from kdump.tables.state_tables import PRODUCERS
 from kdump.tables.table import TableColumn, row_batches
 from kdump.tables.table_options import TableOptions
+from kdump.tiered.tiered_storage import remote_part
 
 Row = Mapping[str, Any]
 Listed = LonePartition | UnlistedPartition
@@ -57,7 +58,8 @@ class ListingReader:
 
 def _partition_rows(each: Listed, _filters: PushedFilters) -> Iterator[Row]:
     if isinstance(each, LonePartition):
-        yield partition_row(each.partition, each.log_directory, LoggedProblems())
+        row = partition_row(each.partition, each.log_directory, LoggedProblems())
+        yield {**row, **remote_fields(each.partition)}
     else:
         yield {"log_dir": each.log_dir, "directory": each.directory}
 
@@ -70,6 +72,7 @@ def _segment_rows(each: Listed, filters: PushedFilters) -> Iterator[Row]:
         return
     around = each.log_directory
     topic, number = partition.topic_partition or (None, None)
+    remote = remote_part(each.partition)
     for segment, following in partition.with_following():
         if filters.offsets.has(segment.base_offset):
             yield {
@@ -86,6 +89,7 @@ def _segment_rows(each: Listed, filters: PushedFilters) -> Iterator[Row]:
                 "time_index_bytes": segment.time_index_bytes,
                 "transaction_index_bytes": segment.transaction_index_bytes,
                 "is_active": following is None,
+                "is_remote": remote is not None and segment.log_name in remote.files,
             }
 
 
@@ -111,7 +115,7 @@ def _producer_rows(each: Listed, _filters: PushedFilters) -> Iterator[Row]:
         return
     outcome = RecoverJob().run(load_split(partition, around, Settings()))
     if isinstance(outcome, Unreadable):
-        LoggedProblems().report_unreadable(outcome.path, outcome.what)
+        LoggedProblems().report_problem(outcome.path, outcome.what, is_damage=False)
         return
     if not isinstance(outcome, Recovered):
         LoggedProblems().report(partition.path, f"a broker does not load it: {outcome}")

@@ -39,9 +39,9 @@ class LoggedProblems:
     def remark(self, what: str, /) -> None:
         _LOG.warning("%s", what, extra=with_status(ExitStatus.DAMAGE_LEFT))
 
-    def report_unreadable(self, path: str, what: str, /) -> None:
-        status = with_status(ExitStatus.OPERATIONAL_ERROR)
-        _LOG.warning("%s: %s", path, what, extra=status)
+    def report_problem(self, path: str, what: str, /, *, is_damage: bool) -> None:
+        status = ExitStatus.DAMAGE_LEFT if is_damage else ExitStatus.OPERATIONAL_ERROR
+        _LOG.warning("%s: %s", path, what, extra=with_status(status))
 
     def report_damage(self, damage: Damage, /) -> None:
         _LOG.warning("%s", damage, extra=with_status(status_of(damage)))
@@ -82,7 +82,7 @@ def listing_splits(options: TableOptions, filters: PushedFilters) -> Iterator[Li
     """
     present = set[TopicPartition]()
     found: list[ListingSplit] = []
-    for path in map(parse_location, options.paths):
+    for path in options.locations():
         found += _splits_at(path, options, filters, present)
     refuse_missing(options, present)
     names = sum(len(each.names) for each in found)
@@ -213,7 +213,7 @@ def directory_kinds(
         OSError: it cannot be listed.
     """
     found: dict[Location, DirectoryKind] = {}
-    for path in map(parse_location, options.paths) if paths is None else paths:
+    for path in options.locations() if paths is None else paths:
         kind = kind_of(path)
         if kind.is_partition:
             raise UsageProblem(

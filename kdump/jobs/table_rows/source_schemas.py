@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kdump.errors import ExitStatus, KdumpError
-from kdump.jobs.schemas import SchemasRead, read_schemas
-from kdump.log.directory import directory_kind, log_directories_below
+from kdump.jobs.schemas import SchemasRead, log_directories_of, read_schemas
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.state.schema_registry import SCHEMAS_TOPIC, SchemaRegistry
-from kdump.storage.entries import EntryKind
-from kdump.storage.location import Location
 from kdump.storage.places import parse_location
 from kdump.tables.kafka_log.damage import DamagedLogError, status_of, with_status
 from kdump.tables.kafka_log.options import Mode, SourceOptions
@@ -30,7 +26,7 @@ def read_payloads(options: SourceOptions) -> RecordPayloads:
     formats = (options.key_format, options.value_format)
     if any(each is not None and each.uses_schemas for each in formats):
         places = list(map(parse_location, options.schemas)) or list(
-            log_directories_of(options.paths)
+            log_directories_of(map(parse_location, options.paths))
         )
         found = read_schemas(places)
         _report(found, options.mode)
@@ -58,40 +54,3 @@ def _report(found: SchemasRead, mode: Mode) -> None:
         _LOG.warning("%s: schemas in it are missing", damage, extra=with_status(status_of(damage)))
     for problem in found.registry.problems:
         _LOG.warning("%s; it is left out", problem)
-
-
-def log_directories_of(paths: Sequence[str]) -> Iterator[Location]:
-    """The log directories that the data at some paths of the data source is in, each once."""
-    seen = set[str]()
-    for each in paths:
-        try:
-            around = _around(parse_location(each))
-        except OSError:
-            # The data cannot be listed either, which is reported then.
-            continue
-        for path in around:
-            name = str(path.as_absolute())
-            if name not in seen:
-                seen.add(name)
-                yield path
-
-
-def _around(path: Location) -> Sequence[Location]:
-    """The log directories of a path of the data source.
-
-    Raises:
-        OSError: a directory cannot be listed.
-    """
-    named = path.as_absolute()
-    if path.kind() is EntryKind.FILE:
-        return _if_log_directory(named.parent.parent)
-    if path.kind() is not EntryKind.DIRECTORY:
-        return ()
-    kind = directory_kind(path)
-    if kind.is_log_directory:
-        return (path,)
-    return _if_log_directory(named.parent) if kind.is_partition else log_directories_below(path)
-
-
-def _if_log_directory(path: Location) -> Sequence[Location]:
-    return (path,) if directory_kind(path).is_log_directory else ()

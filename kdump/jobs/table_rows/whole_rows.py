@@ -15,7 +15,8 @@ import pyarrow as pa
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
-from kdump.jobs.group_report import GroupsReport, GroupsRequest
+from kdump.jobs.found_problems import report_all
+from kdump.jobs.group_report import GroupsRequest
 from kdump.jobs.group_reporting import report_groups
 from kdump.jobs.groups import OFFSETS_TOPIC
 from kdump.jobs.listed_partitions import partition_row
@@ -209,27 +210,11 @@ def _group_offset_rows(options: TableOptions, filters: PushedFilters) -> Iterato
         ),
     )
     report = report_groups(request, _IN_THIS_PROCESS)
-    _log_problems(report, LoggedProblems())
+    report_all(report.problems(), LoggedProblems())
     for group in report.groups:
         for offset in group.offsets:
             if is_selected(offset.partition, options, filters):
                 yield offset_row(group.group, offset, options.now_ms)
-
-
-def _log_problems(report: GroupsReport, logged: LoggedProblems) -> None:
-    """Log what ``kdump groups`` reports."""
-    for coordinator in report.coordinators:
-        for log in coordinator.logs:
-            for damage in log.damage:
-                logged.report_damage(damage)
-        for why in coordinator.all_unreadable():
-            logged.report_unreadable(why.path, why.what)
-    for log, what in report.failures:
-        logged.report(log.replica.partition.path, f"a coordinator does not load it: {what}")
-    for file in report.problems:
-        logged.report(file.path, file.error)
-    for damage in report.damaged_ends:
-        logged.report_damage(damage)
 
 
 # ---- Transactions
@@ -245,13 +230,7 @@ def _transaction_rows(options: TableOptions, filters: PushedFilters) -> Iterator
         for path, kind in directory_kinds(options).items()
     ]
     report = txns(TxnsRequest(directories, EVERYTHING, options.now_ms), _IN_THIS_PROCESS)
-    for damage in report.damages:
-        LoggedProblems().report_damage(damage)
-    for problem in report.problems:
-        if problem.is_damage:
-            LoggedProblems().remark(f"{problem.path}: {problem.what}")
-        else:
-            LoggedProblems().report_unreadable(problem.path, problem.what)
+    report_all((*report.damages, *report.problems), LoggedProblems())
     shown = ShownTransactions(report, EVERYTHING, (), only_hanging=False, is_for_people=False)
     if filters.has_topic(None) and filters.has_partition(None):
         for number, transaction in shown.transactions():

@@ -14,7 +14,6 @@ from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
-from kdump.log.remote_files import RemotePlace
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
@@ -22,7 +21,7 @@ from kdump.storage.places import parse_location
 from kdump.tables.kafka_log.damage import unreadable_logged
 from kdump.tables.kafka_log.options import SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
-from kdump.tiered.tiered_storage import tiered_locations
+from kdump.tiered.named_places import named_locations
 
 FIRST_OFFSET: Final = 0
 _LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
@@ -81,11 +80,7 @@ def locations(options: SourceOptions) -> list[Location]:
     Raises:
         KdumpError: there are no remote segments at the place that is named.
     """
-    named = [parse_location(path) for path in options.paths]
-    if options.remote is None:
-        return named
-    key = None if options.private_key is None else parse_location(options.private_key)
-    return tiered_locations(named, RemotePlace(parse_location(options.remote), key))
+    return named_locations(options.paths, options.remote, options.private_key)
 
 
 def _refuse_missing(options: SourceOptions, present: AbstractSet[TopicPartition]) -> None:
