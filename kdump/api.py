@@ -40,8 +40,8 @@ from kdump.log.valid_windows import Damage, segment_part
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.repair.policies import Policy
 from kdump.state.metadata.settings import Settings, read_settings, require_accepted
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.storage.places import ask_again, parse_location, text_of
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.options import SourceOptions, parse_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -93,9 +93,10 @@ class LogSegment:
     """
 
     base_offset: int
-    path: Path
+    path: Path | str
     size_bytes: int
     _partition: Partition = field(repr=False, compare=False)
+    _segment: Segment = field(repr=False, compare=False)
 
     def batches(self, *, on_damage: OnDamage = "raise") -> pa.RecordBatchReader:
         """As :meth:`LogPartition.batches`, for this segment alone."""
@@ -110,7 +111,8 @@ class LogSegment:
         on_damage: OnDamage = "raise",
     ) -> pa.RecordBatchReader:
         """As :meth:`LogPartition.records`, for this segment alone."""
-        options = _source_options(self.path, columns, isolation_level, control_records, on_damage)
+        path = self._partition.segment_path(self._segment, self._segment.log_kind)
+        options = _source_options(path, columns, isolation_level, control_records, on_damage)
         return _read_records(options)
 
 
@@ -130,7 +132,7 @@ class LogPartition:
     topic: str | None
     number: int | None
     state: str
-    path: Path
+    path: Path | str
     size_bytes: int
     segments: tuple[LogSegment, ...]
     _partition: Partition = field(repr=False, compare=False)
@@ -193,7 +195,8 @@ class LogPartition:
             UsageProblem: there is no such column.
             OSError: a file cannot be read.
         """
-        options = _source_options(self.path, columns, isolation_level, control_records, on_damage)
+        path = self._partition.path
+        options = _source_options(path, columns, isolation_level, control_records, on_damage)
         start = Edge.EARLIEST if start_offset is None else start_offset
         end = Edge.LATEST if end_offset is None else end_offset
         return _read_records(replace(options, start=Bounds(start), end=Bounds(end)))
@@ -204,7 +207,7 @@ class LogDir:
     """A log directory, as it was when it was opened.
 
     Attributes:
-        path: the directory.
+        path: the directory; a name such as a URI if it is not on this machine, also below.
         is_clean: whether it has the clean shutdown marker.
         cluster_id: from ``meta.properties``; None where that says none.
         node_id: likewise.
@@ -212,12 +215,13 @@ class LogDir:
         problems: files and directories that could not be read or are malformed, a line each.
     """
 
-    path: Path
+    path: Path | str
     is_clean: bool
     cluster_id: str | None
     node_id: int | None
     partitions: tuple[LogPartition, ...]
     problems: tuple[str, ...]
+    _location: Location = field(repr=False, compare=False)
 
     def partition(self, topic: str, number: int) -> LogPartition:
         """Give a live partition.
@@ -242,7 +246,7 @@ class LogDir:
             UsageProblem: there is no such table or column.
             OSError: a file cannot be read.
         """
-        reader = open_table({"table": name, "path": str(self.path)}, columns)
+        reader = open_table({"table": name, "path": text_of(self._location)}, columns)
         everything = PushedFilters()
         batches = (
             batch for split in reader.splits(everything) for batch in reader.read(split, everything)
@@ -253,19 +257,26 @@ class LogDir:
 def open_log_dir(path: AnyPath) -> LogDir:
     """List a log directory. Files of partitions are read only when asked for.
 
+    Args:
+        path: of a directory, ``ARCHIVE.tar!/PATH``, or a URI such as ``s3://BUCKET/PATH``. What is
+            listed of an object store is kept until this is called again.
+
     Raises:
+        KdumpError: it is in a compressed archive.
         UsageProblem: it is not a log directory.
         OSError: it cannot be listed.
     """
-    found = _read_log_directory(Path(path), PartitionSelection())
+    ask_again()
+    found = _read_log_directory(path, PartitionSelection())
     properties = found.meta_properties
     return LogDir(
-        path=found.path.local_path,
+        path=_path_of(found.path),
         is_clean=found.is_clean,
         cluster_id=None if properties is None else properties.cluster_id,
         node_id=None if properties is None else properties.node_id,
         partitions=tuple(_log_partition(each, found) for each in found.partitions),
         problems=tuple(f"{each.path}: {each.error}" for each in found.problems),
+        _location=found.path,
     )
 
 
@@ -275,7 +286,7 @@ def _log_partition(partition: Partition, found: LogDirectory) -> LogPartition:
         topic=topic,
         number=number,
         state=partition.state.name.lower(),
-        path=partition.path.local_path,
+        path=_path_of(partition.path),
         size_bytes=partition.total_bytes,
         segments=tuple(_log_segment(each, partition) for each in partition.segments),
         _partition=partition,
@@ -285,7 +296,13 @@ def _log_partition(partition: Partition, found: LogDirectory) -> LogPartition:
 
 def _log_segment(segment: Segment, partition: Partition) -> LogSegment:
     path = partition.segment_path(segment, segment.log_kind)
-    return LogSegment(segment.base_offset, path.local_path, segment.log_bytes, partition)
+    return LogSegment(segment.base_offset, _path_of(path), segment.log_bytes, partition, segment)
+
+
+def _path_of(location: Location) -> Path | str:
+    """A path of this machine; elsewhere the name of the location."""
+    path = location.storage.local_path(location.path)
+    return str(location) if path is None else path
 
 
 def _read_log_directories(
@@ -293,14 +310,15 @@ def _read_log_directories(
 ) -> list[LogDirectory]:
     if not paths:
         raise UsageProblem("name at least one log directory")
-    return [_read_log_directory(Path(path), selection) for path in paths]
+    return [_read_log_directory(path, selection) for path in paths]
 
 
-def _read_log_directory(path: Path, selection: PartitionSelection) -> LogDirectory:
-    kind = directories.directory_kind(local(path))
+def _read_log_directory(path: AnyPath, selection: PartitionSelection) -> LogDirectory:
+    location = parse_location(path if isinstance(path, str) else path.__fspath__())
+    kind = directories.directory_kind(location)
     if not kind.is_log_directory:
-        raise UsageProblem(f"{path} is not a log directory: it is a {kind.value}")
-    return directories.read_log_directory(local(path), kind, select=selection.needs)
+        raise UsageProblem(f"{location} is not a log directory: it is a {kind.value}")
+    return directories.read_log_directory(location, kind, select=selection.needs)
 
 
 def _read_batches(
@@ -346,7 +364,7 @@ def _batch_splits(
 
 
 def _source_options(
-    path: Path,
+    path: Location,
     columns: Sequence[str] | None,
     isolation_level: IsolationLevel,
     control_records: bool,
@@ -354,7 +372,7 @@ def _source_options(
 ) -> SourceOptions:
     _require_choice("on_damage", on_damage, _ON_DAMAGE)
     options = {
-        "path": str(path),
+        "path": text_of(path),
         "kafka.isolation.level": isolation_level,
         "includeControlRecords": str(control_records),
         "mode": "FAILFAST" if on_damage == "raise" else "DROPMALFORMED",

@@ -18,6 +18,7 @@ from builders import log_directories
 from builders.batches import batch, record
 from builders.in_process import run_kdump
 from builders.json_answers import objects
+from builders.packed import pack
 from builders.trees import contents_of
 
 NOW_MS = 1_795_300_000_000
@@ -125,7 +126,7 @@ def test_a_recovery_plan_has_the_same_result_as_a_dry_run(
     arguments = ["recover", "--dry-run", "--output", "jsonl", f"--now={NOW_MS}"]
     shown = run_kdump([*arguments, f"--policy={policy}", str(damaged.path)], tmp_path)
     rows = objects(shown.stdout)
-    before = contents_of(damaged.path)
+    before = contents_of(Path(damaged.path))
 
     (plan,) = kdump.plan_recovery(
         damaged.path, policy="broker" if policy == "broker" else "salvage", now_ms=NOW_MS
@@ -142,7 +143,7 @@ def test_a_recovery_plan_has_the_same_result_as_a_dry_run(
         (each["action"], each["file"])
         for each in (*directory["operations"], *partition["operations"])
     )
-    assert contents_of(damaged.path) == before
+    assert contents_of(Path(damaged.path)) == before
 
 
 def test_damage_raises_an_error_unless_it_is_skipped(damaged: kdump.LogDir) -> None:
@@ -162,6 +163,25 @@ def test_a_segment_returns_only_its_own_records_and_batches(tmp_path: Path) -> N
     _, second = kdump.open_log_dir(path).partition("orders", 0).segments
     assert second.records(columns=["offset"]).read_all()["offset"].to_pylist() == [2]
     assert second.batches().read_all()["last_offset"].to_pylist() == [2]
+
+
+def test_an_archive_is_opened_as_its_directory(tmp_path: Path) -> None:
+    path = log_directories.write_log_directory(tmp_path / "kafka")
+    log_directories.write_partition(path / "orders-0", {0: batch([record(0), record(1)])})
+    log_dir, packed = (kdump.open_log_dir(each) for each in (path, pack(path, tmp_path / "a.tar")))
+    assert str(packed.path) == f"{tmp_path}/a.tar!/"
+    (segment,) = packed.partition("orders", 0).segments
+    assert segment.path == f"{packed.path}orders-0/{0:020d}.log"
+    assert segment.batches().read_all().num_rows == 1
+    for one, other in zip(packed.partitions, log_dir.partitions, strict=True):
+        assert one.bounds() == other.bounds()
+        columns = ["offset", "key", "value"]
+        assert one.records(columns=columns).read_all() == other.records(columns=columns).read_all()
+        assert one.batches().read_all()["base_offset"] == other.batches().read_all()["base_offset"]
+    columns = ["topic", "log_bytes"]
+    rows = [each.table("segments", columns=columns).read_all() for each in (packed, log_dir)]
+    assert rows[0] == rows[1]
+    assert not kdump.verify(str(packed.path)).is_damaged
 
 
 def test_a_missing_directory_or_topic_is_a_usage_problem(
