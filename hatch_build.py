@@ -1,10 +1,19 @@
-"""Build the manual: each ``man/*.rst`` becomes ``share/man/man1/*.1`` of the wheel's prefix.
+"""Build the manual, and compile the loops over segments if there is a C compiler.
 
-Pages include their shared parts from ``man/common``, and the findings from ``kdump/check``.
+Each ``man/*.rst`` becomes ``share/man/man1/*.1`` of the wheel's prefix. Pages include their shared
+parts from ``man/common``, and the findings from ``kdump/check``.
+
+``kdump/compiled/segments.c`` becomes the library ``libsegments.so.1`` beside it, with ``cc`` or
+what ``CC`` names. It needs nothing of Python, so the wheel then is for this kind of machine and any
+Python. Without a compiler the wheel is for all machines, and kdump decodes with NumPy.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +40,31 @@ def roff_of(page: Path) -> str:
     return roff.replace(".SH Name\n", ".SH NAME\n", 1)  # as the other headings are written
 
 
-class ManualHook(BuildHookInterface[BuilderConfig]):
-    """Hatchling's hook: write the pages and add them to the wheel as shared data."""
+def compile_library(folder: Path) -> Path | None:
+    """Compile ``segments.c`` in a folder to a library beside it; None if that does not succeed."""
+    library = folder / "libsegments.so.1"
+    library.unlink(missing_ok=True)
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    options = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-o", library.name, "segments.c")
+    try:
+        command = [*compiler, *options]
+        subprocess.run(command, cwd=folder, capture_output=True, check=True)  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return library if library.exists() else None
+
+
+class BuildHook(BuildHookInterface[BuilderConfig]):
+    """Hatchling's hook: write the pages, compile, and add both to the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
+        library = compile_library(root / "kdump" / "compiled")
+        if library is not None:
+            build_data["artifacts"].append(str(library.relative_to(root)))
+            build_data["pure_python"] = False
+            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            build_data["tag"] = f"py3-none-{platform}"
         built = root / "build" / "man"
         built.mkdir(parents=True, exist_ok=True)
         for page in sorted((root / "man").glob("*.rst")):

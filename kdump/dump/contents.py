@@ -10,16 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kdump.errors import UsageProblem
-from kdump.formats import internal_topics
 from kdump.formats.errors import FormatError
-from kdump.formats.internal_topics import ParsedRecord
 from kdump.formats.java.java_text import java_utf8
 from kdump.formats.record_batch import RecordHeader
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
+
+if TYPE_CHECKING:
+    from kdump.formats.internal_topics import ParsedRecord
 
 Decoder = Callable[[bytes], object]
 
@@ -126,6 +127,8 @@ class FieldContents(Contents, ABC):
 
 def topic_contents(name: str) -> TopicContents:
     """Give the contents of the internal topic that the official tool calls ``name``."""
+    from kdump.formats import internal_topics
+
     return TopicContents(internal_topics.DECODERS[name])
 
 

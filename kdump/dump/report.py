@@ -9,15 +9,14 @@ keyed by absolute file name, within a file in the order of a ``TreeMap`` or of a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kdump.dump.offset_pairs import OffsetPairs
 from kdump.dump.problems import DumpProblem
 from kdump.formats.java.java_text import java_string_hash
 
-Offsets = NDArray[np.int64]
+if TYPE_CHECKING:
+    from kdump.dump.offset_pairs import Offsets
 
 _NO_OFFSET: Final = -1
 """The official tool's offset before a file's first record."""
@@ -106,9 +105,8 @@ class DumpReport:
         ``previous_offset`` is -1 before the first record. Gaps are not damage: compaction leaves
         them. A falling offset is.
         """
-        self.non_consecutives(
-            file, np.array([previous_offset], np.int64), np.array([offset], np.int64)
-        )
+        self._damaged |= offset <= previous_offset != _NO_OFFSET
+        self._non_consecutive.append(file, previous_offset, offset)
 
     def non_consecutives(self, file: str, previous_offsets: Offsets, offsets: Offsets) -> None:
         """Many of :meth:`non_consecutive` at once, in the order of the log."""
@@ -145,100 +143,16 @@ class DumpReport:
                 yield f"  {previous} is followed by {offset}"
 
 
-class Pairs:
-    """Pairs of signed 64-bit integers in little memory: a compacted log has millions of gaps.
-
-    A block has its first pair and the differences to the next ones, in the smallest integers that
-    fit (two bytes for a pair where compaction removed a few offsets at a time).
-    """
-
-    def __init__(self) -> None:
-        self._blocks: list[tuple[Offsets, NDArray[np.signedinteger]]] = []
-        self._pending: list[tuple[Offsets, Offsets]] = []
-        self._pending_count = 0
-        self._last_key: int | None = None
-        self._keys_ascend = True
-
-    def extend(self, keys: Offsets, values: Offsets) -> None:
-        """Append pairs; the arrays are of equal length."""
-        if not len(keys):
-            return
-        ascending = bool((keys[1:] > keys[:-1]).all())
-        follows = self._last_key is None or int(keys[0]) > self._last_key
-        self._keys_ascend = self._keys_ascend and ascending and follows
-        self._last_key = int(keys[-1])
-        self._pending.append((keys, values))
-        self._pending_count += len(keys)
-        if self._pending_count >= _BLOCK_PAIRS:
-            self._pack()
-
-    def as_arrived(self) -> Iterator[tuple[int, int]]:
-        """All pairs, in the order they came."""
-        self._pack()
-        for block in self._blocks:
-            yield from _each_pair(_unpacked(block))
-
-    def ascending(self) -> Iterator[tuple[int, int]]:
-        """By key, the last value of each key: how a ``TreeMap`` keeps them."""
-        if self._keys_ascend:
-            yield from self.as_arrived()
-        else:
-            yield from _each_pair(self._as_tree())
-
-    def descending(self) -> Iterator[tuple[int, int]]:
-        """By key from the greatest down, the last value of each key."""
-        self._pack()
-        if self._keys_ascend:
-            for block in reversed(self._blocks):
-                yield from _each_pair(_unpacked(block)[:, ::-1])
-        else:
-            yield from _each_pair(self._as_tree()[:, ::-1])
-
-    def _as_tree(self) -> Offsets:
-        self._pack()
-        pairs = np.concatenate([_unpacked(block) for block in self._blocks], axis=1)
-        pairs = pairs[:, np.argsort(pairs[0], kind="stable")]
-        last_of_key = np.append(pairs[0, 1:] != pairs[0, :-1], True)
-        return pairs[:, last_of_key]
-
-    def _pack(self) -> None:
-        if not self._pending:
-            return
-        pairs = np.array(
-            [
-                np.concatenate([keys for keys, _ in self._pending]),
-                np.concatenate([values for _, values in self._pending]),
-            ],
-            dtype=np.int64,
-        )
-        self._pending.clear()
-        self._pending_count = 0
-        steps = np.diff(pairs, axis=1)
-        if steps.size:
-            reach = min(int(steps.min()), -int(steps.max()) - 1)
-            steps = steps.astype(np.min_scalar_type(reach))
-        self._blocks.append((pairs[:, :1].copy(), steps))
-
-
-_BLOCK_PAIRS: Final = 1 << 16
-
-
-def _unpacked(block: tuple[Offsets, NDArray[np.signedinteger]]) -> Offsets:
-    # Differences and sums are both modulo 2**64, so the original values come back.
-    first, steps = block
-    return np.cumsum(np.concatenate([first, steps.astype(np.int64)], axis=1), axis=1)
-
-
-def _each_pair(pairs: Offsets) -> Iterator[tuple[int, int]]:
-    return zip(pairs[0].tolist(), pairs[1].tolist(), strict=True)
-
-
 class _PairsByFile:
     """``HashMap<String, …>`` as ``computeIfAbsent`` fills it, one call a pair."""
 
     def __init__(self) -> None:
-        self._pairs: dict[str, Pairs] = {}
+        self._pairs: dict[str, OffsetPairs] = {}
         self._order = JavaHashOrder()
+
+    def append(self, file: str, key: int, value: int) -> None:
+        self._order.touch(file)
+        self._pairs.setdefault(file, OffsetPairs()).append(key, value)
 
     def extend(self, file: str, keys: Offsets, values: Offsets) -> None:
         if not len(keys):
@@ -248,9 +162,9 @@ class _PairsByFile:
             # The map grows in the call after the one that filled it, also for a known key. A
             # third call finds nothing left to do.
             self._order.touch(file)
-        self._pairs.setdefault(file, Pairs()).extend(keys, values)
+        self._pairs.setdefault(file, OffsetPairs()).extend(keys, values)
 
-    def items(self) -> Iterator[tuple[str, Pairs]]:
+    def items(self) -> Iterator[tuple[str, OffsetPairs]]:
         for file in self._order:
             yield file, self._pairs[file]
 

@@ -1,4 +1,8 @@
-"""A segment or a metadata snapshot: reading it, and reporting its problems."""
+"""A segment or a metadata snapshot: reading it, and reporting its problems.
+
+What scans and formats with NumPy is imported when it is needed: the compiled loop prints most
+segments alone, in less time than that import takes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.dump.text_options import TextOptions
-from kdump.dump.window_text import Notes, step_text, window_texts
 from kdump.formats.errors import FormatError, OverLimitError
 from kdump.formats.names import (
     BOOTSTRAP_CHECKPOINT,
@@ -19,17 +22,24 @@ from kdump.formats.names import (
     parse_metadata_snapshot_name,
 )
 from kdump.phases import each_during, phase
-from kdump.scan.batches import Stop, read_windows
 from kdump.scan.selection import Selection
-from kdump.scan.walk import Skipped, Step, limited_count, walk_segment
 from kdump.storage.location import StoredFile
 from kdump.words import counted
 
 if TYPE_CHECKING:
+    from kdump.dump.window_text import Notes
     from kdump.dump.workers import Worker
+    from kdump.scan.batches import Stop, Window
+    from kdump.scan.walk import Skipped, Step
 
 MOST_PROBLEMS: Final = 20
 """For one file, this many are reported one by one, the others only counted."""
+
+_OTHER_BYTES: Final = 64 << 10
+"""How much is printed without the compiled loop once it has stopped."""
+_MOST_OTHER_BYTES: Final = 1 << 20
+_GROWTH: Final = 4
+"""If it stops there again, four times as much, so that a log of old messages is not read twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,15 @@ class SegmentOptions:
         """Whether all of a segment is read, from its first batch to where the walk ends."""
         return self.max_bytes is None and self.selection.is_all and not self.follow_bad
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled loop prints what is plain."""
+        if not self.is_whole:
+            return False
+        from kdump.dump.compiled_text import can_be_compiled
+
+        return can_be_compiled(self.text)
+
 
 def dump(
     file: DumpedFile,
@@ -79,9 +98,15 @@ def dump(
     with file.path.open_file() as source:
         yield _opening(file, report)
         reading = SegmentReading(file, source, options, report)
-        if workers and options.is_whole and options.deep:
-            yield from _shared_text(reading, source, options.text, workers)
+        if options.is_compiled:
+            yield from _compiled_text(reading, source, options)
+        elif workers and options.is_whole and options.deep:
+            yield from _shared_text(reading, source, options, workers)
         else:
+            from kdump.dump.window_text import step_text
+            from kdump.scan.batches import Stop
+            from kdump.scan.walk import Skipped
+
             for step in reading.steps():
                 if isinstance(step, Stop):
                     yield reading.trailing_text(step)
@@ -90,14 +115,61 @@ def dump(
         reading.finish()
 
 
+def _compiled_text(
+    reading: SegmentReading, source: StoredFile, options: SegmentOptions
+) -> Iterator[bytes | memoryview]:
+    """Format the lines of a whole segment, all that is plain by the compiled loop."""
+    from kdump.dump.compiled_text import CompiledText
+
+    plain = CompiledText(source, options.text, deep=options.deep)
+    other_bytes = _OTHER_BYTES
+    while True:
+        plain.previous_offset = reading.previous_offset
+        begin = plain.position
+        texts = each_during(f"reading {reading.name}", plain.texts(), source)
+        for text, gaps in texts:
+            reading.take_gaps(gaps, plain.previous_offset)
+            yield text
+        if plain.position == source.size_bytes:
+            return
+        from kdump.scan.batches import read_windows
+
+        is_stuck = plain.position == begin
+        other_bytes = min(other_bytes * _GROWTH, _MOST_OTHER_BYTES) if is_stuck else _OTHER_BYTES
+        window = next(read_windows(source, plain.position, window_bytes=other_bytes))
+        yield from _window_text(reading, window, options)
+        if window.stop is not None:
+            return
+        plain.position = int(window.batches.next_position[-1])
+
+
+def _window_text(
+    reading: SegmentReading, window: Window, options: SegmentOptions
+) -> Iterator[bytes | memoryview]:
+    """Format the lines of ``window``, and of where the segment ends if that is in it."""
+    from kdump.dump.window_text import Notes, window_texts
+
+    notes = Notes()
+    yield from window_texts(window, options.text, notes, deep=options.deep)
+    reading.take(notes)
+    if window.stop is not None:
+        reading.note_stop(window.stop)
+        yield reading.trailing_text(window.stop)
+
+
 def _shared_text(
-    reading: SegmentReading, source: StoredFile, options: TextOptions, workers: Sequence[Worker]
+    reading: SegmentReading,
+    source: StoredFile,
+    options: SegmentOptions,
+    workers: Sequence[Worker],
 ) -> Iterator[bytes | memoryview]:
     """Format the lines of a whole segment, in the workers and in this process.
 
     Windows are assigned in turn, the first of each round to this process, so that it never only
     waits.
     """
+    from kdump.scan.batches import read_windows
+
     windows = each_during(f"reading {reading.name}", read_windows(source), source)
     while group := list(itertools.islice(windows, 1 + len(workers))):
         asked = [
@@ -109,14 +181,9 @@ def _shared_text(
             if asked and asked[0].position == window.start:
                 answer = asked.pop(0)
                 yield from answer.texts()
-                notes = answer.notes
+                reading.take(answer.notes)
             else:
-                notes = Notes()
-                yield from window_texts(window, options, notes)
-            reading.take(notes)
-            if window.stop is not None:
-                reading.note_stop(window.stop)
-                yield reading.trailing_text(window.stop)
+                yield from _window_text(reading, window, options)
 
 
 def _opening(file: DumpedFile, report: DumpReport) -> bytes:
@@ -140,6 +207,9 @@ class SegmentReading:
         source: its bytes.
         options: what to print.
         report: where to report problems.
+
+    Attributes:
+        previous_offset: of the last record, -1 before the first.
     """
 
     def __init__(
@@ -153,7 +223,7 @@ class SegmentReading:
         self._source = source
         self._options = options
         self._report = report
-        self._previous_offset = -1
+        self.previous_offset = -1
         self._problems = 0
 
     @property
@@ -168,6 +238,10 @@ class SegmentReading:
 
     def steps(self) -> Iterator[Step]:
         """Give what the options ask for, in order, and report damage in between."""
+        from kdump.dump.window_text import Notes
+        from kdump.scan.batches import Stop
+        from kdump.scan.walk import Skipped, limited_count, walk_segment
+
         options = self._options
         with phase(f"reading the indexes of {self._file.name}"):
             start = 0 if options.follow_bad else self._start()
@@ -203,12 +277,18 @@ class SegmentReading:
         if notes.first_offset is None or not self._options.selection.is_all:
             return
         name = self._file.absolute_name
-        if notes.first_offset != self._previous_offset + 1:
-            self._report.non_consecutive(name, self._previous_offset, notes.first_offset)
+        if notes.first_offset != self.previous_offset + 1:
+            self._report.non_consecutive(name, self.previous_offset, notes.first_offset)
         for previous, offset in notes.gaps:
             self._report.non_consecutives(name, previous, offset)
         assert notes.last_offset is not None
-        self._previous_offset = notes.last_offset
+        self.previous_offset = notes.last_offset
+
+    def take_gaps(self, gaps: Sequence[tuple[int, int]], last_offset: int) -> None:
+        """Report pairs of offsets that are not consecutive in the next part of the segment."""
+        self.previous_offset = last_offset
+        for previous, offset in gaps:
+            self._report.non_consecutive(self._file.absolute_name, previous, offset)
 
     def damage(self, position: int, problem: FormatError) -> None:
         """Report a problem of the batch at ``position`` of the file."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kdump.formats.errors import FormatError
-from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 
 if TYPE_CHECKING:
     from kdump.dump.contents import Contents

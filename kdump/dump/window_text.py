@@ -72,11 +72,14 @@ def step_text(
 
 
 def window_texts(
-    window: Window, options: TextOptions, notes: Notes
+    window: Window, options: TextOptions, notes: Notes, *, deep: bool = True
 ) -> Iterator[bytes | memoryview]:
-    """Format the lines of all batches and records of ``window``; adds problems to ``notes``."""
+    """Format the lines of all batches of ``window``, and of their records if it is ``deep``.
+
+    Adds problems to ``notes``.
+    """
     for step in expand_window(
-        window, with_records=True, largest_record_bytes=options.largest_record_bytes
+        window, with_records=deep, largest_record_bytes=options.largest_record_bytes
     ):
         notes.add(step)
         yield step_text(step, options, notes.add_damage)

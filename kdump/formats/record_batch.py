@@ -73,6 +73,10 @@ TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 
+LARGEST_RECORD_BYTES: Final = 16 << 20
+"""Larger records of compressed batches are not decoded, unless the limit is raised or the batch is
+large itself."""
+
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1

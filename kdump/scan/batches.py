@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kdump.formats import message_set, record_batch
 from kdump.formats.checksum import crc32c
 from kdump.formats.errors import FormatError
+from kdump.scan import compiled_loops
 from kdump.scan.header_columns import HEADER_DTYPE
 from kdump.storage.byte_source import ByteSource
 
@@ -223,7 +224,8 @@ def read_windows(
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     position = start
-    wanted = usual = first_bytes or window_bytes
+    # The walk must see a header before it can say that a batch is not whole.
+    wanted = usual = max(first_bytes or window_bytes, record_batch.HEADER_BYTES)
     while True:
         data = _read_padded(source, position, min(wanted, end - position), buffer)
         available = len(data) - PADDING_BYTES
@@ -276,13 +278,11 @@ def _walk(
     Returns the starts of the whole batches in ``data``, the rows with a wrong checksum (this
     means nothing for magic 0 and 1), where the last batch ends, and the stop if it is here.
     """
-    starts: list[int] = []
-    broken: list[int] = []
+    starts, broken, at = compiled_loops.whole_batches(data, available, checksums)
     view = memoryview(data)
     unpack = _LENGTH_TO_CRC.unpack_from
     compute = crc32c
     add = starts.append
-    at = 0
     remaining = end - position
     prefix, overhead = record_batch.PREFIX_BYTES, record_batch.LOG_OVERHEAD_BYTES
     length_start, covered = record_batch.LENGTH_START, record_batch.CHECKED_START

@@ -5,6 +5,9 @@ stepped through in parallel: one vector of positions, one varint for each record
 a few batches still have records, these are stepped through one by one. Once every start is known,
 each field of all records is one array operation.
 
+The compiled loop does the same record by record where there is one, which takes a third of the time
+for the columns of short records, and half for what reads them.
+
 Columns have positions in the bytes, not copies; a null has size -1. Batches that do not decode
 are decoded again by the plain decoder (``record_batch.decode_records``), which keeps the records
 before the damage and says what is wrong.
@@ -23,13 +26,16 @@ import numpy.typing as npt
 from kdump.formats import record_batch
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES as LARGEST_RECORD_BYTES
 from kdump.formats.record_batch import RecordHeader
+from kdump.scan import compiled_loops
 from kdump.scan.batches import (
     BatchColumns,
     Bytes,
     Column,
     Flags,
 )
+from kdump.scan.compiled_loops import RecordFields
 from kdump.scan.header_columns import increment_sequences
 from kdump.scan.varint_columns import advance, beyond, varint, varlong
 
@@ -38,9 +44,6 @@ LOCKSTEP_LANES: Final = 32
 MOST_RECORDS: Final = 1 << 15
 """The most records decoded at once: the columns of a record take some 130 bytes."""
 LEAST_RECORD_BYTES: Final = 7
-LARGEST_RECORD_BYTES: Final = 16 << 20
-"""Larger records of compressed batches are not decoded, unless the limit is raised or the batch is
-large itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,47 @@ def _decode_columns(
     data: Bytes, batches: BatchColumns, sections: Sections
 ) -> tuple[RecordColumns, list[int]]:
     """Decode all sections; returns the columns, and the rows of damaged sections."""
+    fields = compiled_loops.record_fields(
+        data, sections.start, sections.end, sections.count, sections.must_fill
+    )
+    bad_rows: list[int] = []
+    if fields is None:
+        fields, bad_rows = record_fields(data, sections)
+    batch, offset_delta = fields.batch, fields.offset_delta
+    if (batches.base_sequence < 0).all():
+        sequence = np.full(len(batch), record_batch.NO_SEQUENCE, np.int64)
+    else:
+        base_sequence = batches.base_sequence[batch]
+        sequence = np.where(
+            base_sequence >= 0,
+            increment_sequences(base_sequence, offset_delta),
+            record_batch.NO_SEQUENCE,
+        )
+    is_append_time = (batches.attributes & record_batch.LOG_APPEND_TIME_FLAG) != 0
+    timestamp = batches.base_timestamp[batch] + fields.timestamp_delta
+    if is_append_time.any():
+        timestamp = np.where(is_append_time[batch], batches.max_timestamp[batch], timestamp)
+    columns = RecordColumns(
+        data=data,
+        batches=batches,
+        batch=batch,
+        offset=batches.base_offset[batch] + offset_delta,
+        timestamp=timestamp,
+        sequence=sequence,
+        attributes=fields.attributes,
+        key_start=fields.key_start,
+        key_size=fields.key_size,
+        value_start=fields.value_start,
+        value_size=fields.value_size,
+        headers_start=fields.headers_start,
+        headers_count=fields.headers_count,
+        end=fields.end,
+    )
+    return columns, bad_rows
+
+
+def record_fields(data: Bytes, sections: Sections) -> tuple[RecordFields, list[int]]:
+    """Decode the fields of all records; also returns the rows of damaged sections."""
     end, count = sections.end, sections.count
     batch = np.repeat(np.arange(len(count)), count)
     start, reached = _record_starts(data, sections.start, end, count)
@@ -183,29 +227,11 @@ def _decode_columns(
     is_odd = (at != body_end) | (headers_count < 0)
     if is_odd.any():
         is_bad[np.unique(batch[is_odd])] = True
-    bad_rows = np.flatnonzero(is_bad).tolist()
-
-    if (batches.base_sequence < 0).all():
-        sequence = np.full(len(batch), record_batch.NO_SEQUENCE, np.int64)
-    else:
-        base_sequence = batches.base_sequence[batch]
-        sequence = np.where(
-            base_sequence >= 0,
-            increment_sequences(base_sequence, offset_delta),
-            record_batch.NO_SEQUENCE,
-        )
-    is_append_time = (batches.attributes & record_batch.LOG_APPEND_TIME_FLAG) != 0
-    timestamp = batches.base_timestamp[batch] + timestamp_delta
-    if is_append_time.any():
-        timestamp = np.where(is_append_time[batch], batches.max_timestamp[batch], timestamp)
-    columns = RecordColumns(
-        data=data,
-        batches=batches,
+    fields = RecordFields(
         batch=batch,
-        offset=batches.base_offset[batch] + offset_delta,
-        timestamp=timestamp,
-        sequence=sequence,
         attributes=attributes,
+        timestamp_delta=timestamp_delta,
+        offset_delta=offset_delta,
         key_start=key_start,
         key_size=np.maximum(key_size, -1),
         value_start=value_start,
@@ -214,7 +240,7 @@ def _decode_columns(
         headers_count=headers_count,
         end=body_end,
     )
-    return columns, bad_rows
+    return fields, np.flatnonzero(is_bad).tolist()
 
 
 def _record_starts(data: Bytes, first: Column, end: Column, count: Column) -> tuple[Column, Column]:

@@ -28,6 +28,7 @@ from kdump.scan.selection import Selection, with_rows
 from kdump.scan.source import read_at
 from kdump.scan.window_records import read_records
 from kdump.storage.byte_source import ByteSource
+from kdump.storage.location import StoredFile
 
 ALL: Final = Selection()
 
@@ -124,6 +125,8 @@ def walk_windows(
 
     For the arguments see :func:`walk_segment` and :func:`~kdump.scan.batches.read_windows`.
     """
+    if isinstance(source, StoredFile) and end is not None:
+        source.expected_end = end
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     position: int | None = start
     first_bytes = window_bytes

@@ -26,8 +26,10 @@ WITH_WORKERS = """
 import os, sys
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the entry point does
 from kdump.cli.main import run
+from kdump.compiled import library
 from kdump.dump import workers
 from kdump.scan import batches
+library.compiled = lambda: None  # a compiled loop needs no workers
 workers.WORTHWHILE_BYTES = 0
 workers.usable_cpus = lambda: 3
 batches.WINDOW_BYTES = 2_000

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.index_files import Said
+from kdump.dump.offset_pairs import OffsetPairs
 from kdump.dump.problems import DumpProblem
-from kdump.dump.report import JavaHashOrder, Pairs
+from kdump.dump.report import JavaHashOrder
 from kdump.storage.local_disk import local
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -18,8 +19,8 @@ def column(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.array(values, np.int64)
 
 
-def filled(blocks: list[list[tuple[int, int]]]) -> Pairs:
-    pairs = Pairs()
+def filled(blocks: list[list[tuple[int, int]]]) -> OffsetPairs:
+    pairs = OffsetPairs()
     for block in blocks:
         pairs.extend(column(*(key for key, _ in block)), column(*(value for _, value in block)))
     return pairs
@@ -128,7 +129,7 @@ def test_pairs_are_sorted_as_a_tree_map_sorts_them(blocks: list[list[tuple[int, 
 
 
 def test_a_million_gaps_take_little_memory() -> None:
-    pairs = Pairs()
+    pairs = OffsetPairs()
     keys = np.arange(0, 3_000_000, 3, dtype=np.int64)
     for block in np.array_split(keys, 10):
         pairs.extend(block, block + 2)

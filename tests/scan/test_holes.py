@@ -11,7 +11,8 @@ from builders.batches import batches
 from builders.in_process import run_kdump
 from builders.log_directories import write_partition
 from builders.recovery import joined
-from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineChoice, chosen
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, decide
+from kdump.engine.engine_rates import JobKind
 from kdump.log.partition import read_partition
 from kdump.scan.resync import find_batch
 from kdump.scan.source import data_ranges, end_of_data, is_zero, next_data
@@ -121,10 +122,10 @@ def _without_cost(answer: bytes) -> bytes:
     return re.sub(rb'"(seconds|lost_bytes|needed_bytes)": ?[0-9.]+', b"", answer)
 
 
-def test_a_hole_of_a_terabyte_does_not_count_towards_the_engine_threshold(sparse: Path) -> None:
+def test_a_hole_of_a_terabyte_does_not_count_as_work_for_an_engine(sparse: Path) -> None:
     partition = read_partition(local(sparse.parent), None)
     assert partition.log_bytes > TERABYTE
-    assert chosen(DEFAULT_OPTIONS, partition.data_bytes) is EngineChoice.LOCAL
+    assert decide(DEFAULT_OPTIONS, JobKind.SCAN, partition.data_bytes).local_seconds < 60
 
 
 @pytest.mark.parametrize("command", ["verify", "rebuild-index", "recover"])

@@ -26,10 +26,8 @@ from kdump.cli.output.value_text import Kind, escape_controls
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import each_during
 from kdump.storage.entries import EntryKind
-from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
     from kdump.dump.contents import Contents
     from kdump.dump.dumped_file import DumpedFile
     from kdump.dump.files import DumpKind, DumpOptions
@@ -167,7 +165,6 @@ def command(
 
     Exit status: 4 if a file is damaged, 8 if one cannot be read.
     """
-    from kdump.cli.shared.directories import Diagnostics
     from kdump.dump.dumped_file import DumpedFile
     from kdump.dump.report import DumpReport
 
@@ -182,18 +179,17 @@ def command(
             for file, path in zip(dumped, found, strict=True)
         ]
     is_text = output is OutputFormat.TEXT
-    diagnostics = Diagnostics()
-    contents = _contents(options, _payloads(payloads, options, dumped, diagnostics))
+    decoded, status = _payloads(payloads, options, dumped)
+    contents = _contents(options, decoded)
     dump_options = _dump_options(options, contents, is_text=is_text)
     report = DumpReport(_say)
     if is_text:
-        status = _print_text(dumped, dump_options, report)
+        status |= _print_text(dumped, dump_options, report)
     else:
-        status = _print_rows(dumped, dump_options, report, output)
+        status |= _print_rows(dumped, dump_options, report, output)
     report.finish()
     if report.is_incomplete:
         status |= ExitStatus.OPERATIONAL_ERROR
-    status |= diagnostics.status
     return status | (ExitStatus.DAMAGE_LEFT if report.damaged else ExitStatus.SOUND)
 
 
@@ -201,20 +197,22 @@ def _payloads(
     payloads: PayloadArguments,
     options: dict[str, Any],
     files: Sequence[DumpedFile],
-    diagnostics: Diagnostics,
-) -> RecordPayloads | None:
-    """Return what decodes keys and values by ``--key-format`` and ``--value-format``, if given."""
+) -> tuple[RecordPayloads | None, ExitStatus]:
+    """Return what decodes keys and values by ``--key-format`` and ``--value-format``, if given.
+
+    And the status of reading their schemas.
+    """
     if not payloads.formats:
-        return None
+        return None, ExitStatus.SOUND
+    from kdump.cli.shared.directories import Diagnostics
+
     given = "--key-format" if payloads.key else "--value-format"
     for option in (*_TOPIC_DECODERS, "key_decoder_class", "value_decoder_class"):
         if options[option]:
             raise UsageProblem(f"{given} and --{option.replace('_', '-')} are mutually exclusive")
-    found: dict[str, Location] = {}
-    for file in files:
-        around = file.path.as_absolute().parent.parent
-        found.setdefault(str(around), around)
-    return payloads.read(list(found.values()), diagnostics)
+    diagnostics = Diagnostics()
+    decoded = payloads.read((each.path for each in files), diagnostics)
+    return decoded, diagnostics.status
 
 
 def _dump_options(
@@ -224,7 +222,7 @@ def _dump_options(
     from kdump.dump.index_options import IndexDumpOptions
     from kdump.dump.segment import SegmentOptions
     from kdump.dump.text_options import TextOptions
-    from kdump.scan.records import LARGEST_RECORD_BYTES
+    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.scan.selection import Selection
 
     key = options["key"]
@@ -311,12 +309,13 @@ def _workers(
     files: Sequence[DumpedFile], options: DumpOptions
 ) -> contextlib.AbstractContextManager[Sequence[Worker]]:
     """Start worker processes if many records are to be printed."""
-    if not options.segment.deep or not options.segment.is_whole:
+    segment = options.segment
+    if not segment.deep or not segment.is_whole or segment.is_compiled:
         return contextlib.nullcontext(())
     from kdump.dump.workers import start_workers
 
     statuses = (file.path.status() for file in files if _entry_kind(file) is not None)
-    return start_workers(options.segment.text, sum(each.size_bytes for each in statuses))
+    return start_workers(segment.text, sum(each.size_bytes for each in statuses))
 
 
 def _for_terminal(text: bytes | memoryview) -> bytes:

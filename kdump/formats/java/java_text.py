@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import numpy as np
-
 _PIECE_BYTES: Final = 1 << 16
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
@@ -40,6 +38,9 @@ def java_utf8_bytes(data: bytes | memoryview) -> bytes | memoryview:
     Meant for much text at once. Where fields of unknown bytes are between ASCII, the whole may
     be converted together: a malformed sequence never takes in an ASCII byte.
     """
+    # Imported here, because the hash and single texts do without.
+    import numpy as np
+
     if not len(data) or int(np.frombuffer(data, np.uint8).max()) < 0x80:
         return data
     try:

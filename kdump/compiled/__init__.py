@@ -1,0 +1,1 @@
+"""Compiled loops over the bytes of segments, where the installation could compile them."""
