@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 import numpy as np
 
 from kdump.check import invariants
@@ -14,8 +17,11 @@ from kdump.formats.index_search import Column
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import TimeIndex
 from kdump.formats.transaction_index import TransactionIndex
+from kdump.scan.source import end_of_data, read_at
 from kdump.storage.location import Location
 from kdump.words import counted
+
+_PAGE_BYTES: Final = 4096
 
 
 def check_offset_index(
@@ -26,12 +32,12 @@ def check_offset_index(
     Raises:
         OSError: the file cannot be read.
     """
-    data = _read(path)
-    if data is None:
-        return ByteAccount(), None
     size = offset_index.ENTRY_BYTES
-    account, used = _check_size(path, data, size, scope, into)
-    index = offset_index.decode(data[: used * size], scope.base_offset)
+    file = _read_index(path, size)
+    if file is None:
+        return ByteAccount(), None
+    account, used = _check_size(path, file, size, scope, into)
+    index = offset_index.decode(file.data[: used * size], scope.base_offset)
     is_bad = np.zeros(used, np.bool_)
     if used:
         is_bad[0] = index.offset[0] < scope.base_offset or index.position[0] < 0
@@ -60,12 +66,12 @@ def check_time_index(
     Raises:
         OSError: the file cannot be read.
     """
-    data = _read(path)
-    if data is None:
-        return ByteAccount(), None
     size = time_index.ENTRY_BYTES
-    account, used = _check_size(path, data, size, scope, into)
-    index = time_index.decode(data[: used * size], scope.base_offset)
+    file = _read_index(path, size)
+    if file is None:
+        return ByteAccount(), None
+    account, used = _check_size(path, file, size, scope, into)
+    index = time_index.decode(file.data[: used * size], scope.base_offset)
     is_bad = np.zeros(used, np.bool_)
     if used:
         is_bad[0] = index.offset[0] < scope.base_offset
@@ -93,13 +99,13 @@ def _after(offset: Column, other: Column, slot: int, base_offset: int, name: str
 
 
 def _check_size(
-    path: Location, data: bytes, entry_bytes: int, scope: SegmentScope, into: Collector
+    path: Location, file: _IndexFile, entry_bytes: int, scope: SegmentScope, into: Collector
 ) -> tuple[ByteAccount, int]:
     """Check size and padding; returns the account and the number of used entries."""
-    count, trailing = divmod(len(data), entry_bytes)
-    padding = offset_index.count_padding(data, entry_bytes)
+    count, trailing = divmod(file.size_bytes, entry_bytes)
+    padding = file.count_padding(entry_bytes)
     if trailing:
-        into.add(partial_entry(path, len(data), entry_bytes))
+        into.add(partial_entry(path, file.size_bytes, entry_bytes))
     if padding:
         into.add(
             invariants.INDEX_PADDING.finding(
@@ -160,10 +166,44 @@ def used_bytes(path: Location, entry_bytes: int) -> int:
     Raises:
         OSError: the file cannot be read.
     """
-    data = _read(path) or b""
-    return len(data) // entry_bytes * entry_bytes - (
-        offset_index.count_padding(data, entry_bytes) * entry_bytes
-    )
+    file = _read_index(path, entry_bytes)
+    if file is None:
+        return 0
+    return (file.size_bytes // entry_bytes - file.count_padding(entry_bytes)) * entry_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexFile:
+    """An index without most of its padding.
+
+    Attributes:
+        data: its bytes; only zeroes follow in the file, which begin at an entry.
+        size_bytes: of the file.
+    """
+
+    data: bytes
+    size_bytes: int
+
+    def count_padding(self, entry_bytes: int) -> int:
+        """Count the entries at the end of the file that are all zeroes."""
+        left_out = (self.size_bytes - len(self.data)) // entry_bytes
+        return left_out + offset_index.count_padding(self.data, entry_bytes)
+
+
+def _read_index(path: Location, entry_bytes: int) -> _IndexFile | None:
+    """Read an index; None if it is missing.
+
+    The padding of an index in use is megabytes, most of them in a hole of the file.
+    """
+    try:
+        with path.open_file() as source:
+            size_bytes = end = source.size_bytes
+            if size_bytes > _PAGE_BYTES:
+                end = end_of_data(source, 0, size_bytes)
+                end = min(size_bytes, -(-end // entry_bytes) * entry_bytes)
+            return _IndexFile(read_at(source, 0, end), size_bytes)
+    except FileNotFoundError:
+        return None
 
 
 def _read(path: Location) -> bytes | None:

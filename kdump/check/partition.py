@@ -17,7 +17,7 @@ from kdump.check.partition_files import check_files
 from kdump.check.partition_statistics import PartitionStatistics, PartitionStatisticsBuilder
 from kdump.check.producers import ProducerReplay
 from kdump.check.scope import PartitionScope
-from kdump.check.snapshots import check_snapshot, missing_snapshot, open_transactions
+from kdump.check.snapshots import SnapshotFiles, check_snapshot, missing_snapshot, open_transactions
 from kdump.check.transactions import check_aborted
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
@@ -79,6 +79,7 @@ class PartitionCheck:
         self._data_base = 0
         self._is_damaged = False
         self._last_offset: int | None = None
+        self._snapshot_files = SnapshotFiles(scope.partition)
         self._snapshots = {file.offset for file in scope.partition.producer_snapshots}
 
     @property
@@ -200,7 +201,7 @@ class PartitionCheck:
             return
         if offset in self._snapshots:
             yield from check_snapshot(
-                self.scope.partition,
+                self._snapshot_files,
                 offset,
                 self._replay,
                 is_whole=self._is_whole,
@@ -277,9 +278,13 @@ class PartitionCheck:
         if segment.time_index_bytes is None or (is_active and not self.scope.is_clean):
             return
         path = self.scope.partition.segment_path(segment, FileKind.TIME_INDEX)
-        with path.open_file() as source:
-            entry = last_time_entry(source)
-        last = NO_TIMESTAMP if entry is None else entry.timestamp
+        part = self._part
+        if part is not None and part.last_indexed_ms is not None:
+            last = part.last_indexed_ms
+        else:
+            with path.open_file() as source:
+                entry = last_time_entry(source)
+            last = NO_TIMESTAMP if entry is None else entry.timestamp
         if last < self._max_timestamp:
             yield invariants.TIME_INDEX_LAST.finding(
                 Place(str(path)),
@@ -313,7 +318,9 @@ class PartitionCheck:
                 partition, self.end_offset, is_expected=self.scope.needs_metadata
             )
         into = Collector()
-        account, has_open_transactions = check_files(self.scope, bases | {self.end_offset}, into)
+        account, has_open_transactions = check_files(
+            self.scope, bases | {self.end_offset}, self._snapshot_files, into
+        )
         self.account += account
         self.has_transactions |= has_open_transactions
         yield from into.findings()

@@ -7,13 +7,13 @@ from typing import Final
 
 from kdump.check import invariants
 from kdump.check.collector import Collector
-from kdump.check.findings import Finding, Place, Severity
+from kdump.check.findings import Place, Severity
 from kdump.check.part import ByteAccount
 from kdump.check.scope import ClusterView, PartitionScope
-from kdump.check.snapshots import check_snapshot_file
+from kdump.check.snapshots import SnapshotFiles
 from kdump.formats import names
 from kdump.formats.errors import FormatError
-from kdump.formats.names import FileKind, OffsetFileName, PartitionState
+from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import LeftoverKind, Partition
@@ -66,7 +66,7 @@ _STATES: Final = {
 
 
 def check_files(
-    scope: PartitionScope, boundaries: set[int], into: Collector
+    scope: PartitionScope, boundaries: set[int], snapshots: SnapshotFiles, into: Collector
 ) -> tuple[ByteAccount, bool]:
     """Check all files of a partition except those of its segments.
 
@@ -74,6 +74,7 @@ def check_files(
         scope: the partition.
         boundaries: offsets at which producer snapshots belong: where segments begin, and the end of
             the log.
+        snapshots: its producer snapshots.
         into: takes the findings.
 
     Returns:
@@ -85,7 +86,7 @@ def check_files(
     partition = scope.partition
     _check_state(partition, into)
     check_other(scope, into)
-    account, has_open_transactions = _check_snapshots(partition, boundaries, into)
+    account, has_open_transactions = _check_snapshots(partition, boundaries, snapshots, into)
     account += _check_leftovers(partition, into)
     account += check_metadata(scope, into)
     account += _check_foreign(partition, into)
@@ -112,34 +113,30 @@ def _check_state(partition: Partition, into: Collector) -> None:
 
 
 def _check_snapshots(
-    partition: Partition, boundaries: set[int], into: Collector
+    partition: Partition, boundaries: set[int], snapshots: SnapshotFiles, into: Collector
 ) -> tuple[ByteAccount, bool]:
     """Check that producer snapshots can be read, and belong to a segment or the end of the log."""
-    account = ByteAccount()
+    sound_bytes = damaged_bytes = 0
     has_open_transactions = False
     newest = max((file.offset for file in partition.producer_snapshots), default=-1)
     for file in partition.producer_snapshots:
-        path = partition.path / str(OffsetFileName(file.offset, FileKind.PRODUCER_SNAPSHOT))
-        data = path.read()
-        snapshot = check_snapshot_file(str(path), data)
-        if isinstance(snapshot, Finding):
-            into.add(snapshot)
-            account += ByteAccount(damaged_bytes=len(data))
+        found = snapshots.file(file.offset)
+        if found.finding is not None:
+            into.add(found.finding)
+            damaged_bytes += found.size_bytes
             continue
-        has_open_transactions |= any(
-            entry.current_txn_first_offset >= 0 for entry in snapshot.entries
-        )
-        account += ByteAccount(sound_bytes=len(data))
+        has_open_transactions |= found.has_open_transactions
+        sound_bytes += found.size_bytes
         if file.offset not in boundaries:
             into.add(
                 invariants.SNAPSHOT_STRAY.finding(
-                    Place(str(path), None, file.offset),
+                    Place(str(snapshots.path(file.offset)), None, file.offset),
                     "no segment begins at the offset of this producer snapshot;"
                     " a starting broker deletes it"
                     + (", unless it is to load it first" if file.offset == newest else ""),
                 )
             )
-    return account, has_open_transactions
+    return ByteAccount(sound_bytes, damaged_bytes=damaged_bytes), has_open_transactions
 
 
 def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:

@@ -16,6 +16,7 @@ from kdump.check.index_files import check_offset_index, check_time_index, used_b
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
 from kdump.check.part_statistics import PartStatisticsBuilder
 from kdump.check.records import BatchRecords, check_message_set, valid_control_batches
+from kdump.check.small_segment import LARGEST_SMALL_LOG_BYTES, check_small
 from kdump.formats import offset_index, record_batch, time_index
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
@@ -73,6 +74,13 @@ def check_part(
     if scope.is_0_7:
         return log_0_7.check_segment(scope, level, with_statistics=with_statistics)
     with scope.log.open_file() as source:
+        source.expected_end = end
+        is_whole = not start and end is None
+        is_small = source.size_bytes <= LARGEST_SMALL_LOG_BYTES and not scope.may_be_torn
+        if is_whole and is_small and level < Level.DEEP and not with_statistics:
+            part = check_small(scope, source, level, now_ms)
+            if part is not None:
+                return part
         check = _PartCheck(scope, source, start, end, level, now_ms, largest_record_bytes)
         if with_statistics:
             check.statistics = PartStatisticsBuilder()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place
@@ -14,10 +15,65 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
 from kdump.formats.producer_snapshot import ProducerEntry, ProducerSnapshot
 from kdump.log.partition import Partition
+from kdump.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """What the check of a snapshot as a file needs to know.
+
+    Attributes:
+        size_bytes: of the file.
+        finding: why Kafka cannot read it; None if it can.
+        has_open_transactions: whether a transaction is open in it.
+    """
+
+    size_bytes: int
+    finding: Finding | None
+    has_open_transactions: bool
+
+
+class SnapshotFiles:
+    """The producer snapshots of a partition; most are read once, for both of their checks."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._known: dict[int, SnapshotFile] = {}
+
+    def path(self, offset: int) -> Location:
+        """The location of the snapshot at ``offset``."""
+        return self._partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
+
+    def read(self, offset: int) -> ProducerSnapshot | Finding:
+        """Read the snapshot at ``offset``; gives the finding if Kafka cannot.
+
+        Raises:
+            OSError: the file is missing, or cannot be read.
+        """
+        path = self.path(offset)
+        data = path.read()
+        snapshot = check_snapshot_file(str(path), data)
+        self._known[offset] = SnapshotFile(
+            len(data),
+            snapshot if isinstance(snapshot, Finding) else None,
+            not isinstance(snapshot, Finding)
+            and any(entry.current_txn_first_offset >= 0 for entry in snapshot.entries),
+        )
+        return snapshot
+
+    def file(self, offset: int) -> SnapshotFile:
+        """The snapshot at ``offset`` as a file, which is read unless it has been.
+
+        Raises:
+            OSError: as :meth:`read`.
+        """
+        if offset not in self._known:
+            self.read(offset)
+        return self._known[offset]
 
 
 def check_snapshot(
-    partition: Partition,
+    snapshots: SnapshotFiles,
     offset: int,
     replay: ProducerReplay,
     *,
@@ -27,7 +83,7 @@ def check_snapshot(
     """Compare the snapshot at ``offset`` with the state of the log there.
 
     Args:
-        partition: the partition, which has that snapshot.
+        snapshots: of the partition, which has that snapshot.
         offset: the end of the batches that the snapshot covers, exclusive.
         replay: the producers' state at ``offset``.
         is_whole: whether the log has all batches ever written to it; otherwise producers and
@@ -37,13 +93,15 @@ def check_snapshot(
     Raises:
         OSError: the snapshot cannot be read.
     """
-    path = partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     try:
-        snapshot = producer_snapshot.read(path.read())
+        snapshot = snapshots.read(offset)
     except FileNotFoundError:
         return
-    except FormatError:
-        return  # :func:`check_snapshot_file` reports it
+    if isinstance(snapshot, Finding):
+        return  # the check of the file reports it
+    if not snapshot.entries and not replay:
+        return
+    path = snapshots.path(offset)
     state = replay.entries()
     found = {entry.producer_id: entry for entry in snapshot.entries}
     for producer_id, entry in found.items():

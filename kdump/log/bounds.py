@@ -160,7 +160,8 @@ def read_segment_end(partition: Partition, segment: Segment) -> SegmentEnd:
     if not segment.log_bytes:
         return SegmentEnd(end, latest)
     entry = None
-    if segment.time_index_bytes:
+    # Without an offset index all headers are read, which the time index adds nothing to.
+    if segment.time_index_bytes and segment.offset_index_bytes:
         with partition.segment_path(segment, FileKind.TIME_INDEX).open_file() as index:
             entry = last_time_entry(index)
     with partition.segment_path(segment, FileKind.LOG).open_file() as log:

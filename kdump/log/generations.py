@@ -94,22 +94,24 @@ def segment_generations(partition: Partition) -> Counter[str]:
 
 def _segment_generation(partition: Partition, segment: Segment) -> Generation:
     with partition.segment_path(segment, segment.log_kind).open_file() as log:
-        prefix = read_at(log, 0, record_batch.PREFIX_BYTES + 1)
-        if len(prefix) <= record_batch.PREFIX_BYTES:
+        first = read_at(log, 0, record_batch.HEADER_BYTES)
+        if len(first) <= record_batch.PREFIX_BYTES:
             return ANY
-        magic = prefix[record_batch.MAGIC_START]
+        magic = first[record_batch.MAGIC_START]
         found = _MAGIC.get(magic, ANY)
         if magic == 0 and segment.time_index_bytes is None:
             found &= _BEFORE_TIME_INDEXES
         if magic == 2:
             for each in _evidence(log, partition, segment):
                 found &= each
-            found &= _of_batch(_header_at(log, 0))
+            found &= _of_batch(_header_in(first))
     return found
 
 
 def _evidence(log: ByteSource, partition: Partition, segment: Segment) -> Iterator[Generation]:
     """What the first entries of an offset index show, and the batches that they lead to."""
+    if not segment.offset_index_bytes:
+        return  # most small segments have an empty one
     try:
         with partition.segment_path(segment, FileKind.OFFSET_INDEX).open_file() as source:
             entries = first_offset_entries(source, _MOST_ENTRIES)
@@ -125,8 +127,12 @@ def _evidence(log: ByteSource, partition: Partition, segment: Segment) -> Iterat
 
 
 def _header_at(log: ByteSource, position: int) -> BatchHeader | None:
+    return _header_in(read_at(log, position, record_batch.HEADER_BYTES))
+
+
+def _header_in(data: bytes) -> BatchHeader | None:
     try:
-        header = record_batch.decode_header(read_at(log, position, record_batch.HEADER_BYTES))
+        header = record_batch.decode_header(data)
     except FormatError:
         return None
     return header if header.magic == 2 else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import unreadable
@@ -125,7 +125,10 @@ class VerifyJob:
         if isinstance(split, LoadSplit):
             return self.predict(split)
         if isinstance(split, PartitionSplit):
-            return self.check_whole(split)
+            *findings, report = self.check_whole(split)
+            assert isinstance(report, PartitionReport)
+            # Who asked has the partition, and need not be sent it.
+            return (*findings, replace(report, partition=_NOWHERE))
         return self.check(split)
 
     def check(self, split: SegmentSplit) -> SegmentPart:
