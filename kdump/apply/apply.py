@@ -9,8 +9,9 @@ of the directory after each step:
    such a log at the next segment, as it would in the end. (If kdump is stopped between the files of
    one segment, indexes without a log remain before the first segment. A broker deletes them, and so
    does the next run.)
-1. New content and before-images are in the log directory, durable, under names of the run. Nothing
-   else has changed. Without a journal, the next run removes these files.
+1. New content and before-images are in the log directory, durable, under names of the run. (Large
+   content may have been written before the plan was made: :mod:`kdump.apply.early_content`.)
+   Nothing else has changed. Without a journal, the next run removes these files.
 2. The journal exists, durable. From here on the next run finishes this one, and ``kdump undo``
    undoes it.
 3. The redo records have been executed. :mod:`kdump.apply.redo_records` gives the state after each
@@ -25,7 +26,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,12 @@ from kdump.apply.disk_space import DISK_FULL, DiskSpace
 from kdump.apply.files import DISK, Files, Metadata
 from kdump.apply.fingerprints import fingerprints_of
 from kdump.apply.journal import CUT_SUFFIX, BeforeImage, Fingerprint, Journal, RunState
-from kdump.apply.journal_file import next_run_number, run_files_in, write_journal
+from kdump.apply.journal_file import (
+    next_run_number,
+    run_files_in,
+    run_number_of,
+    write_journal,
+)
 from kdump.apply.journal_record import ROOT, cut_file, relative
 from kdump.apply.journal_replay import Replay
 from kdump.apply.lock import leave_behind, leftover_of
@@ -75,8 +81,9 @@ def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK
 
 def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str | None:
     space = DiskSpace(plan, files, keep_undo)
+    early = plan.early_content
     while True:
-        number = next_run_number(plan.path)
+        number = run_number_of(min(early)) if early else next_run_number(plan.path)
         try:
             # 0.
             space.require()
@@ -85,9 +92,10 @@ def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str 
                 return None
             journal = _prepared(rest, number, command, files, keep_undo=keep_undo)
         except OSError as failure:
-            _remove_files_of(plan.path, number, files)
+            _remove_files_of(plan.path, number, files, but=early)
             if failure.errno in DISK_FULL and space.free_some():
                 continue
+            _remove_files_of(plan.path, number, files)
             raise _not_begun(space, failure) from failure
         except BaseException as stop:
             _remove_files_of(plan.path, number, files)
@@ -117,6 +125,7 @@ def roll_forward(log_dir: Path, journal: Journal, files: Files) -> None:
     if not journal.can_undo:
         tidy_up(log_dir, journal, files)
         return
+    journal.fingerprints.clear()  # not needed to undo it, and as large as those of now
     write_journal(log_dir, _completed(log_dir, journal), RunState.APPLIED, files)
     # 5.
     with suppress(OSError):  # the next run tidies up then
@@ -287,9 +296,10 @@ def _leave_lock(log_dir: Path, lock: Metadata | None, files: Files) -> None:
     files.set_metadata(path, lock)
 
 
-def _remove_files_of(log_dir: Path, number: int, files: Files) -> None:
+def _remove_files_of(log_dir: Path, number: int, files: Files, *, but: Container[str] = ()) -> None:
     for path in run_files_in(log_dir).get(number, {}).values():
-        files.unlink(path)
+        if path.name not in but:
+            files.unlink(path)
 
 
 def _not_begun(space: DiskSpace, failure: OSError) -> KdumpError:

@@ -18,6 +18,7 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
+    StagedBytes,
     TargetFile,
 )
 
@@ -89,7 +90,7 @@ def _sources_of(name: str, target: TargetFile) -> list[tuple[str, int]]:
             return [(source, end)]
         case JoinedFrom(pieces):
             return [(piece.name, piece.end) for piece in pieces]
-        case NewBytes() | Gone():
+        case NewBytes() | StagedBytes() | Gone():
             return []
 
 

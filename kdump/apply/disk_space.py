@@ -80,6 +80,7 @@ class DiskSpace:
         """Free space that the rest of the plan needs before it frees any, in bytes."""
         operations = len(self.plan.operations) - len(self._removed)
         needed_bytes = self.plan.space_bytes(keep_undo=self.keep_undo)
+        needed_bytes -= sum(self.plan.early_content.values())
         return needed_bytes + operations * _JOURNAL_BYTES_PER_OPERATION if operations else 0
 
     def _too_little(self) -> KdumpError:

@@ -26,6 +26,8 @@ from kdump.apply.pinned_directory import (
 SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 _SYNCING_THREADS: Final = 16
 """File systems combine concurrent syncs into one write to their journal."""
+_SYNCED_AT_ONCE: Final = 1024
+"""What a pool has still to do takes 2 KB for each file."""
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -213,8 +215,9 @@ class Disk:
             from concurrent.futures import ThreadPoolExecutor
 
             with ThreadPoolExecutor(_SYNCING_THREADS) as pool:
-                for _ in pool.map(_sync, every):
-                    pass
+                for start in range(0, len(every), _SYNCED_AT_ONCE):
+                    for _ in pool.map(_sync, every[start : start + _SYNCED_AT_ONCE]):
+                        pass
 
 
 DISK: Final[Files] = Disk()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -50,7 +51,7 @@ def fingerprints_of(
         for name, state in states_of(log_dir / place).items():
             if is_root and (name == LOCK_FILE or name.startswith(KDUMP_PREFIX)):
                 continue
-            path = name if is_root else f"{directory}/{name}"
+            path = sys.intern(name if is_root else f"{directory}/{name}")
             is_small = with_checksums and state.size_bytes <= CHECKSUMMED_BYTES
             now = log_dir / place / name
             checksum = crc32c(local(now).read()) if is_small else None

@@ -21,6 +21,7 @@ from a run that was stopped before it changed anything, or after it was complete
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.files import Files, Metadata
-from kdump.apply.journal import Journal, RunState
+from kdump.apply.journal import Journal, RunState, own_name
 from kdump.apply.journal_json import decode_journal, encode_journal
 from kdump.apply.journal_validation import RefusedJournalError, require_valid
 from kdump.apply.pinned_directory import opened, pinned, status_at
@@ -81,6 +82,13 @@ def next_run_number(log_dir: Path) -> int:
     return newest + 1
 
 
+def run_number_of(name: str) -> int:
+    """The number of the run that the file ``name`` belongs to."""
+    match = _NAME.fullmatch(name)
+    assert match is not None, f"{name} is not a file of a run"
+    return int(match[1])
+
+
 def write_journal(log_dir: Path, journal: Journal, state: RunState, files: Files) -> None:
     """Write a journal and make it durable.
 
@@ -94,16 +102,21 @@ def write_journal(log_dir: Path, journal: Journal, state: RunState, files: Files
         KdumpError: :func:`read_journal` would refuse it.
         OSError: writing fails.
     """
-    body = json.dumps(encode_journal(journal), separators=(",", ":")).encode()
-    if len(body) > _MOST_BYTES:
+    # Encoded twice, once for the head and once for the body: it may be a GiB.
+    size_bytes = checksum = 0
+    for piece in encode_journal(journal):
+        size_bytes += len(piece)
+        checksum = crc32c(piece, checksum)
+    if size_bytes > _MOST_BYTES:
         raise KdumpError(
             f"{log_dir}: too many changes for one run; name fewer partitions at a time"
         )
-    head = {"kdump": _FORMAT, "size_bytes": len(body), "crc32c": crc32c(body)}
+    head = {"kdump": _FORMAT, "size_bytes": size_bytes, "crc32c": checksum}
     temporary = log_dir / journal.own_name(_TEMPORARY)
     # 1.
     files.unlink(temporary)
-    files.create(temporary, [json.dumps(head).encode() + b"\n", body])
+    body = encode_journal(journal)
+    files.create(temporary, itertools.chain([json.dumps(head).encode() + b"\n"], body))
     if _is_all_of_owner(log_dir, journal):
         give_to_owner(temporary, files)
     _require_kept_from_others(log_dir, temporary)
@@ -164,9 +177,8 @@ def read_journal(path: Path) -> Journal:
             no journal may contain, or could have been written by an unauthorized user.
         OSError: it cannot be read.
     """
-    match = _NAME.fullmatch(path.name)
-    assert match is not None, f"{path} is not a file of a run"
-    number, state = int(match[1]), RunState(match[2])
+    number = run_number_of(path.name)
+    state = RunState(path.name.removeprefix(own_name(number, "")))
     way_out = (
         f"nothing has been changed; '{discard_command(path.parent, number)}' removes it and leaves "
         "all other files unchanged"
@@ -236,4 +248,6 @@ def _read(descriptor: int, size_bytes: int) -> Journal:
         raise RefusedJournalError(
             "was written by another version of kdump, which can undo or finish it"
         )
-    return decode_journal(json.loads(body))
+    value = json.loads(body)
+    del body
+    return decode_journal(value)

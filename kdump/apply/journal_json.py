@@ -7,7 +7,9 @@ checked by :mod:`kdump.apply.journal_validation`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from kdump.apply.files import Metadata
@@ -30,53 +32,101 @@ _MOST_ID: Final = 2**32 - 2
 _MOST_MODE: Final = 0o7777
 _MOST_CHECKSUM: Final = 2**32 - 1
 _YEAR_10000_MS: Final = 253_402_300_800_000
+_ENCODED_AT_ONCE: Final = 1000
 
 
-def encode_journal(journal: Journal) -> dict[str, Any]:
-    """Convert a journal to what :mod:`json` can write. The keys are the format on disk."""
-    return {
-        "number": journal.number,
-        "command": journal.command,
-        "created_ms": journal.created_ms,
-        "can_undo": journal.can_undo,
-        "lock": None if journal.lock is None else _encode_metadata(journal.lock),
-        "directories": {path: _encode_metadata(each) for path, each in journal.directories.items()},
-        "before": {
-            path: _encode_before_image(each) for path, each in journal.before_images.items()
-        },
-        "staged": journal.staged,
-        "steps": [_encode_record(each) for each in journal.redo_records],
-        "undo_steps": [_encode_record(each) for each in journal.undo_records],
-        "marks": _encode_fingerprints(journal.fingerprints),
-        "after": _encode_fingerprints(journal.after),
-        "meanwhile": _encode_fingerprints(journal.interim),
-        "kept": _encode_fingerprints(journal.undo_files),
-        "moves": [_encode_move(each) for each in journal.moves],
-    }
+def encode_journal(journal: Journal) -> Iterator[bytes]:
+    """The JSON object of a journal, in pieces: a journal can have a million entries.
+
+    The keys are the format on disk.
+    """
+    lock = None if journal.lock is None else _encode_metadata(journal.lock)
+    return _object(
+        {
+            "number": _value(journal.number),
+            "command": _value(journal.command),
+            "created_ms": _value(journal.created_ms),
+            "can_undo": _value(journal.can_undo),
+            "lock": _value(lock),
+            "directories": _entries(journal.directories, _encode_metadata),
+            "before": _entries(journal.before_images, _encode_before_image),
+            "staged": _entries(journal.staged, str),
+            "steps": _rows(journal.redo_records, _encode_record),
+            "undo_steps": _rows(journal.undo_records, _encode_record),
+            "marks": _entries(journal.fingerprints, _encode_fingerprint),
+            "after": _entries(journal.after, _encode_fingerprint),
+            "meanwhile": _entries(journal.interim, _encode_fingerprint),
+            "kept": _entries(journal.undo_files, _encode_fingerprint),
+            "moves": _rows(journal.moves, _encode_move),
+        }
+    )
+
+
+def _object(members: Mapping[str, Iterator[bytes]]) -> Iterator[bytes]:
+    yield b"{"
+    for number, (key, pieces) in enumerate(members.items()):
+        yield f'{"," if number else ""}"{key}":'.encode()
+        yield from pieces
+    yield b"}"
+
+
+def _value(value: Any) -> Iterator[bytes]:
+    yield _dumped(value)
+
+
+def _entries(values: Mapping[str, Value], encode: Callable[[Value], Any]) -> Iterator[bytes]:
+    """An object, some members at a time."""
+    encoded = ((key, encode(value)) for key, value in values.items())
+    return _joined(b"{", (_dumped(dict(some)) for some in _batched(encoded)), b"}")
+
+
+def _rows(values: Iterable[Value], encode: Callable[[Value], Any]) -> Iterator[bytes]:
+    """An array, some elements at a time."""
+    return _joined(b"[", (_dumped(some) for some in _batched(map(encode, values))), b"]")
+
+
+def _joined(begin: bytes, parts: Iterable[bytes], end: bytes) -> Iterator[bytes]:
+    """One object or array of the members or elements of several."""
+    yield begin
+    for number, part in enumerate(parts):
+        yield (b"," if number else b"") + part[1:-1]
+    yield end
+
+
+def _batched(values: Iterable[Value]) -> Iterator[list[Value]]:
+    left = iter(values)
+    while some := list(itertools.islice(left, _ENCODED_AT_ONCE)):
+        yield some
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def decode_journal(value: Any) -> Journal:
     """Convert what :mod:`json` has read back to a journal.
 
+    Each section is removed from ``value`` once it is converted, so that both are never in memory.
+
     Raises:
         ValueError, TypeError, KeyError, AttributeError: it is not an encoded journal.
     """
     return Journal(
-        number=_number(value["number"]),
-        command=_text(value["command"]),
-        created_ms=_number(value["created_ms"], most=_YEAR_10000_MS - 1),
-        can_undo=_bool(value["can_undo"]),
-        lock=_optional(_decode_metadata, value["lock"]),
-        directories=_mapping(_decode_metadata, value["directories"]),
-        before_images=_mapping(_decode_before_image, value["before"]),
-        staged=_mapping(_text, value["staged"]),
-        redo_records=_list(_decode_record, value["steps"]),
-        undo_records=_list(_decode_record, value["undo_steps"]),
-        fingerprints=_mapping(_decode_fingerprint, value["marks"]),
-        after=_mapping(_decode_fingerprint, value["after"]),
-        interim=_mapping(_decode_fingerprint, value["meanwhile"]),
-        undo_files=_mapping(_decode_fingerprint, value["kept"]),
-        moves=_list(_decode_move, value["moves"]),
+        number=_number(value.pop("number")),
+        command=_text(value.pop("command")),
+        created_ms=_number(value.pop("created_ms"), most=_YEAR_10000_MS - 1),
+        can_undo=_bool(value.pop("can_undo")),
+        lock=_optional(_decode_metadata, value.pop("lock")),
+        directories=_mapping(_decode_metadata, value.pop("directories")),
+        before_images=_mapping(_decode_before_image, value.pop("before")),
+        staged=_mapping(_text, value.pop("staged")),
+        redo_records=_list(_decode_record, value.pop("steps")),
+        undo_records=_list(_decode_record, value.pop("undo_steps")),
+        fingerprints=_mapping(_decode_fingerprint, value.pop("marks")),
+        after=_mapping(_decode_fingerprint, value.pop("after")),
+        interim=_mapping(_decode_fingerprint, value.pop("meanwhile")),
+        undo_files=_mapping(_decode_fingerprint, value.pop("kept")),
+        moves=_list(_decode_move, value.pop("moves")),
     )
 
 
@@ -159,11 +209,8 @@ def _decode_move(value: Any) -> DirectoryMove:
     )
 
 
-def _encode_fingerprints(fingerprints: dict[str, Fingerprint]) -> dict[str, list[int | None]]:
-    return {
-        path: [each.size_bytes, each.modified_ns, each.checksum]
-        for path, each in fingerprints.items()
-    }
+def _encode_fingerprint(fingerprint: Fingerprint) -> list[int | None]:
+    return [fingerprint.size_bytes, fingerprint.modified_ns, fingerprint.checksum]
 
 
 def _decode_fingerprint(value: Any) -> Fingerprint:

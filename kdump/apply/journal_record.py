@@ -8,6 +8,7 @@ process can continue after a crash.
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +60,8 @@ class JournalRecord:
 
 
 def relative(log_dir: Path, directory: Path, name: str) -> str:
-    """The path of a file as records have it."""
-    return name if directory == log_dir else f"{directory.name}/{name}"
+    """The path of a file as records have it; always the same object, as a journal has it often."""
+    return sys.intern(name if directory == log_dir else f"{directory.name}/{name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class ChangedDirectory:
         return name in self.plan.states
 
     def path_of(self, name: str) -> str:
-        return self.prefix + name
+        return sys.intern(self.prefix + name)
 
     def move(self, source: str, name: str) -> JournalRecord:
         return JournalRecord(RecordKind.MOVE, self.path_of(name), self.path_of(source))

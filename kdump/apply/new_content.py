@@ -17,7 +17,7 @@ from kdump.apply.segment_names import CLEANED, is_log
 from kdump.apply.streamed_content import StreamedContent
 from kdump.formats.names import leading_offset, parse_metadata_snapshot_name
 from kdump.phases import during
-from kdump.target.target_file import CopiedFrom, JoinedFrom, NewBytes
+from kdump.target.target_file import CopiedFrom, JoinedFrom, NewBytes, StagedBytes
 
 _NEW_FILE_BITS: Final = 0o666
 _SNAPSHOT_BITS: Final = 0o400
@@ -68,14 +68,16 @@ def stage_new_content(
                 name = relative(plan.path, directory.path, source)
                 staged[operation] = Staged(name, path, directory.states[source].metadata)
                 folders.add(directory.path)
-            if content is None:
+            early = operation.target if isinstance(operation.target, StagedBytes) else None
+            if content is None and early is None:
                 continue
-            name = own_name(number, f"-new-{len(staged)}")
+            name = early.name if early else own_name(number, f"-new-{len(staged)}")
             path = relative(plan.path, directory.path, operation.name)
             metadata = _metadata_for(directory, operation, logs, created_ns)
             if isinstance(operation.target, StreamedFrom):
                 content = written[name] = StreamedContent(operation.target.stream)
-            files.create(plan.path / name, content)
+            if content is not None:
+                files.create(plan.path / name, content)
             files.set_metadata(plan.path / name, metadata)
             staged[operation] = Staged(name, path, metadata)
     files.sync([*(plan.path / each.name for each in staged.values()), *sorted(folders)])

@@ -59,6 +59,7 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
+    StagedBytes,
     TargetFile,
 )
 
@@ -241,7 +242,7 @@ class _Planner:
         first = self._first_offset()
         if not gone or max(gone) >= first:
             return
-        new = [name for name, each in plain.items() if isinstance(each, NewBytes)]
+        new = [name for name, each in plain.items() if isinstance(each, NewBytes | StagedBytes)]
         new = [name for name in new if _offset(name) == first and name.endswith(SEGMENT_SUFFIXES)]
         if any(map(is_log, new)) and not any(map(self._is_there, new)):
             for name in sorted(new, key=_by_segment):

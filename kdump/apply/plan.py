@@ -26,7 +26,7 @@ from kdump.apply.operations import (
 from kdump.apply.pinned_directory import is_on_mount_of
 from kdump.apply.segment_names import CLEANED
 from kdump.errors import KdumpError
-from kdump.target.target_file import TargetFile
+from kdump.target.target_file import StagedBytes, TargetFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,16 @@ class Plan:
         created = (operation for each in self.changes.created for operation in each.operations)
         every = (*created, *changed, *self.changes.operations, *self.root.operations)
         return tuple(sorted(every, key=lambda each: each.phase is not OperationPhase.INTERIM))
+
+    @property
+    def early_content(self) -> dict[str, int]:
+        """The files in the log directory that have new content already, and their sizes."""
+        targets = (each.target for each in self.operations)
+        return {
+            each.name: each.size_bytes
+            for each in targets
+            if isinstance(each, StagedBytes) and each.name
+        }
 
     @property
     def lost_bytes(self) -> int:

@@ -27,6 +27,7 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
+    StagedBytes,
     TargetFile,
 )
 
@@ -136,7 +137,7 @@ def _in_rewrite(
             return CopiedFrom(name, 0, size_bytes)
         case RenamedFrom(source, size_bytes) if not source.endswith(CLEANED):
             return CopiedFrom(source, 0, size_bytes)
-        case RenamedFrom() | CopiedFrom() | JoinedFrom() | NewBytes() | Gone():
+        case RenamedFrom() | CopiedFrom() | JoinedFrom() | NewBytes() | StagedBytes() | Gone():
             return each
 
 

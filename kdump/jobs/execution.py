@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdump.apply.apply import apply_plan
-from kdump.apply.interrupted_runs import finish_interrupted, unfinished
+from kdump.apply.interrupted_runs import finish_interrupted, remove_remains, unfinished
 from kdump.apply.journal_preview import Restored
 from kdump.apply.lock import drop_leftover, hold_locks, keep_leftover
 from kdump.apply.plan import Plan, TargetDirectory, make_plan
@@ -85,7 +85,13 @@ def locked_for_writing(
                 each = finish_interrupted(log_dir)
                 if each is not None:
                     finished.append(Interrupted(log_dir, each.command, is_finished=True))
-            yield finished
+            try:
+                yield finished
+            finally:
+                # Content that was written for a plan that was never applied.
+                for log_dir in log_dirs:
+                    with contextlib.suppress(KdumpError, OSError):
+                        remove_remains(log_dir)
     except BaseException as stop:
         is_signal = isinstance(stop, KeyboardInterrupt)
         if is_signal and not getattr(stop, "__notes__", ()):

@@ -6,8 +6,8 @@ A task reads one partition and returns its target state; it writes nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from kdump.broker.loader.checkpoints import load_context
@@ -36,6 +36,7 @@ from kdump.repair.salvage.recover_0_7 import Recovered07, repair_0_7
 from kdump.repair.verdict import Verdict, VerdictKind, lost_with
 from kdump.state.metadata.settings import Settings
 from kdump.target.refusal import OFFLINE, Refusal
+from kdump.target.target_file import TargetFile
 
 STATE_VERDICTS: Final = {
     PartitionState.DELETE: ("deleted", "a broker would delete it: its topic was deleted"),
@@ -108,11 +109,13 @@ class LoadSplit(Split):
         name: the name of its directory, which tells which partition it is.
         policy: what to do with damaged data.
         context: what loading depends on besides the partition.
+        is_preview: whether the result is only shown, so that large content of files is left out.
     """
 
     name: str = ""
     policy: Policy = Policy.BROKER
     context: LoadContext = field(default_factory=LoadContext)
+    is_preview: bool = False
 
 
 def load_split(
@@ -188,12 +191,38 @@ class RecoverJob:
     def run(self, split: LoadSplit, /) -> Outcome:
         """Load one partition; a file that cannot be read is an outcome, too."""
         try:
-            partition = read_lone_partition(split.path, split.name)
-            if partition.is_0_7:
-                return repair_0_7(partition, split.policy)
-            return repair_partition(partition, split.context, split.policy)
+            outcome = _outcome(split)
+            if isinstance(outcome, Recovered | Recovered07):
+                return replace(outcome, files=put_away(split, outcome.files))
         except OSError as failure:
             return Unreadable.of(failure, split.path)
+        return outcome
+
+
+def _outcome(split: LoadSplit) -> Recovered | Recovered07 | Refusal:
+    partition = read_lone_partition(split.path, split.name)
+    if partition.is_0_7:
+        return repair_0_7(partition, split.policy)
+    return repair_partition(partition, split.context, split.policy)
+
+
+def put_away(split: LoadSplit, files: Mapping[str, TargetFile]) -> dict[str, TargetFile]:
+    """The same files, whose large content is where the split says.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    store = split.context.store
+    if store is None and not split.is_preview:
+        return dict(files)
+    # Most loads are predictions, which need nothing of it.
+    from kdump.apply.early_content import EarlyContent, without_content
+
+    if split.is_preview:
+        return {name: without_content(file) for name, file in files.items()}
+    if isinstance(store, EarlyContent):
+        return {name: store.staged(file) for name, file in files.items()}
+    return dict(files)
 
 
 def verdict_words(

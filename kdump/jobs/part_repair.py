@@ -22,7 +22,8 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
-from kdump.jobs.loading import REMOTE_STORAGE, TWICE, LoadSplit, load_split
+from kdump.jobs.large_content import LargeContent
+from kdump.jobs.loading import REMOTE_STORAGE, TWICE, LoadSplit, load_split, put_away
 from kdump.jobs.unreadable import Unreadable
 from kdump.jobs.verify.verify_partition import PartitionSplit, VerifyJob
 from kdump.log.broker import partitions_twice
@@ -77,9 +78,12 @@ class PartJob:
         """Repair one partition; a file that cannot be read is an outcome, too."""
         try:
             partition = read_lone_partition(split.path, split.name)
-            repaired = self._repaired(partition, split)
+            repaired = self._damaged_only(partition, split, self._repaired(partition, split))
+            return replace(repaired, files=put_away(split, repaired.files))
         except OSError as failure:
             return Unreadable.of(failure, split.path)
+
+    def _damaged_only(self, partition: Partition, split: PartSplit, repaired: Repaired) -> Repaired:
         if split.scope is None or not repaired.files:
             return repaired
         wrong = _damaged_files(split, split.scope)
@@ -196,6 +200,7 @@ def repair_parts(
     settings: Mapping[Location, Settings],
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
+    large_content: LargeContent | None = None,
 ) -> list[PartResult]:
     """Compute the repair of parts of partitions; nothing is written.
 
@@ -204,15 +209,19 @@ def repair_parts(
         settings: of the topics, by the path of the log directory.
         options: of the engine.
         progress: shows how far the work is.
+        large_content: where large new content of files is put; None leaves it in memory.
 
     Raises:
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
         KdumpError: the engine broke.
     """
+    content = large_content or LargeContent()
     twice = partitions_twice({each.directory.path: each.directory for each in targets}.values())
     reasons = [_why_unchanged(each, settings[each.directory.path], twice) for each in targets]
     splits = [
-        None if reason else _split(each, settings[each.directory.path])
+        None
+        if reason
+        else content.split(_split(each, settings[each.directory.path]), each.directory.path)
         for each, reason in zip(targets, reasons, strict=True)
     ]
     outcomes = iter(run_job(PartJob(), list(filter(None, splits)), options, progress))

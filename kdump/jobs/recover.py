@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
@@ -26,6 +26,7 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, PartitionState
+from kdump.jobs.large_content import LargeContent
 from kdump.jobs.loading import (
     REMOTE_STORAGE,
     STRAY_CODES,
@@ -64,6 +65,7 @@ class RecoverRequest:
         selection: which partitions.
         policy: what to do with damaged data.
         now_ms: the current time.
+        large_content: where large new content of files is put.
     """
 
     directories: Sequence[LogDirectory]
@@ -71,6 +73,7 @@ class RecoverRequest:
     selection: PartitionSelection = EVERYTHING
     policy: Policy = Policy.BROKER
     now_ms: int = 0
+    large_content: LargeContent = field(default_factory=LargeContent)
 
 
 class NotRecovered(enum.Enum):
@@ -109,10 +112,14 @@ class PartitionRecovery:
     policy: Policy = Policy.BROKER
     unchanged: NotRecovered | None = None
     findings: tuple[Finding, ...] = ()
+    verdict: VerdictWords = field(init=False, repr=False, compare=False)
+    """What a broker would do, or what the policy does."""
 
-    @property
-    def verdict(self) -> VerdictWords:
-        """What a broker would do, or what the policy does."""
+    def __post_init__(self) -> None:
+        # Whoever shows or plans a recovery asks several times.
+        object.__setattr__(self, "verdict", self._verdict())
+
+    def _verdict(self) -> VerdictWords:
         if isinstance(self.outcome, Unreadable):
             sentence = f"{self.outcome.path} cannot be read: {self.outcome.what}"
             return VerdictWords("unreadable", sentence, sentence)
@@ -287,13 +294,16 @@ class _Recovery:
         ]
 
     def _split(self, directory: LogDirectory, partition: Partition) -> LoadSplit:
-        return load_split(
+        split = load_split(
             partition,
             directory,
             self.request.settings[directory.path],
             policy=self._policy(directory, partition),
             now_ms=self.request.now_ms,
         )
+        if self._why_unchanged(directory, partition):
+            return replace(split, is_preview=True)
+        return self.request.large_content.split(split, directory.path)
 
     def _policy(self, directory: LogDirectory, partition: Partition) -> Policy:
         """The policy; for what is left unchanged, the verdict says what a broker would do."""

@@ -57,4 +57,4 @@ def _repair(partition: Partition, context: LoadContext, policy: Policy) -> Recov
             # Importing it takes time, and it is rarely asked for.
             from kdump.repair.salvage.salvage import salvage_partition
 
-            return salvage_partition(VirtualDirectory(partition.path), context)
+            return salvage_partition(VirtualDirectory(partition.path, context.store), context)

@@ -68,8 +68,22 @@ class NewBytes:
 
 
 @dataclass(frozen=True, slots=True)
+class StagedBytes:
+    """Holds new bytes that are not in memory.
+
+    Attributes:
+        size_bytes: how many there are.
+        name: the file in the log directory that has them already; empty in a preview, which does
+            not need them.
+    """
+
+    size_bytes: int
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Gone:
     """Is deleted, if it exists."""
 
 
-TargetFile = Kept | KeptUpTo | RenamedFrom | CopiedFrom | JoinedFrom | NewBytes | Gone
+TargetFile = Kept | KeptUpTo | RenamedFrom | CopiedFrom | JoinedFrom | NewBytes | StagedBytes | Gone

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from kdump.formats.names import FileKind, parse_offset_file_name
-from kdump.scan.source import data_ranges, end_of_data, read_at
+from kdump.scan.source import data_ranges, end_of_data, read_at, without_padding
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location, StoredFile
+from kdump.target import content_store
+from kdump.target.content_store import ContentStore
 from kdump.target.refusal import Refused
 from kdump.target.snapshot_listing import SnapshotListing
 from kdump.target.target_file import (
@@ -34,6 +36,7 @@ from kdump.target.target_file import (
 )
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+_PAGE_BYTES: Final = 4096
 INDEX_SUFFIXES: Final = (
     FileKind.OFFSET_INDEX.value,
     FileKind.TIME_INDEX.value,
@@ -77,7 +80,16 @@ class Joined:
         return sum(piece.size_bytes for piece in self.pieces)
 
 
-Content = Stored | Joined | Written
+@dataclass(frozen=True, slots=True)
+class Spilled:
+    """New bytes that a store keeps as ``number``."""
+
+    store: ContentStore
+    number: int
+    size_bytes: int
+
+
+Content = Stored | Joined | Written | Spilled
 
 
 class RangeSource:
@@ -143,12 +155,17 @@ class BytesSource:
 class VirtualDirectory:
     """The regular files of the directory ``path``, which rules can change.
 
+    Args:
+        path: the directory.
+        store: keeps large new content; None leaves it in memory.
+
     Raises:
         OSError: the directory cannot be listed.
     """
 
-    def __init__(self, path: Location) -> None:
+    def __init__(self, path: Location, store: ContentStore | None = None) -> None:
         self.path = path
+        self._store = store
         self._on_disk: dict[str, int] = {}
         directories = set()
         for entry in path.entries():
@@ -185,6 +202,7 @@ class VirtualDirectory:
     def _empty(self) -> VirtualDirectory:
         empty = VirtualDirectory.__new__(VirtualDirectory)
         empty.path = self.path
+        empty._store = self._store
         empty._on_disk = self._on_disk
         empty._directories = self._directories
         empty._contents = {}
@@ -274,6 +292,26 @@ class VirtualDirectory:
         if size_bytes < self.size_bytes(name):
             self.put(name, part_of(self._contents[name], 0, size_bytes))
 
+    def release(self, name: str) -> None:
+        """Free the memory that the content of ``name`` takes, if it is much.
+
+        Rebuilt bytes often equal those on disk, apart from padding; other bytes go to the store.
+
+        Raises:
+            OSError: the file on disk cannot be read, or the store not be written.
+        """
+        content = self._contents.get(name)
+        if not isinstance(content, Written) or content.padding_bytes:
+            return
+        if content.size_bytes < content_store.LEAST_BYTES:
+            return
+        if self._is_on_disk(name, content.data):
+            self._contents[name] = Stored(name, 0, content.size_bytes)
+        elif self._store is not None:
+            number = self._store.put(content.data)
+            if number is not None:
+                self._contents[name] = Spilled(self._store, number, content.size_bytes)
+
     def open(self, name: str) -> AbstractContextManager[ByteSource]:
         """Open ``name`` for reading."""
         return self.open_content(self._contents[name])
@@ -283,6 +321,10 @@ class VirtualDirectory:
         """Open ``content`` for reading."""
         if isinstance(content, Written):
             yield BytesSource(content.data + bytes(content.padding_bytes))
+            return
+        if isinstance(content, Spilled):
+            with content.store.source(content.number) as source:
+                yield source
             return
         if isinstance(content, Stored):
             with (self.path / content.name).open_file() as file:
@@ -299,6 +341,19 @@ class VirtualDirectory:
         """The size of ``content`` without trailing zeroes."""
         with self.open_content(content) as source:
             return end_of_data(source, 0, source.size_bytes)
+
+    def read_written(self, content: Content) -> bytes:
+        """Read ``content`` without trailing zeroes; holes are not read."""
+        with self.open_content(content) as source:
+            size_bytes = source.size_bytes
+            if size_bytes > _PAGE_BYTES:
+                size_bytes = end_of_data(source, 0, size_bytes)
+            return without_padding(read_at(source, 0, size_bytes))
+
+    def read_first(self, name: str, size_bytes: int) -> bytes:
+        """The first bytes of ``name``."""
+        with self.open(name) as source:
+            return read_at(source, 0, size_bytes)
 
     def read(self, name: str) -> bytes:
         """The whole content of ``name``; for small files."""
@@ -318,6 +373,8 @@ class VirtualDirectory:
             return Gone()
         if isinstance(content, Written):
             return self._target_bytes(name, content.data + bytes(content.padding_bytes))
+        if isinstance(content, Spilled):
+            return content.store.target(content.number, content.size_bytes)
         if isinstance(content, Joined):
             return JoinedFrom(
                 tuple(CopiedFrom(piece.name, piece.start, piece.end) for piece in content.pieces)
@@ -333,12 +390,13 @@ class VirtualDirectory:
         return Kept() if size_bytes == self._on_disk[name] else KeptUpTo(size_bytes)
 
     def _target_bytes(self, name: str, data: bytes) -> TargetFile:
-        """Rebuilt bytes often equal those on disk, apart from padding."""
+        return self._kept(name, len(data)) if self._is_on_disk(name, data) else NewBytes(data)
+
+    def _is_on_disk(self, name: str, data: bytes) -> bool:
         if self._on_disk.get(name, -1) < len(data):
-            return NewBytes(data)
+            return False
         with (self.path / name).open_file() as source:
-            is_there = read_at(source, 0, len(data)) == data
-        return self._kept(name, len(data)) if is_there else NewBytes(data)
+            return read_at(source, 0, len(data)) == data
 
 
 def file_name(offset: int, kind: FileKind) -> str:
@@ -353,6 +411,9 @@ def part_of(content: Content, start: int, end: int) -> Content:
         return Stored(content.name, content.start + start, content.start + end)
     if isinstance(content, Joined):
         return _part_of_joined(content, start, end)
+    if isinstance(content, Spilled):
+        with content.store.source(content.number) as source:
+            return Written(read_at(source, start, end - start))
     data = content.data[start:end]
     return Written(data, end - start - len(data))
 

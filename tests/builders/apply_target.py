@@ -13,6 +13,7 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
+    StagedBytes,
     TargetFile,
 )
 
@@ -46,6 +47,8 @@ def _content(directory: Path, name: str, target: TargetFile) -> bytes | None:
             return b"".join(ranges)
         case NewBytes(data):
             return data
+        case StagedBytes(_, name):
+            return (directory.parent / name).read_bytes()
 
 
 def _range(path: Path, start: int, end: int) -> bytes:

@@ -22,8 +22,10 @@ from builders.compactable_directories import (
 )
 from builders.trees import contents_of, tree_of
 from builders.volatile_files import Stopped, VolatileFiles
+from kdump.apply.apply import apply_plan
 from kdump.apply.files import DISK, Files
 from kdump.apply.interrupted_runs import finish_interrupted
+from kdump.apply.plan import Plan
 from kdump.engine.engine import Engine
 from kdump.engine.local import LocalEngine
 from kdump.engine.spark import SparkEngine
@@ -40,6 +42,8 @@ from kdump.jobs.execution import Writing
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
+from kdump.target import content_store
+from kdump.target.target_file import NewBytes
 
 KNOWN = {
     "cleanup.policy": "compact",
@@ -206,12 +210,38 @@ def test_all_swaps_are_one_run_if_undo_data_is_kept(
     assert result.undos == ("1",)
 
 
+def test_large_indexes_are_on_disk_before_the_plan_is_made(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_store, "LEAST_BYTES", 12)
+    root = plain_directory(quick_path / "logs", ("a", "b"), segments=5)
+    expected = Path(shutil.copytree(root, quick_path / "expected"))
+    held: list[int] = []
+
+    def noting(plan: Plan, **given: Any) -> str | None:
+        targets = [op.target for each in plan.partitions for op in each.operations]
+        held.extend(each.size_bytes for each in targets if isinstance(each, NewBytes))
+        written = plan.early_content
+        assert written
+        assert {name: (root / name).stat().st_size for name in written} == written
+        return apply_plan(plan, **given)
+
+    compacted(expected, index_interval_bytes="0")
+    with monkeypatch.context() as watched:
+        watched.setattr(swapping, "apply_plan", noting)
+        compacted(root, writing=Writing("compact"), index_interval_bytes="0")
+
+    assert max(held, default=0) < 12
+    assert contents_of(root / "a-0") == contents_of(expected / "a-0")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 def test_the_next_run_finishes_a_run_interrupted_at_any_operation(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch, unsynced: bool
 ) -> None:
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
+    monkeypatch.setattr(content_store, "LEAST_BYTES", 0)
     base = plain_directory(quick_path / "base", ("a", "b"))
     attic = quick_path / "attic"
     attic.mkdir()
@@ -276,3 +306,20 @@ class FullAtFirst(VolatileFiles):
             next(taken)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         DISK.create(path, content)
+
+
+def test_the_live_records_of_a_wave_are_in_memory_once(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = plain_directory(quick_path / "logs", segments=5)
+    rewrite = wave.Wave._rewrite
+    seen: list[tuple[int, int, int]] = []
+
+    def noting(own: wave.Wave, works: list[wave._Work]) -> Iterator[Any]:
+        seen.extend((len(work.groups), len(work.live), work.keys) for work in works)
+        yield from rewrite(own, works)
+
+    monkeypatch.setattr(wave.Wave, "_rewrite", noting)
+    compacted(root)
+
+    assert seen == [(1, 0, KEYS)]

@@ -52,10 +52,6 @@ def root(tmp_path: Path) -> Path:
 
 def request(root: Path, **options: object) -> RecoverRequest:
     directory, settings = read_log_directory(local(root)), {local(root): Settings()}
-    directory, settings = read_log_directory(local(root)), {local(root): Settings()}
-    directory, settings = read_log_directory(local(root)), {local(root): Settings()}
-    directory, settings = read_log_directory(local(root)), {local(root): Settings()}
-    directory, settings = read_log_directory(local(root)), {local(root): Settings()}
     return RecoverRequest([directory], settings, now_ms=NOW_MS, **options)  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ Follows ``Cleaner.cleanSegments``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +24,7 @@ from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
-from kdump.target.target_file import CopiedFrom
+from kdump.target.target_file import CopiedFrom, Gone, Kept, NewBytes, TargetFile
 from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
 
 _INT32_MAX: Final = 2**31 - 1
@@ -68,9 +68,8 @@ class RewrittenGroup:
         before: amount of data in them.
         after: amount of data in the new segment.
         tombstones_dropped: number of tombstones that were past their delete horizon.
-        offset_index: content of the file.
-        time_index: content of the file.
-        transaction_index: content of the file; empty if there is none.
+        indexes: target state of the index files by kind; of a transaction index without entries,
+            that it is gone.
         modified_ms: modification time of the new segment.
         is_unchanged: whether it replaces one segment with an identical log.
     """
@@ -80,9 +79,7 @@ class RewrittenGroup:
     before: Amount
     after: Amount
     tombstones_dropped: int
-    offset_index: bytes
-    time_index: bytes
-    transaction_index: bytes
+    indexes: Mapping[FileKind, TargetFile]
     modified_ms: int
     is_unchanged: bool
 
@@ -181,11 +178,6 @@ class _NewSegment:
         for txn in group.aborted_txns:
             segment.transaction_index.append(txn)
         segment.transaction_index.store()
-        directory = segment.directory
-        contents = {
-            kind: directory.read(name) if (name := segment.name(kind)) in directory else b""
-            for kind in SEGMENT_KINDS
-        }
         is_same_size = self._before.size_bytes == self._after.size_bytes
         return RewrittenGroup(
             base_offset=group.base_offset,
@@ -193,12 +185,23 @@ class _NewSegment:
             before=self._before,
             after=self._after,
             tombstones_dropped=self._tombstones_dropped,
-            offset_index=contents[FileKind.OFFSET_INDEX],
-            time_index=contents[FileKind.TIME_INDEX],
-            transaction_index=contents[FileKind.TRANSACTION_INDEX],
+            indexes={kind: self._index(kind) for kind in SEGMENT_KINDS[1:]},
             modified_ms=group.modified_ms,
             is_unchanged=self._is_unchanged and is_same_size,
         )
+
+    def _index(self, kind: FileKind) -> TargetFile:
+        directory, name = self._segment.directory, self._segment.name(kind)
+        data = directory.read(name) if name in directory else b""
+        if kind is FileKind.TRANSACTION_INDEX and not data:
+            return Gone()
+        location = self._group.path / file_name(self._group.base_offset, kind)
+        is_there = (
+            location.kind() is not None
+            and location.status().size_bytes == len(data)
+            and location.read() == data
+        )
+        return Kept() if is_there else NewBytes(data)
 
     def _take(self, batches: BatchColumns, records: int) -> None:
         """Add written batches to the indexes.

@@ -52,7 +52,7 @@ from kdump.log.partition import Partition
 from kdump.state.metadata.settings import TopicSettings
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import Gone, Kept, NewBytes, RenamedFrom, TargetFile
+from kdump.target.target_file import Gone, Kept, RenamedFrom, TargetFile
 from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 _NOTHING = np.empty(0, np.int64)
@@ -78,6 +78,11 @@ class Compacted:
     groups: tuple[RewrittenGroup, ...]
     modified_ms: dict[str, int]
     stopped_by: Refusal | None = None
+
+    def without_files(self) -> Compacted:
+        """The same with offsets and amounts only, for when the files have their target state."""
+        loaded = replace(self.loaded, files={}, leader_epochs=(), producers=())
+        return replace(self, files={}, loaded=loaded, modified_ms={})
 
 
 def staged_name(base_offset: int) -> str:
@@ -278,9 +283,6 @@ class Round:
         Args:
             outcomes: of all groups, in order, or of the first ones. Kafka's cleaner stops at the
                 first group that it cannot rewrite: that one and those after it stay unchanged.
-
-        Raises:
-            OSError: an index cannot be read.
         """
         groups: list[RewrittenGroup] = []
         stopped_by = None
@@ -303,11 +305,7 @@ class Round:
         return Compacted(files, self.loaded, cleaner_offset, tuple(groups), modified_ms, stopped_by)
 
     def files_of(self, group: RewrittenGroup) -> dict[str, TargetFile]:
-        """The target state of the files of one group, independent of the others.
-
-        Raises:
-            OSError: an index cannot be read.
-        """
+        """The target state of the files of one group, independent of the others."""
         files: dict[str, TargetFile] = {}
         for base_offset in group.replaced:
             if base_offset != group.base_offset:
@@ -319,27 +317,11 @@ class Round:
             staged = staged_name(group.base_offset)
             files[log] = RenamedFrom(staged, group.after.size_bytes)
             files[staged] = Gone()
-        for kind, data in (
-            (FileKind.OFFSET_INDEX, group.offset_index),
-            (FileKind.TIME_INDEX, group.time_index),
-        ):
+        for kind, index in group.indexes.items():
             name = file_name(group.base_offset, kind)
-            files[name] = Kept() if self._holds(name, data) else NewBytes(data)
-        name = file_name(group.base_offset, FileKind.TRANSACTION_INDEX)
-        if group.transaction_index:
-            is_there = self._holds(name, group.transaction_index)
-            files[name] = Kept() if is_there else NewBytes(group.transaction_index)
-        elif name in self.loaded.files:
-            files[name] = Gone()
+            if not isinstance(index, Gone) or name in self.loaded.files:
+                files[name] = index
         return files
-
-    def _holds(self, name: str, data: bytes) -> bool:
-        location = self.log.path / name
-        return (
-            location.kind() is not None
-            and location.status().size_bytes == len(data)
-            and location.read() == data
-        )
 
     def _path(self, segment: SegmentFiles) -> Location:
         return self.log.path / segment.log_name

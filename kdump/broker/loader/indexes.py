@@ -32,13 +32,48 @@ class InvalidOffset(Exception):
         self.offset = offset
 
 
-class OffsetIndexFile:
-    """An offset index that has been loaded.
+class _IndexBytes:
+    """The bytes of an index file when it was loaded.
 
-    Attributes:
-        offset: of each entry, absolute.
-        position: of each entry.
+    The padding of an index in use is megabytes. It is read only for who looks at the entries:
+    recovery drops them all.
     """
+
+    def __init__(self, directory: VirtualDirectory, name: str, max_bytes: int) -> None:
+        directory.require_no_directory(name, "FileNotFoundException")
+        self.exists = name in directory
+        self._max_bytes = max_bytes
+        self._directory = directory
+        self._content = directory.content(name) if self.exists else Written(b"")
+        self._written: bytes | None = None
+
+    def written(self) -> bytes:
+        """All up to the padding."""
+        if self._written is None:
+            self._written = self._directory.read_written(self._content)
+        return self._written
+
+    def padded(self) -> bytes:
+        """All of them."""
+        return self.written().ljust(self._content.size_bytes, b"\0")
+
+    def release(self) -> None:
+        """Free memory; they are read again when needed."""
+        self._written = None
+
+    def mapped(self, entries: bytes) -> Written:
+        """The content of the file while it is open with other entries.
+
+        Kafka maps the file into memory and counts entries: old content stays after them until the
+        index is trimmed. If loading is aborted at the segment, that never happens.
+        """
+        stale = without_padding(self.written()[: self._max_bytes])
+        data = entries + stale[len(entries) :]
+        return Written(data, max(0, self._max_bytes - len(data)))
+
+
+class OffsetIndexFile:
+    """An offset index that has been loaded."""
 
     def __init__(
         self, directory: VirtualDirectory, name: str, base_offset: int, max_bytes: int
@@ -46,29 +81,49 @@ class OffsetIndexFile:
         self._directory = directory
         self.name = name
         self.base_offset = base_offset
-        self._stale = b""
         self._max_bytes = max_bytes // offset_index.ENTRY_BYTES * offset_index.ENTRY_BYTES
-        self.offset: Column
-        self.position: Column
-        directory.require_no_directory(name, "FileNotFoundException")
-        if name in directory:
-            data = directory.read(name)
-            index = offset_index.decode(data, base_offset)
-            self._stale = without_padding(data[: self._max_bytes])
-            self.offset, self.position = index.offset, index.position
-            self._is_rebuilt = False
-        else:
+        self._file = _IndexBytes(directory, name, self._max_bytes)
+        self._columns: tuple[Column, Column] | None = None
+        self._released: tuple[int, int] | None = None  # number of entries, and last offset
+        self._is_rebuilt = False
+        if not self._file.exists:
             self.reset()
+
+    @property
+    def offset(self) -> Column:
+        """Of each entry, absolute."""
+        return self._entries()[0]
+
+    @property
+    def position(self) -> Column:
+        """Of each entry."""
+        return self._entries()[1]
+
+    def _entries(self) -> tuple[Column, Column]:
+        if self._columns is None:
+            data = self._file.padded()
+            if self._released is not None:
+                size_bytes = self._count * offset_index.ENTRY_BYTES
+                data = self._directory.read_first(self.name, size_bytes)
+            index = offset_index.decode(data, self.base_offset)
+            self._columns = index.offset, index.position
+        return self._columns
 
     @property
     def room(self) -> int:
         """How many more entries fit."""
-        return self._max_bytes // offset_index.ENTRY_BYTES - len(self.offset)
+        return self._max_bytes // offset_index.ENTRY_BYTES - self._count
 
     @property
     def last_offset(self) -> int:
         """Offset of the last entry; the base offset if there is none."""
+        if self._released is not None:
+            return self._released[1]
         return int(self.offset[-1]) if len(self.offset) else self.base_offset
+
+    @property
+    def _count(self) -> int:
+        return len(self.offset) if self._released is None else self._released[0]
 
     def reset(self) -> None:
         """Remove all entries."""
@@ -93,19 +148,27 @@ class OffsetIndexFile:
 
     def require_resizable(self) -> None:
         """Refuse an index that is larger than that of an active segment."""
-        _require_resizable(self.name, len(self.offset) * offset_index.ENTRY_BYTES, self._max_bytes)
+        _require_resizable(self.name, self._count * offset_index.ENTRY_BYTES, self._max_bytes)
 
     def trim(self) -> None:
         """Truncate the file to its last entry."""
-        if self._is_rebuilt:
+        if self._is_rebuilt and self._released is None:
             self._directory.put(self.name, Written(self._encoded()))
         else:
-            self._directory.truncate(self.name, len(self.offset) * offset_index.ENTRY_BYTES)
+            self._directory.truncate(self.name, self._count * offset_index.ENTRY_BYTES)
+
+    def release(self) -> None:
+        """Free the memory of the entries of a trimmed index; they are read again when needed."""
+        if self._columns is not None:
+            self._released = self._count, self.last_offset
+            self._columns = None
+        self._file.release()
+        self._directory.release(self.name)
 
     def _set(self, offset: Column, position: Column) -> None:
-        self.offset, self.position = offset, position
+        self._columns, self._released = (offset, position), None
         self._is_rebuilt = True
-        self._directory.put(self.name, _mapped(self._encoded(), self._stale, self._max_bytes))
+        self._directory.put(self.name, self._file.mapped(self._encoded()))
 
     def _encoded(self) -> bytes:
         rows = np.zeros(len(self.offset), offset_index.ENTRY_DTYPE)
@@ -115,12 +178,7 @@ class OffsetIndexFile:
 
 
 class TimeIndexFile:
-    """A time index that has been loaded.
-
-    Attributes:
-        timestamp: of each entry.
-        offset: of each entry, absolute.
-    """
+    """A time index that has been loaded."""
 
     def __init__(
         self, directory: VirtualDirectory, name: str, base_offset: int, max_bytes: int
@@ -128,31 +186,51 @@ class TimeIndexFile:
         self._directory = directory
         self.name = name
         self.base_offset = base_offset
-        self._stale = b""
         self._max_bytes = max_bytes // time_index.ENTRY_BYTES * time_index.ENTRY_BYTES
-        self.timestamp: Column
-        self.offset: Column
-        directory.require_no_directory(name, "FileNotFoundException")
-        if name in directory:
-            data = directory.read(name)
-            index = time_index.decode(data, base_offset)
-            self._stale = without_padding(data[: self._max_bytes])
-            self.timestamp, self.offset = index.timestamp, index.offset
-            self._is_rebuilt = False
-        else:
+        self._file = _IndexBytes(directory, name, self._max_bytes)
+        self._columns: tuple[Column, Column] | None = None
+        self._released: tuple[int, tuple[int, int]] | None = None  # number, and last entry
+        self._is_rebuilt = False
+        if not self._file.exists:
             self.reset()
+
+    @property
+    def timestamp(self) -> Column:
+        """Of each entry."""
+        return self._entries()[0]
+
+    @property
+    def offset(self) -> Column:
+        """Of each entry, absolute."""
+        return self._entries()[1]
+
+    def _entries(self) -> tuple[Column, Column]:
+        if self._columns is None:
+            data = self._file.padded()
+            if self._released is not None:
+                size_bytes = self._count * time_index.ENTRY_BYTES
+                data = self._directory.read_first(self.name, size_bytes)
+            index = time_index.decode(data, self.base_offset)
+            self._columns = index.timestamp, index.offset
+        return self._columns
 
     @property
     def room(self) -> int:
         """How many entries fit; the last slot is reserved for closing the segment."""
-        return self._max_bytes // time_index.ENTRY_BYTES - 1 - len(self.offset)
+        return self._max_bytes // time_index.ENTRY_BYTES - 1 - self._count
 
     @property
     def last_entry(self) -> tuple[int, int]:
         """Timestamp and offset of the last entry; -1 and the base offset if there is none."""
+        if self._released is not None:
+            return self._released[1]
         if not len(self.offset):
             return NO_TIMESTAMP, self.base_offset
         return int(self.timestamp[-1]), int(self.offset[-1])
+
+    @property
+    def _count(self) -> int:
+        return len(self.offset) if self._released is None else self._released[0]
 
     def reset(self) -> None:
         self._set(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -172,7 +250,7 @@ class TimeIndexFile:
             Refused: the timestamp is below that of the last entry, or the index is full.
         """
         last_timestamp, last_offset = self.last_entry
-        if len(self.offset):
+        if self._count:
             if offset < last_offset:
                 raise InvalidOffset(offset, last_offset)
             if timestamp < last_timestamp:
@@ -193,19 +271,27 @@ class TimeIndexFile:
 
     def require_resizable(self) -> None:
         """Refuse an index that is larger than that of an active segment."""
-        _require_resizable(self.name, len(self.offset) * time_index.ENTRY_BYTES, self._max_bytes)
+        _require_resizable(self.name, self._count * time_index.ENTRY_BYTES, self._max_bytes)
 
     def trim(self) -> None:
         """Truncate the file to its last entry."""
-        if self._is_rebuilt:
+        if self._is_rebuilt and self._released is None:
             self._directory.put(self.name, Written(self._encoded()))
         else:
-            self._directory.truncate(self.name, len(self.offset) * time_index.ENTRY_BYTES)
+            self._directory.truncate(self.name, self._count * time_index.ENTRY_BYTES)
+
+    def release(self) -> None:
+        """Free the memory of the entries of a trimmed index; they are read again when needed."""
+        if self._columns is not None:
+            self._released = self._count, self.last_entry
+            self._columns = None
+        self._file.release()
+        self._directory.release(self.name)
 
     def _set(self, timestamp: Column, offset: Column) -> None:
-        self.timestamp, self.offset = timestamp, offset
+        self._columns, self._released = (timestamp, offset), None
         self._is_rebuilt = True
-        self._directory.put(self.name, _mapped(self._encoded(), self._stale, self._max_bytes))
+        self._directory.put(self.name, self._file.mapped(self._encoded()))
 
     def _encoded(self) -> bytes:
         rows = np.zeros(len(self.offset), time_index.ENTRY_DTYPE)
@@ -296,16 +382,6 @@ class TransactionIndexFile:
                 "KafkaException",
                 slot * transaction_index.ENTRY_BYTES,
             )
-
-
-def _mapped(entries: bytes, stale: bytes, max_bytes: int) -> Written:
-    """The content of an index file while it is open.
-
-    Kafka maps the file into memory and counts entries: old content stays after them until the index
-    is trimmed. If loading is aborted at the segment, that never happens.
-    """
-    data = entries + stale[len(entries) :]
-    return Written(data, max(0, max_bytes - len(data)))
 
 
 def _slot(keys: Column, target: int, entry_bytes: int) -> int:

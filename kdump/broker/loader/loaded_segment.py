@@ -297,6 +297,13 @@ class LoadedSegment:
         if self._time_index is not None:
             self._time_index.trim()
 
+    def release(self) -> None:
+        """Free the memory that the content of trimmed indexes takes."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.release()
+        self.directory.release(self.transaction_index.name)
+
     def delete(self) -> None:
         """Delete its files."""
         for kind in SEGMENT_KINDS:

@@ -36,6 +36,7 @@ from kdump.formats.record_batch import wrap_int64
 from kdump.log.partition import Partition
 from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.state.transactions.producer_state_manager import ProducerStateManager
+from kdump.target.content_store import ContentStore
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import TargetFile
 from kdump.target.virtual_directory import (
@@ -66,6 +67,7 @@ class LoadContext:
         producer_id_expiration_ms: ``producer.id.expiration.ms``; None expires no producer.
         is_compacted: whether the log is or was compacted; None if unknown. Decides only what
             counts as lost, not what is done.
+        store: keeps large new content of files; None leaves it in memory.
     """
 
     is_clean: bool = False
@@ -76,6 +78,7 @@ class LoadContext:
     now_ms: int = 0
     producer_id_expiration_ms: int | None = None
     is_compacted: bool | None = None
+    store: ContentStore | None = field(default=None, compare=False)
 
     @property
     def swap_rules(self) -> SwapRules:
@@ -132,7 +135,7 @@ def recover_partition(partition: Partition, context: LoadContext) -> Recovered |
     Raises:
         OSError: a file of the partition cannot be read.
     """
-    return load_directory(VirtualDirectory(partition.path), context)
+    return load_directory(VirtualDirectory(partition.path, context.store), context)
 
 
 def load_directory(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:
@@ -195,6 +198,7 @@ class _Loader:
         self.producers.take_snapshot()
         for segment in self.segments.all():
             segment.close()
+            segment.release()
         is_ahead = start_offset > self.segments.first.base_offset
         files = self.directory.target_files()
         return Recovered(
@@ -265,6 +269,7 @@ class _Loader:
         if truncated_bytes:
             self._record_cut(segment, before, str(segment.problem))
         producers.take_snapshot()
+        segment.release()
         return truncated_bytes
 
     def _record_cut(self, segment: LoadedSegment, before: Content, why: str) -> None:

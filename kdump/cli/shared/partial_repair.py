@@ -139,6 +139,7 @@ def run_parts(
         engine: what does the work.
     """
     from kdump.jobs.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.large_content import LargeContent
     from kdump.jobs.part_repair import repair_parts, target_directories
 
     if not named:
@@ -157,7 +158,9 @@ def run_parts(
         if not targets and not selection.is_everything:
             raise nothing_selected(selection, log_dirs)
         settings = config.settings_of(directories)
-        results = repair_parts(targets, settings, engine.options, engine.progress)
+        results = repair_parts(
+            targets, settings, engine.options, engine.progress, LargeContent(writing)
+        )
         done = plan_and_apply(target_directories(results), writing)
     operations = Operations(done, verbose=repair.verbose)
     listed = BriefList(verbose=repair.verbose)

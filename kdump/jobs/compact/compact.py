@@ -16,12 +16,14 @@ from kdump.apply.files import DISK, Files
 from kdump.apply.plan import require_in_place
 from kdump.engine.engine import Engine
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_rates import JobKind
 from kdump.engine.progress import SILENT, Progress
 from kdump.jobs import execution, recover
 from kdump.jobs.compact.request import CompactRequest, PartitionCompaction
 from kdump.jobs.compact.swap import Discarder, Swapper
 from kdump.jobs.compact.wave import Wave, Writer
 from kdump.jobs.execution import PlanResult, Writing, plan_and_apply
+from kdump.jobs.large_content import LargeContent
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
@@ -32,7 +34,7 @@ from kdump.words import undo_command
 WAVE_BYTES: Final = {"local": 512 << 20, "spark": 4 << 30}
 """The size of a wave, by engine, unless a single partition is larger.
 
-The local engine has all keys of a wave in memory, Spark only the offsets of the live records.
+The offsets of its live records are in memory. A wave takes Spark seconds, the local engine little.
 """
 
 
@@ -80,7 +82,12 @@ def recover_first(
         if not directory.is_clean
         or any(each.leftovers for each in directory.partitions if request.selects(directory, each))
     ]
-    recovery = recover.RecoverRequest(directories, request.settings, now_ms=request.now_ms)
+    recovery = recover.RecoverRequest(
+        directories,
+        request.settings,
+        now_ms=request.now_ms,
+        large_content=LargeContent(writing),
+    )
     results = recover.recover(recovery, options, progress)
     done = plan_and_apply(
         [result.target for result in results], replace(writing, command="recover")
@@ -114,7 +121,9 @@ def compact(
         if request.selects(directory, partition)
         and request.why_unchanged(directory, partition) is None
     )
-    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+    with open_engine(
+        options, kind=JobKind.COMPACT, total_bytes=total_bytes, progress=progress
+    ) as engine:
         return compact_on(engine, request, writing)
 
 

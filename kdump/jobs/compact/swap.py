@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from kdump.apply.apply import apply_plan
+from kdump.apply.early_content import EarlyContent, without_content
 from kdump.apply.files import DISK, Content, FileRange, Files, free_bytes_at
 from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
 from kdump.apply.staging import stage_file
@@ -30,7 +31,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import CopiedFrom, Gone, TargetFile
+from kdump.target.target_file import CopiedFrom, Gone, StagedBytes, TargetFile
 from kdump.target.virtual_directory import file_name
 
 SWAPPED_BYTES: Final = 64 << 20
@@ -75,7 +76,11 @@ class Discarder:
         rewriter = GroupRewriter(group)
         for _ in rewriter.pieces(rewritten):
             pass
-        return rewriter.outcome
+        outcome = rewriter.outcome
+        if isinstance(outcome, Refusal):
+            return outcome
+        indexes = {kind: without_content(each) for kind, each in outcome.indexes.items()}
+        return replace(outcome, indexes=indexes)
 
     def complete(self, partition: TopicPartition, compacted: Compacted) -> None:
         """Note that all groups of a partition are done."""
@@ -100,6 +105,7 @@ class Swapper:
     directory: LogDirectory
     writing: Writing
     files: Files = DISK
+    _early: EarlyContent | None = None
     _undos: list[str] = field(default_factory=list)
     _pending: dict[Location, dict[str, TargetFile]] = field(default_factory=dict)
     _swapped: dict[Location, set[str]] = field(default_factory=dict)
@@ -147,6 +153,13 @@ class Swapper:
             return NoSpace(group.base_offset, _most_bytes(group), self._free_bytes())
         if isinstance(outcome, Refusal):
             return outcome
+        if self._early is None:
+            self._early = EarlyContent.of_next_run(self.directory.path.local_path, self.files)
+        indexes = {kind: self._early.staged(each) for kind, each in outcome.indexes.items()}
+        outcome = replace(outcome, indexes=indexes)
+        self._staged_bytes += sum(
+            each.size_bytes for each in indexes.values() if isinstance(each, StagedBytes)
+        )
         changed = begun.files_of(outcome)
         self._pending.setdefault(group.path, {}).update(changed)
         self._swapped.setdefault(group.path, set()).update(changed)
@@ -179,7 +192,7 @@ class Swapper:
         written = self._swapped.pop(path, set())
         rest = {name: each for name, each in compacted.files.items() if name not in written}
         self._pending.setdefault(path, {}).update(rest)
-        self._completed[partition] = compacted
+        self._completed[partition] = compacted.without_files()
 
     def swap(self) -> None:
         """Swap in what was written.
@@ -194,6 +207,7 @@ class Swapper:
         plan = self._plan(changes)
         self._pending.clear()
         # From here on they belong to apply.
+        self._early = None
         self._staged.clear()
         self._staged_bytes = 0
         keep_undo, command = self.writing.keep_undo, self.writing.command

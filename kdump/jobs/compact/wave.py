@@ -102,12 +102,9 @@ class _Work:
     surveyed: dict[Location, TxnBatches] | None = None
     groups: list[GroupToRewrite] = field(default_factory=list)
     live: list[LiveKeys] = field(default_factory=list)
+    keys: int = 0
+    """The number of distinct keys."""
     problem: CompactionProblem | None = None
-
-    @property
-    def keys(self) -> int:
-        """The number of distinct keys."""
-        return sum(each.keys for each in self.live)
 
     def add(self, split: ScanSplit, found: ScannedPart | Refusal | Unreadable) -> None:
         """Add what was found in a part; the parts of a log come in order."""
@@ -206,6 +203,7 @@ class Wave:
         for work in works:
             path = work.partition.path
             work.live = [bucket[path] for bucket in reduced if path in bucket]
+            work.keys = sum(each.keys for each in work.live)
 
     def _find_groups(self, work: _Work) -> None:
         if not work.begun.groups:
@@ -215,6 +213,7 @@ class Wave:
             work.fail(disorder)
             return
         live = LiveRecords.joined(each.live for each in work.live)
+        work.live.clear()  # joined, they take as much memory again
         work.groups = list(work.begun.groups_to_rewrite(work.scanned, live))
 
     def _rewrite(self, works: Sequence[_Work]) -> Iterator[PartitionCompaction]:
@@ -257,7 +256,7 @@ class Wave:
             work.partition,
             problem=work.problem,
             unknown=unknown_properties(work.begun.log.settings),
-            compacted=compacted,
+            compacted=compacted.without_files(),
             preview=preview(work.begun, scanned, work.keys, compacted),
         )
 

@@ -33,6 +33,7 @@ from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.uuids import parse_uuid
+from kdump.jobs.large_content import LargeContent
 from kdump.jobs.loading import RecoverJob, load_split
 from kdump.jobs.part_repair import PartTarget, RepairPart, repair_parts
 from kdump.log.broker import partitions_twice
@@ -100,6 +101,7 @@ class RepairOptions:
         now_ms: the current time.
         options: of the engine.
         progress: shows how far the work is.
+        large_content: where large new content of files is put.
     """
 
     settings: Mapping[Location, Settings]
@@ -107,6 +109,7 @@ class RepairOptions:
     now_ms: int = 0
     options: EngineOptions = DEFAULT_OPTIONS
     progress: Progress = SILENT
+    large_content: LargeContent = field(default_factory=LargeContent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +260,15 @@ class _DirectoryRepair:
             if partition.path in swapped or self._has_bad_data(partition)
         ]
         splits = [
-            load_split(
-                partition,
-                self.directory,
-                self.settings,
-                policy=repair.policy,
-                now_ms=repair.now_ms,
+            repair.large_content.split(
+                load_split(
+                    partition,
+                    self.directory,
+                    self.settings,
+                    policy=repair.policy,
+                    now_ms=repair.now_ms,
+                ),
+                self.directory.path,
             )
             for partition in selected
         ]
@@ -294,6 +300,7 @@ class _DirectoryRepair:
             repair.settings,
             repair.options,
             repair.progress,
+            repair.large_content,
         ):
             files[result.target.partition.path].update(result.files)
         for partition, _ in self._partitions_with(Remedy.PARTITION_METADATA):

@@ -43,7 +43,7 @@ def rebuild_indexes(
     """
     if partition.is_0_7:
         return Repaired({})
-    directory = VirtualDirectory(partition.path)
+    directory = VirtualDirectory(partition.path, context.store)
     directory.remove(names.LEADER_EPOCH_CHECKPOINT)
     try:
         segments = unindexed_segments(partition, directory, context.settings)
@@ -84,6 +84,7 @@ def _rebuild(
         position = None if segment.problem is None else segment.problem.position
         raise Refused("the log is damaged", segment.log_name, "", position)
     producers.take_snapshot()
+    segment.release()
     kinds = [FileKind(suffix) for suffix in INDEX_SUFFIXES]
     for name in (*map(segment.name, kinds), snapshot_name(producers.map_end_offset)):
         if name in own:
