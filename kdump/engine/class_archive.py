@@ -4,12 +4,16 @@ A JVM maps the archive and runs the code in it almost unchecked: whoever can cha
 archive can run code as the user of kdump, and a damaged archive makes the JVM crash. So an archive
 is used only if nobody else can write to it or to a directory on its path, and only if its checksum
 is still the one that was written with it.
+
+It has 70 to 150 MB. Those of removed installations, and those that were not used for
+:data:`UNUSED_DAYS`, are removed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +21,14 @@ from typing import Final
 
 from kdump.engine.spark_installation import Java, Spark
 from kdump.formats.checksum import crc32c
-from kdump.storage.private_folder import is_private
+from kdump.storage.private_folder import cache_folder, is_private
 
 _CONTENT: Final = "3"
 """Changes if the classes of an archive do."""
 _CHUNK_BYTES: Final = 1 << 20
+_SUFFIX: Final = ".jsa"
+UNUSED_DAYS: Final = 30
+_DAY_SECONDS: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +37,20 @@ class ClassArchive:
 
     Attributes:
         path: its path.
+        made_for: the program ``java`` and Spark's home.
     """
 
     path: Path
+    made_for: tuple[Path, ...] = ()
 
     @property
     def checksum_path(self) -> Path:
         return self.path.with_suffix(".crc32c")
+
+    @property
+    def made_for_path(self) -> Path:
+        """Has the paths of what it was made for, with a null byte after each."""
+        return self.path.with_suffix(".made-for")
 
     def is_usable(self) -> bool:
         """Whether the archive exists, and only this user and root can have written it."""
@@ -58,6 +72,8 @@ class ClassArchive:
             OSError: the disk fails.
         """
         self.discard()
+        paths = b"".join(b"%s\0" % os.fsencode(each) for each in self.made_for)
+        self.made_for_path.write_bytes(paths)
         self.checksum_path.write_text(_checksum(part), encoding="ascii")
         self.checksum_path.chmod(0o400)
         part.chmod(0o400)
@@ -65,9 +81,43 @@ class ClassArchive:
 
     def discard(self) -> None:
         """Remove the archive if possible; the next run makes another."""
-        for path in (self.path, self.checksum_path):
+        for path in (self.path, self.checksum_path, self.made_for_path):
             with contextlib.suppress(OSError):
                 path.unlink()
+
+    def note_use(self) -> None:
+        """Remember that the archive is used now, by its time."""
+        with contextlib.suppress(OSError):
+            os.utime(self.path)
+
+    def is_worth_keeping(self, now_s: float) -> bool:
+        """Whether it was used lately, and what it was made for still exists."""
+        try:
+            if now_s - self.path.stat().st_mtime > UNUSED_DAYS * _DAY_SECONDS:
+                return False
+        except OSError:
+            return False
+        try:
+            paths = self.made_for_path.read_bytes().split(b"\0")[:-1]
+        except OSError:
+            return True  # made by a version that did not write them
+        return all(os.path.exists(each) for each in paths)  # noqa: PTH110 - these are bytes
+
+
+def remove_unused(folder: Path, now_s: float) -> None:
+    """Remove the archives in a directory that are not worth keeping. Never fails.
+
+    Args:
+        folder: the cache.
+        now_s: the time, in seconds since the epoch.
+    """
+    if not is_private(folder):
+        return
+    with contextlib.suppress(OSError):
+        for path in list(folder.glob(f"spark-*{_SUFFIX}")):
+            archive = ClassArchive(path)
+            if not archive.is_worth_keeping(now_s):
+                archive.discard()
 
 
 def find_archive(
@@ -89,17 +139,9 @@ def find_archive(
         [_CONTENT, java.identity, str(java.path), spark.class_path, installed, *options]
     )
     key = hashlib.sha256(described.encode(errors="surrogateescape")).hexdigest()[:16]
-    return ClassArchive(folder / f"spark-{spark.version}-{key}.jsa")
-
-
-def cache_folder(environment: Mapping[str, str]) -> Path | None:
-    """The directory of kdump in the user's cache; None if the user has no home directory."""
-    configured = environment.get("XDG_CACHE_HOME", "")
-    # The XDG Base Directory Specification says to ignore relative paths.
-    if configured.startswith("/"):
-        return Path(configured) / "kdump"
-    home = environment.get("HOME", "")
-    return Path(home) / ".cache" / "kdump" if home.startswith("/") else None
+    return ClassArchive(
+        folder / f"spark-{spark.version}-{key}{_SUFFIX}", made_for=(java.path, spark.home)
+    )
 
 
 def _checksum(path: Path) -> str:

@@ -1,8 +1,7 @@
-"""The choice of an engine: this process and its workers for little work, Spark for much.
+"""The choice of an engine: the one that is expected to finish first.
 
-Starting a JVM takes longer than most work on one machine. Above a threshold, or when asked, the
-same jobs run on Spark; nothing of Spark is imported before that. Where Spark or Java is missing,
-all work runs without, unless Spark was asked for.
+A cluster, or who asks for an engine, gets it. Otherwise measured rates decide, and where Spark or
+Java is missing, all work runs without. Nothing of Spark is imported before it is chosen.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kdump.engine.engine import Engine, run_all
+from kdump.engine.engine_rates import LOCAL_RATES, SPARK_RATES, JobKind
 from kdump.engine.job import Job, ResultT, SplitT
 from kdump.engine.progress import SILENT, Progress
-
-DEFAULT_THRESHOLD_BYTES: Final = 1 << 30
+from kdump.processes.worker_pool import usable_cpus
 
 
 class EngineChoice(enum.Enum):
@@ -29,57 +28,101 @@ class EngineChoice(enum.Enum):
     SPARK = "spark"
 
 
+class Because(enum.Enum):
+    """Why an engine was chosen; the value says it."""
+
+    ASKED = "--engine"
+    CLUSTER = "--master"
+    FIRST = "expected to finish first"
+    ONLY = "Spark cannot be used"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The choice of an engine for a job.
+
+    Attributes:
+        engine: ``LOCAL`` or ``SPARK``.
+        because: why.
+        total_bytes: how much there is to read.
+        cores: of this machine.
+        local_seconds: the expected time of the local engine.
+        spark_seconds: the expected time of Spark on this machine.
+    """
+
+    engine: EngineChoice
+    because: Because
+    total_bytes: int
+    cores: int
+    local_seconds: float
+    spark_seconds: float
+
+
+def _tell_nobody(decision: Decision) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """How to run jobs.
 
     Attributes:
-        choice: which engine; ``AUTO`` decides by the size of the work.
-        threshold_bytes: ``AUTO`` is Spark for this much work or more, if Spark can be used.
+        choice: which engine; ``AUTO`` is the one that is expected to finish first.
         master: URL of Spark's master; None for all CPUs of this machine. If given, ``AUTO`` is
             Spark.
         spark_conf: Spark's own properties, which override kdump's.
         processes: how many workers the local engine has; None for one per CPU.
+        tell: receives each choice of an engine.
     """
 
     choice: EngineChoice = EngineChoice.AUTO
-    threshold_bytes: int = DEFAULT_THRESHOLD_BYTES
     master: str | None = None
     spark_conf: tuple[tuple[str, str], ...] = ()
     processes: int | None = None
+    tell: Callable[[Decision], None] = _tell_nobody
 
 
 DEFAULT_OPTIONS: Final = EngineOptions()
 
 
-def chosen(options: EngineOptions, total_bytes: int) -> EngineChoice:
-    """``LOCAL`` or ``SPARK``, for work over ``total_bytes``."""
+def decide(options: EngineOptions, kind: JobKind, total_bytes: int) -> Decision:
+    """Choose the engine for a job of this kind over ``total_bytes``."""
+    cores = usable_cpus()
+    local_seconds = LOCAL_RATES[kind].seconds(total_bytes, cores)
+    spark_seconds = SPARK_RATES[kind].seconds(total_bytes, cores)
+    engine, because = EngineChoice.LOCAL, Because.FIRST
     if options.choice is not EngineChoice.AUTO:
-        return options.choice
-    if options.master is not None:
-        return EngineChoice.SPARK
-    if total_bytes < options.threshold_bytes:
-        return EngineChoice.LOCAL
-    from kdump.engine.spark_installation import is_spark_usable
+        engine, because = options.choice, Because.ASKED
+    elif options.master is not None:
+        engine, because = EngineChoice.SPARK, Because.CLUSTER
+    elif spark_seconds < local_seconds:
+        from kdump.engine.spark_installation import is_spark_usable
 
-    return EngineChoice.SPARK if is_spark_usable(os.environ) else EngineChoice.LOCAL
+        if is_spark_usable(os.environ):
+            engine = EngineChoice.SPARK
+        else:
+            because = Because.ONLY
+    return Decision(engine, because, total_bytes, cores, local_seconds, spark_seconds)
 
 
 @contextlib.contextmanager
 def open_engine(
     options: EngineOptions = DEFAULT_OPTIONS,
     *,
+    kind: JobKind = JobKind.SCAN,
     total_bytes: int,
     progress: Progress = SILENT,
 ) -> Iterator[Engine]:
-    """Open the engine for work over ``total_bytes``; leaving the context ends all it started.
+    """Open the engine for jobs over ``total_bytes``; leaving the context ends all it started.
 
     Show results inside the context: Spark takes time to stop.
 
     Raises:
         KdumpError: Spark was asked for, and cannot be started.
     """
-    if chosen(options, total_bytes) is EngineChoice.SPARK:
+    decision = decide(options, kind, total_bytes)
+    options.tell(decision)
+    if decision.engine is EngineChoice.SPARK:
         from kdump.engine.spark import SparkEngine
 
         with SparkEngine(options.master, dict(options.spark_conf), progress) as spark:
@@ -96,13 +139,15 @@ def run_job(
     splits: Sequence[SplitT],
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
+    *,
+    kind: JobKind = JobKind.SCAN,
 ) -> list[ResultT]:
-    """Run a job on the engine for work of this size; gives the results in order of ``splits``.
+    """Run a job on the engine for such work; gives the results in order of ``splits``.
 
     Raises:
         JobFailedError: the job failed on a split; names the file and byte.
         KdumpError: the engine itself failed.
     """
     total_bytes = sum(split.size_bytes for split in splits)
-    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+    with open_engine(options, kind=kind, total_bytes=total_bytes, progress=progress) as engine:
         return run_all(engine, job, splits)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import selectors
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,11 +28,21 @@ from kdump.engine.job import (
     trace_of,
 )
 from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
+from kdump.engine.stored_pieces import (
+    MapToFiles,
+    ReduceFiles,
+    StoredPiece,
+    bucket_splits,
+    stored_pieces,
+)
 from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.processes.worker_pool import StartMethod, WorkerPool, start_method, usable_cpus
+from kdump.storage.places import add_request_counts, take_request_counts
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+    from kdump.storage.request_counts import RequestCounts
 
 FORKED_POOL_BYTES: Final = 32 << 20
 """With this many bytes forked workers pay off: each takes milliseconds to start."""
@@ -92,9 +103,12 @@ class LocalEngine:
                 yield from self._run_here(job, splits)
             else:
                 tasks = list(task_groups(splits, processes, TASK_LIMITS))
-                serve = functools.partial(_serve_splits, job)
+                # A fork has the splits already; to pickle and read 10,000 took a second.
+                inherited = splits if method == "fork" else None
+                serve = functools.partial(_serve_splits, job, inherited)
                 self._pool = WorkerPool(serve, min(processes, len(tasks)), method)
-                for index, result in _run_in(self._pool, splits, tasks, self._progress):
+                sent = splits if inherited is None else None
+                for index, result in _run_in(self._pool, splits, sent, tasks, self._progress):
                     yield splits[index], cast("ResultT", result)
         finally:
             self.close()
@@ -106,7 +120,13 @@ class LocalEngine:
         splits: Sequence[SplitT],
         buckets: int,
     ) -> tuple[list[ResultT], list[ReducedT]]:
-        """As :meth:`kdump.engine.engine.Engine.shuffle`, with one bucket, in this process."""
+        """As :meth:`kdump.engine.engine.Engine.shuffle`.
+
+        A single bucket is reduced in this process, several by workers: their pieces are files in
+        ``TMPDIR`` until then, so that only those of a bucket need to fit into memory.
+        """
+        if buckets > 1:
+            return self._shuffle_in_files(job, splits, buckets)
         found: dict[int, tuple[ResultT, Mapping[int, PieceT]]] = {}
         for split, each in self.run(_MapToOneBucket(job), splits):
             found[id(split)] = each
@@ -115,6 +135,21 @@ class LocalEngine:
         results = [result for result, _ in in_order]
         del in_order
         return results, [job.reduce(pieces)] if pieces else []
+
+    def _shuffle_in_files(
+        self,
+        job: ShuffleJob[SplitT, ResultT, PieceT, ReducedT],
+        splits: Sequence[SplitT],
+        buckets: int,
+    ) -> tuple[list[ResultT], list[ReducedT]]:
+        found: dict[int, tuple[ResultT, Mapping[int, StoredPiece]]] = {}
+        with stored_pieces() as folder:
+            for split, each in self.run(MapToFiles(job, buckets, folder), splits):
+                found[id(split)] = each
+            in_order = [found.pop(id(split)) for split in splits]
+            by_bucket = bucket_splits(folder, (own for _, own in in_order))
+            reduced = [each for _, each in self.run(ReduceFiles(job), by_bucket)]
+        return [result for result, _ in in_order], reduced
 
     def _worth_starting(self, cost_bytes: int, method: StartMethod) -> int:
         """How many workers are worth starting for work that takes as long as so many bytes."""
@@ -149,16 +184,40 @@ class _MapToOneBucket(Generic[SplitT, ResultT, PieceT]):
         return self.job.map(split, 1)
 
 
-_Done = tuple[int, Any]
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A result from a worker.
+
+    Attributes:
+        index: of the split.
+        result: of the job.
+        requests: what was asked of object stores for it, by their names.
+    """
+
+    index: int
+    result: Any
+    requests: Mapping[str, RequestCounts]
+
+
 _Failed = tuple[int, str, str]
 
 
 def _run_in(
-    pool: WorkerPool, splits: Sequence[Split], tasks: Sequence[list[int]], progress: Progress
-) -> Iterator[_Done]:
-    """Give the index of each split with its result, as they come."""
-    from multiprocessing.connection import wait
+    pool: WorkerPool,
+    splits: Sequence[Split],
+    sent: Sequence[Split] | None,
+    tasks: Sequence[list[int]],
+    progress: Progress,
+) -> Iterator[tuple[int, Any]]:
+    """Give the index of each split with its result, as they come.
 
+    Args:
+        pool: the workers.
+        splits: all splits.
+        sent: the same if workers have to be sent theirs; None if they have them.
+        tasks: the indexes of the splits of each task.
+        progress: shows how far the work is.
+    """
     waiting = deque(tasks)
     busy: dict[Connection[Any, Any], deque[int]] = {}
 
@@ -170,22 +229,30 @@ def _run_in(
         progress.working_on(splits[task[0]].label)
         # If the worker is gone, reading from its pipe says so.
         with contextlib.suppress(BrokenPipeError):
-            worker.send([(index, splits[index]) for index in task])
+            worker.send([(index, None if sent is None else sent[index]) for index in task])
 
-    for worker in pool.pipes:
-        hand_out(worker)
     timeout = TICK_SECONDS if progress.is_shown else None
-    while busy:
-        for ready in cast("list[Connection[Any, Any]]", wait(list(busy), timeout)):
-            at_work = busy[ready]
-            index, result = _received(pool, ready, splits, at_work[0])
-            at_work.popleft()
-            if not at_work:
-                del busy[ready]
-                hand_out(ready)
-            progress.advance(splits[index].size_bytes)
-            yield index, result
-        progress.tick()
+    # One selector for all results: ``connection.wait`` makes one at each call.
+    with selectors.DefaultSelector() as results:
+        for worker in pool.pipes:
+            hand_out(worker)
+            if worker in busy:
+                results.register(worker, selectors.EVENT_READ)
+        while busy:
+            for key, _ in results.select(timeout):
+                ready = cast("Connection[Any, Any]", key.fileobj)
+                at_work = busy[ready]
+                done = _received(pool, ready, splits, at_work[0])
+                add_request_counts(done.requests)
+                at_work.popleft()
+                if not at_work:
+                    del busy[ready]
+                    hand_out(ready)
+                    if ready not in busy:
+                        results.unregister(ready)
+                progress.advance(splits[done.index].size_bytes)
+                yield done.index, done.result
+            progress.tick()
 
 
 def _received(
@@ -195,18 +262,22 @@ def _received(
         answer: _Done | _Failed = worker.recv()
     except (EOFError, ConnectionResetError):
         raise JobFailedError(splits[expected], pool.how_it_ended(worker)) from None
-    if len(answer) == 3:
-        index, what, trace = answer
-        raise JobFailedError(splits[index], what, trace)
-    return answer
+    if isinstance(answer, _Done):
+        return answer
+    index, what, trace = answer
+    raise JobFailedError(splits[index], what, trace)
 
 
-def _serve_splits(job: Job[Any, Any], pipe: Connection[Any, Any]) -> None:
+def _serve_splits(
+    job: Job[Any, Any], inherited: Sequence[Split] | None, pipe: Connection[Any, Any]
+) -> None:
     """What a worker does: take splits, send results; it ends with the first failure."""
     while True:
-        for index, split in pipe.recv():
+        for index, sent in pipe.recv():
+            split = sent if inherited is None else inherited[index]
             try:
-                pipe.send((index, job.run(split)))
+                result = job.run(split)
+                pipe.send(_Done(index, result, take_request_counts()))
             except (BrokenPipeError, ConnectionResetError):
                 return
             except Exception as failure:  # noqa: BLE001 - raised again by the parent

@@ -50,6 +50,10 @@ _LOST_TASK: Final = re.compile(
     r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor \S+\): (.+)"
 )
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+_OTHER_PYTHON: Final = re.compile(r"\bNo module named|PYTHON_VERSION_MISMATCH|pyspark\.daemon")
+_SAME_PYTHON: Final = (
+    "executors need the Python of the driver, with kdump; spark.pyspark.python names theirs"
+)
 _PYTHON_ERROR: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", re.MULTILINE)
 
 
@@ -372,10 +376,12 @@ def _reason(failure: BaseException) -> str:
     """The cause of a failure of Spark, in one line."""
     message = str(failure)
     if raised := _PYTHON_ERROR.findall(message):
-        return str(raised[-1])
+        what = str(raised[-1])
+        return f"{what.rstrip('.')}: {_SAME_PYTHON}" if _OTHER_PYTHON.search(what) else what
     if lost := _LOST_TASK.search(message):
         return f"{_without_class(lost[2])} (on {lost[1]})"
-    return _without_class(first_line(failure))
+    line = _without_class(first_line(failure))
+    return f"{line.rstrip('.')}: {_SAME_PYTHON}" if _OTHER_PYTHON.search(line) else line
 
 
 def _without_class(line: str) -> str:

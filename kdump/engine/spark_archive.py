@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from kdump.engine.class_archive import ClassArchive, find_archive
+from kdump.engine.class_archive import ClassArchive, find_archive, remove_unused
 from kdump.engine.spark_installation import find_java, find_spark
 from kdump.engine.spark_java import JVM_OPTIONS
 from kdump.engine.spark_session import SparkSession
@@ -31,9 +31,14 @@ _PART_SUFFIX: Final = ".part"
 
 
 def make_in_background() -> None:
-    """Start to make the archive if there is none. Never fails, never waits."""
+    """Start to make the archive if there is none. Never fails, never waits.
+
+    Archives of other installations that nobody uses are removed.
+    """
     with contextlib.suppress(KdumpError, OSError):
         archive = _archive()
+        if archive is not None:
+            remove_unused(archive.path.parent, time.time())
         if archive is not None and _is_missing(archive):
             process = subprocess.Popen(  # noqa: S603 - no shell
                 [sys.executable, "-P", "-m", __name__],

@@ -123,6 +123,8 @@ class SparkSession:
     def _start_java(self, spark: Spark, archive_to: Path | None) -> JavaProcess:
         if not self.is_quick:
             home = Path(os.environ.get("SPARK_HOME") or spark.home)
+            if not (home / "bin" / "spark-submit").is_file():
+                raise NoSparkError(f"SPARK_HOME ({home}) has no bin/spark-submit")
             conf = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
             if not (conf / "spark-env.sh").exists():
                 find_java(os.environ)
@@ -131,6 +133,8 @@ class SparkSession:
         archive = find_archive(java, spark, JVM_OPTIONS, os.environ)
         if archive is not None and (archive_to is not None or not archive.is_usable()):
             archive = None
+        if archive is not None:
+            archive.note_use()
         heap = self.properties.get(_HEAP_PROPERTY, _DEFAULT_HEAP)
         command = gateway_command(java, spark, heap=heap, archive=archive, archive_to=archive_to)
         return JavaProcess(command, spark_home=spark.home, archive=archive)
@@ -170,10 +174,8 @@ class SparkSession:
                     " call SparkContext.stop() and make another, or use --engine local"
                 )
             return active
-        # Workers run the same Python as this process, unless configured otherwise. The property
-        # alone would not reach all of them.
-        python = self.properties.get("spark.pyspark.python", sys.executable)
-        with environment({"PYSPARK_PYTHON": python}), _own_interrupts():
+        # The property alone would not reach all workers.
+        with environment({"PYSPARK_PYTHON": self._python()}), _own_interrupts():
             try:
                 context = self._new_context()
             except KdumpError:
@@ -185,6 +187,16 @@ class SparkSession:
                 raise NoSparkError(f"Spark did not start: {cause}") from failure
             context.setLogLevel("ERROR")
         return context
+
+    def _python(self) -> str:
+        """The Python of workers: that of this process, unless configured otherwise.
+
+        On this machine ``PYSPARK_PYTHON``, which may be set for other programs, does not count.
+        """
+        ours = sys.executable
+        if not self.is_local:
+            ours = os.environ.get("PYSPARK_PYTHON") or ours
+        return self.properties.get("spark.pyspark.python", ours)
 
     def _new_context(self) -> Any:
         from pyspark import SparkConf, SparkContext, java_gateway

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -10,6 +10,7 @@ from kdump.formats.names import TopicPartition
 from kdump.jobs.consumed_logs import ConsumedLog
 from kdump.jobs.coordinator_replicas import ChosenLog
 from kdump.jobs.coordinator_topics import PartitionCount
+from kdump.jobs.found_problems import Problem
 from kdump.jobs.groups import GroupLog
 from kdump.log.directory import LogDirectory
 from kdump.log.problems import FileProblem
@@ -170,7 +171,7 @@ class GroupsReport:
         share_topic: those of ``__share_group_state``; None if no group needs them.
         coordinators: the logs of coordinators.
         failures: why coordinators do not load their logs: the log, and what is wrong.
-        problems: files that cannot be read.
+        unreadable: files that cannot be read or are malformed.
         damaged_ends: what is not valid at the end of the logs that groups consume.
         topic_names: by topic id, as far as known; empty if no group has topic ids.
     """
@@ -182,6 +183,20 @@ class GroupsReport:
     share_topic: PartitionCount | None
     coordinators: tuple[ChosenLog, ...]
     failures: tuple[tuple[GroupLog, str], ...]
-    problems: tuple[FileProblem, ...]
+    unreadable: tuple[FileProblem, ...]
     damaged_ends: tuple[Damage, ...]
     topic_names: Mapping[str, str]
+
+    def problems(self) -> Iterator[Damage | Problem]:
+        """Yield damage of the logs, what cannot be read, and what coordinators do not load."""
+        for coordinator in self.coordinators:
+            for log in coordinator.logs:
+                yield from log.damage
+            for why in coordinator.all_unreadable():
+                yield Problem(why.path, why.what, is_damage=False)
+        for log, what in self.failures:
+            path = str(log.replica.partition.path)
+            yield Problem(path, f"a coordinator does not load it: {what}", is_damage=True)
+        for file in self.unreadable:
+            yield Problem.of_file(file)
+        yield from self.damaged_ends

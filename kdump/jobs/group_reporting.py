@@ -114,7 +114,7 @@ class _Reporting:
             share_topic=self._count(SHARE_STATE_TOPIC, of_shares, ()) if has_shares else None,
             coordinators=tuple(chosen),
             failures=tuple(self._failures),
-            problems=tuple(self._consumed.problems),
+            unreadable=tuple(self._consumed.problems),
             damaged_ends=tuple(self._consumed.damage()),
             topic_names=self._consumed.topic_names() if types & _WITH_TOPIC_IDS else {},
         )

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
@@ -169,7 +170,9 @@ def read_logs(
     total_bytes = sum(log.replica.partition.data_bytes for log in logs)
     target_bytes = split_bytes(total_bytes, usable_cpus())
     splits = [list(_splits(log, target_bytes)) for log in logs]
-    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+    with open_engine(
+        options, kind=JobKind.DECODE, total_bytes=total_bytes, progress=progress
+    ) as engine:
         results = run_in_order(engine, GroupsJob(), [each for own in splits for each in own])
         # Each part is joined as it comes: all parts together would take much memory.
         return [

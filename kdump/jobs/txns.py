@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
+from kdump.jobs.found_problems import Problem
 from kdump.jobs.partition_transactions import (
     NotLoadable,
     TxnsJob,
@@ -120,21 +121,6 @@ class PartitionTransactions:
         """Whether the last stable offset is unknown only because there is no high watermark."""
         is_read = self.log_end_offset is not None and not self.has_damage
         return is_read and self.stability.last_stable_offset is None
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that could not be read, or is damaged.
-
-    Attributes:
-        path: of the file or directory.
-        what: what is wrong.
-        is_damage: whether the data is damaged; otherwise it could not be read.
-    """
-
-    path: str
-    what: str
-    is_damage: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -27,6 +29,23 @@ if TYPE_CHECKING:
 StartMethod = Literal["fork", "spawn"]
 
 _ALLOCATOR_THREAD: Final = "jemalloc_bg_thd"
+
+_kept_from_workers: set[int] = set()
+
+
+def keep_from_workers(descriptor: int) -> None:
+    """Let no worker have an open file: a lock would last as long as any process has it."""
+    _kept_from_workers.add(descriptor)
+
+
+def close_kept(descriptor: int) -> None:
+    """Close a file that was kept from workers.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    _kept_from_workers.discard(descriptor)
+    os.close(descriptor)
 
 
 def usable_cpus() -> int:
@@ -69,8 +88,8 @@ class WorkerPool:
         """Start workers.
 
         Args:
-            serve: what a worker does with its end of the pipe; picklable. It ends with EOFError
-                when this process closes the pipe, or is killed.
+            serve: what a worker does with its end of the pipe; picklable. When this process closes
+                the pipe, or is killed, the worker ends, whatever it is doing.
             processes: how many workers.
             method: how they start, from :func:`start_method`.
         """
@@ -156,8 +175,23 @@ def _run_worker(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     for other in inherited:
         other.close()
+    # A spawned worker has neither these files nor their numbers.
+    for descriptor in _kept_from_workers:
+        os.close(descriptor)
+    threading.Thread(target=_end_with, args=(pipe.fileno(),), daemon=True).start()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         serve(pipe)
+
+
+def _end_with(pipe: int) -> None:
+    """End this process when the other end of its pipe is closed.
+
+    A split may take minutes, and nobody would have its result.
+    """
+    hangs_up = select.poll()
+    hangs_up.register(pipe, 0)
+    hangs_up.poll()
+    os._exit(1)
 
 
 @contextlib.contextmanager

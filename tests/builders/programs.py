@@ -67,6 +67,11 @@ class InterruptedProgram:
         assert self._process.returncode == -signal.SIGINT
         assert said.count("Traceback") == 1, said
 
+    def kill(self) -> None:
+        """Kill only the process that the workers work for."""
+        self._process.kill()
+        self._process.communicate(timeout=_PATIENCE_SECONDS)
+
     def workers_left(self) -> bool:
         """Tell whether a worker is still running after a while."""
         said = self._read()

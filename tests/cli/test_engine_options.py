@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
 
+from builders.in_process import run_kdump
+from builders.verified import LogModel
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineChoice, EngineOptions
 
@@ -31,11 +35,11 @@ def test_without_options_kdump_chooses() -> None:
 
 def test_every_option_arrives() -> None:
     given = parsed(
-        *("--engine", "spark", "--engine-threshold", "512MiB", "--master", "local[2]"),
+        *("--engine", "spark", "--master", "local[2]"),
         *("--spark-conf", "spark.a=1", "--spark-conf", "spark.b=x=y", "--progress"),
     )
     conf = (("spark.a", "1"), ("spark.b", "x=y"))
-    options = EngineOptions(EngineChoice.SPARK, 512 << 20, "local[2]", conf)
+    options = EngineOptions(EngineChoice.SPARK, "local[2]", conf)
     assert given.options == options
 
 
@@ -47,19 +51,8 @@ def test_progress_can_be_asked_for(args: tuple[str, ...], is_shown: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "size_bytes"),
-    [("0", 0), ("1073741824", 1 << 30), ("1g", 1 << 30), ("2 KiB", 2048), ("3TB", 3 << 40)],
-)
-def test_sizes_have_units(text: str, size_bytes: int) -> None:
-    assert parsed("--engine-threshold", text).options.threshold_bytes == size_bytes
-
-
-@pytest.mark.parametrize(
     "args",
     [
-        ("--engine-threshold", "much"),
-        ("--engine-threshold", "-1"),
-        ("--engine-threshold", "1.5g"),
         ("--spark-conf", "spark.a"),
         ("--spark-conf", "=1"),
         ("--engine", "flink"),
@@ -68,3 +61,21 @@ def test_sizes_have_units(text: str, size_bytes: int) -> None:
 def test_invalid_values_are_usage_errors(args: tuple[str, str]) -> None:
     with pytest.raises(click.UsageError):
         parsed(*args)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ((), "kdump: runs on local (expected for "),
+        (("--engine", "local"), "kdump: runs on local, because of --engine\n"),
+    ],
+)
+@pytest.mark.parametrize("command", ["verify", "txns"])
+def test_verbose_says_once_which_engine_runs_and_why(
+    command: str, options: tuple[str, ...], line: str, tmp_path: Path
+) -> None:
+    log_dir = LogModel().write(tmp_path / "logs").parent
+    done = run_kdump([command, "-v", *options, log_dir.name], tmp_path)
+    assert done.stderr.decode().count("runs on") == 1
+    assert line in done.stderr.decode()
+    assert b"runs on" not in run_kdump([command, *options, log_dir.name], tmp_path).stderr

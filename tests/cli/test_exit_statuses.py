@@ -320,6 +320,7 @@ TRANSPLANT: Final = (
     *("transplant", "orders-0", "--into", "../target", "--leader-epoch", "0"),
     *("--topic-id", TOPIC_ID_TEXT, "--open-transactions", "truncate"),
 )
+COPY: Final = ("copy", ".", "../copied")
 DIFF: Final = ("diff", ".", "../copy")
 EXPORT: Final = ("export", "--out", "../out", ".")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
@@ -413,6 +414,7 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         0: ((*RESET, "."), have_a_controller),
         4: ((*RESET, "."), have_a_damaged_controller),
     },
+    "copy": {0: (COPY, NOTHING), 4: (COPY, damage_the_first_batch)},
     "move": {0: (MOVE, copy_after(NOTHING)), 4: (MOVE, copy_and_damage_a_batch)},
     "rebuild-index": {
         0: ((*COMMANDS["rebuild-index"], *DENSE, "."), NOTHING),
@@ -539,6 +541,7 @@ ARGUMENTS: Final = {
     "lookup": LOOKUP,
     "metadata": ("metadata", "show"),
     "move": ("move", "--balance"),
+    "copy": ("copy", "nowhere"),
     "export": ("export", "--out", "out"),
     "grep": ("grep", ""),
     "quorum": ("quorum", "show"),

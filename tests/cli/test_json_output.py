@@ -168,6 +168,7 @@ NEEDED = {
     "quorum reset": ("--voter", "1@h:1"),
     "delete-records": ("--partition", "a-0", "--before", "1"),
     "move": ("--balance",),
+    "copy": ("new",),
     "retain": ("--topic", "a"),
     "transplant": ("--into", "."),
 }

@@ -58,6 +58,7 @@ READING: Final = (
     f"compact --explain --dry-run {' '.join(CONFIG)}",
     "diff --records DIR COPY",
     "move --drain DIR --to COPY --dry-run",
+    "copy DIR EMPTY",
     "metadata show",
     "metadata history",
     "metadata diff --from 0",

@@ -37,8 +37,8 @@ directories."""
 OF_RECORDS: Final = {"metadata show", "metadata history", "metadata diff"}
 """Commands that select partitions in the cluster's metadata, whether they are on disk or not."""
 
-OF_SEVERAL_DIRECTORIES: Final = {"move"}
-"""Commands that need another log directory: see their own tests."""
+OF_SEVERAL_DIRECTORIES: Final = {"copy", "move"}
+"""Commands that need another directory: see their own tests."""
 
 OF_A_PAGE: Final = {"report"}
 """Commands that write no rows but a page: see their own tests."""

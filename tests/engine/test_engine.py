@@ -9,8 +9,16 @@ from typing import Final, NoReturn
 import pytest
 
 from builders.jobs import Count, CountBatches, ShuffleBatches, TellProcess
+from kdump.engine import engine_choice, engine_rates
 from kdump.engine.engine import Engine, run_in_order
-from kdump.engine.engine_choice import EngineChoice, EngineOptions, chosen, open_engine
+from kdump.engine.engine_choice import (
+    Because,
+    EngineChoice,
+    EngineOptions,
+    decide,
+    open_engine,
+)
+from kdump.engine.engine_rates import EngineRate, JobKind
 from kdump.engine.job import Job, JobFailedError, ResultT, Split, SplitT
 from kdump.engine.local import LocalEngine
 from kdump.engine.progress import Silent
@@ -30,23 +38,43 @@ def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("java_home")
+def chosen(options: EngineOptions, kind: JobKind, total_bytes: int) -> EngineChoice:
+    return decide(options, kind, total_bytes).engine
+
+
+@pytest.mark.parametrize("kind", JobKind)
 @pytest.mark.parametrize(
     ("options", "total_bytes", "expected"),
     [
-        (EngineOptions(), (1 << 30) - 1, EngineChoice.LOCAL),
-        (EngineOptions(), 1 << 30, EngineChoice.SPARK),
-        (EngineOptions(threshold_bytes=1 << 40), 1 << 30, EngineChoice.LOCAL),
-        (EngineOptions(EngineChoice.LOCAL), 1 << 40, EngineChoice.LOCAL),
+        (EngineOptions(), 0, EngineChoice.LOCAL),
+        (EngineOptions(EngineChoice.LOCAL), 1 << 50, EngineChoice.LOCAL),
         (EngineOptions(EngineChoice.SPARK), 0, EngineChoice.SPARK),
         (EngineOptions(master="spark://host:7077"), 0, EngineChoice.SPARK),
         (EngineOptions(EngineChoice.LOCAL, master="local[2]"), 0, EngineChoice.LOCAL),
     ],
 )
-def test_the_engine_is_chosen_by_option_or_by_size(
-    options: EngineOptions, total_bytes: int, expected: EngineChoice
+def test_the_engine_is_chosen_by_option_and_spark_not_for_little_work(
+    options: EngineOptions, total_bytes: int, kind: JobKind, expected: EngineChoice
 ) -> None:
-    assert chosen(options, total_bytes) is expected
+    assert chosen(options, kind, total_bytes) is expected
+
+
+@pytest.fixture
+def spark_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Spark scan twice as fast as the local engine, and start in ten seconds."""
+    local_rate = EngineRate(0, 2)
+    monkeypatch.setitem(engine_rates.LOCAL_RATES, JobKind.SCAN, local_rate)
+    monkeypatch.setitem(engine_rates.SPARK_RATES, JobKind.SCAN, EngineRate(10, 1))
+    monkeypatch.setattr(engine_choice, "usable_cpus", lambda: 1)
+
+
+@pytest.mark.usefixtures("java_home", "spark_rates")
+@pytest.mark.parametrize(("gib", "expected"), [(9, EngineChoice.LOCAL), (11, EngineChoice.SPARK)])
+def test_the_engine_that_is_expected_to_finish_first_runs(gib: int, expected: EngineChoice) -> None:
+    decision = decide(EngineOptions(), JobKind.SCAN, gib << 30)
+    assert decision.engine is expected
+    assert decision.local_seconds == 2 * gib
+    assert decision.spark_seconds == 10 + gib
 
 
 @pytest.fixture
@@ -55,14 +83,16 @@ def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
 
-@pytest.mark.usefixtures("without_java")
+@pytest.mark.usefixtures("without_java", "spark_rates")
 def test_without_java_only_who_asks_gets_spark() -> None:
     much = 1 << 40
-    assert chosen(EngineOptions(), much) is EngineChoice.LOCAL
-    assert chosen(EngineOptions(master="local[2]"), much) is EngineChoice.SPARK
-    assert chosen(EngineOptions(EngineChoice.SPARK), 0) is EngineChoice.SPARK
+    assert decide(EngineOptions(), JobKind.SCAN, much).because is Because.ONLY
+    assert chosen(EngineOptions(), JobKind.SCAN, much) is EngineChoice.LOCAL
+    assert chosen(EngineOptions(master="local[2]"), JobKind.SCAN, much) is EngineChoice.SPARK
+    assert chosen(EngineOptions(EngineChoice.SPARK), JobKind.SCAN, 0) is EngineChoice.SPARK
 
 
+@pytest.mark.usefixtures("spark_rates")
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
@@ -76,7 +106,7 @@ def test_a_java_that_is_too_old_for_spark_counts_as_none(
     version: str, expected: EngineChoice, java_home: Path
 ) -> None:
     (java_home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
-    assert chosen(EngineOptions(), 1 << 40) is expected
+    assert chosen(EngineOptions(), JobKind.SCAN, 1 << 40) is expected
 
 
 @pytest.fixture
@@ -103,7 +133,7 @@ def test_a_shuffle_has_the_same_results_on_every_engine(
     work: list[Split], engines: list[Engine]
 ) -> None:
     job = ShuffleBatches()
-    _, (shuffled,) = engines[0].shuffle(job, work, 7)
+    _, (shuffled,) = engines[0].shuffle(job, work, 1)
     order = {each: at for at, each in enumerate(shuffled)}
     for engine in engines:
         counts, buckets = engine.shuffle(job, work, 7)
@@ -115,9 +145,12 @@ def test_a_shuffle_has_the_same_results_on_every_engine(
 
 
 @pytest.mark.slow
-def test_a_shuffle_on_spark_has_several_buckets(work: list[Split], spark: SparkEngine) -> None:
-    _, buckets = spark.shuffle(ShuffleBatches(), work, 7)
-    assert len(buckets) > 1
+def test_a_shuffle_has_several_buckets_on_every_engine(
+    work: list[Split], engines: list[Engine]
+) -> None:
+    for engine in engines:
+        _, buckets = engine.shuffle(ShuffleBatches(), work, 7)
+        assert len(buckets) > 1
 
 
 def test_an_error_names_the_split_that_failed(work: list[Split], engines: list[Engine]) -> None:

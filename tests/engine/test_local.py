@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from builders.jobs import CountBatches, FailOn, KillWorker, TellProcess
+from builders.jobs import CountBatches, FailOn, KillWorker, ShuffleBatches, TellProcess
 from builders.programs import InterruptedProgram
 from kdump.engine import local as local_engine
 from kdump.engine.job import JobFailedError, Split
 from kdump.engine.local import LocalEngine
+from kdump.errors import KdumpError
 from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.slow
@@ -106,3 +108,25 @@ def test_an_interrupt_ends_all_processes(
     interrupted.wait_for_workers(2)
     interrupted.interrupt()
     assert not interrupted.workers_left()
+
+
+def test_the_pieces_of_a_shuffle_are_gone_when_it_is_done(
+    work: list[Split], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with LocalEngine(processes=1) as engine:
+        engine.shuffle(ShuffleBatches(), work, 7)
+        with pytest.raises(JobFailedError):
+            engine.shuffle(ShuffleBatches(), [*work, Split(local("gone"))], 7)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_for_pieces_that_cannot_be_written_is_named(
+    work: list[Split], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with (
+        LocalEngine(processes=1) as engine,
+        pytest.raises(KdumpError, match="gone: No such file or directory: set TMPDIR to a"),
+    ):
+        engine.shuffle(ShuffleBatches(), work, 7)

@@ -17,6 +17,7 @@ import pytest
 
 from builders.jobs import CountBatches, FailOn, KillWorker, TellExecutable, TellProcess, parent_of
 from builders.programs import InterruptedProgram, in_a_fresh_process
+from kdump.engine import spark as spark_engine
 from kdump.engine import spark_cluster, spark_installation, spark_java, spark_session
 from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import JobFailedError, Split
@@ -434,3 +435,46 @@ def test_a_sql_session_is_forgotten_with_its_jvm(monkeypatch: pytest.MonkeyPatch
     spark_session._forget_sql_session()
     assert SqlSession._instantiatedSession is None
     assert SqlSession._activeSession is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ModuleNotFoundError: No module named 'kdump'",
+        "base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has version: 3.9",
+    ],
+)
+def test_an_executor_with_another_python_is_reported_with_what_to_do(error: str) -> None:
+    failure = RuntimeError(
+        "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+        f': PythonException: Traceback:\n  File "worker.py", line 1\n{error}\n\n\tat org.apache.X'
+    )
+    assert spark_engine._reason(failure) == (
+        f"{error}: executors need the Python of the driver, with kdump;"
+        " spark.pyspark.python names theirs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [("local[2]", sys.executable), ("spark://127.0.0.1:1", "/opt/python")],
+)
+def test_only_a_cluster_has_the_python_that_the_environment_names(
+    master: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    session = spark_session.SparkSession.__new__(spark_session.SparkSession)
+    session.master = spark_session.master_url(master)
+    session.properties = {}
+    assert session._python() == expected
+
+
+def test_a_spark_home_without_spark_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setattr(spark_session, "_active_context", lambda: None)
+    with pytest.raises(
+        KdumpError, match=r"^SPARK_HOME \(.*\) has no bin/spark-submit: use --engine"
+    ):
+        spark_session.SparkSession("local-cluster[1,1,1024]", {})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -12,7 +13,7 @@ from kdump.engine.class_archive import ClassArchive
 from kdump.engine.spark_installation import Java, Spark
 from kdump.engine.spark_java import JVM_OPTIONS, JavaProcess, gateway_command
 from kdump.errors import KdumpError
-from kdump.storage.private_folder import is_private
+from kdump.storage.private_folder import cache_folder, is_private
 
 JAVA = Java(Path("/java/bin/java"), "17.0.1")
 SPARK = Spark(Path("/spark"), "4.3.0")
@@ -70,7 +71,7 @@ def test_each_java_and_spark_version_has_its_own_archive(
 def test_the_cache_folder_follows_the_environment(
     environment: dict[str, str], folder: Path | None
 ) -> None:
-    assert class_archive.cache_folder(environment) == folder
+    assert cache_folder(environment) == folder
 
 
 def test_a_complete_archive_is_not_created_again(archive: ClassArchive) -> None:
@@ -268,3 +269,52 @@ def test_the_archive_is_created_used_and_replaced_if_damaged(
     output = in_a_fresh_process(MAPPED)
     assert output.stderr == ""
     assert str(archive) not in output.stdout
+
+
+NOW_S = 1_800_000_000.0
+DAY_SECONDS = 86_400
+
+
+def made_for(folder: Path, name: str, *paths: Path, days_ago: float = 0) -> ClassArchive:
+    """Write an archive that was used so many days ago."""
+    archive = ClassArchive(folder / f"spark-4.3.0-{name}.jsa", paths)
+    part = folder / f"{name}.part"
+    part.write_bytes(b"classes")
+    archive.keep(part)
+    os.utime(archive.path, (NOW_S, NOW_S - days_ago * DAY_SECONDS))
+    return archive
+
+
+def test_archives_that_nobody_uses_are_removed_with_all_their_files(tmp_path: Path) -> None:
+    there, gone = tmp_path, tmp_path / "gone"
+    kept = made_for(tmp_path, "kept", there, days_ago=29)
+    made_for(tmp_path, "old", there, days_ago=31)
+    made_for(tmp_path, "removed", there, gone)
+    other = tmp_path / "query-history"
+    other.touch()
+    class_archive.remove_unused(tmp_path, NOW_S)
+    files = (kept.path, kept.checksum_path, kept.made_for_path, other)
+    assert set(tmp_path.iterdir()) == set(files)
+    assert kept.is_intact()
+
+
+def test_an_archive_of_an_earlier_version_is_kept_for_its_time(tmp_path: Path) -> None:
+    archive = made_for(tmp_path, "earlier", tmp_path / "gone", days_ago=29)
+    archive.made_for_path.unlink()
+    class_archive.remove_unused(tmp_path, NOW_S)
+    assert archive.path.exists()
+    class_archive.remove_unused(tmp_path, NOW_S + 2 * DAY_SECONDS)
+    assert not archive.path.exists()
+
+
+def test_using_an_archive_keeps_it(tmp_path: Path) -> None:
+    archive = made_for(tmp_path, "used", tmp_path, days_ago=31)
+    archive.note_use()
+    assert archive.is_worth_keeping(time.time())
+
+
+def test_nothing_is_removed_where_others_can_write(tmp_path: Path) -> None:
+    archive = made_for(tmp_path, "old", days_ago=31)
+    tmp_path.chmod(0o777)
+    class_archive.remove_unused(tmp_path, NOW_S)
+    assert archive.path.exists()

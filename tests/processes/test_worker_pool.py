@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from multiprocessing.connection import Connection
@@ -10,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from builders.programs import in_a_fresh_process
-from kdump.processes.worker_pool import StartMethod, WorkerPool, start_method, usable_cpus
+from builders.programs import InterruptedProgram, in_a_fresh_process
+from kdump.processes.worker_pool import (
+    StartMethod,
+    WorkerPool,
+    close_kept,
+    keep_from_workers,
+    start_method,
+    usable_cpus,
+)
 
 
 def _echo(pipe: Connection[Any, Any]) -> None:
@@ -64,6 +72,47 @@ def test_a_process_with_threads_is_never_forked() -> None:
     finally:
         release.set()
         other.join()
+
+
+def test_workers_do_not_have_the_files_that_are_kept_from_them(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    keep_from_workers(descriptor)
+    with WorkerPool(_echo, 1, "fork") as pool:
+        (pipe,) = pool.pipes
+        pipe.send("begun")
+        pipe.recv()
+        close_kept(descriptor)
+        other = os.open(tmp_path, os.O_RDONLY)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(other)
+
+
+WAITS = """
+import sys
+from builders.jobs import WaitForEver
+from kdump.engine import local as local_engine
+from kdump.engine.job import Split
+from kdump.engine.local import LocalEngine
+from kdump.storage.local_disk import local
+
+if __name__ == "__main__":
+    pipe, method = sys.argv[1:]
+    local_engine.start_method = lambda: method
+    with LocalEngine(processes=2) as engine:
+        list(engine.run(WaitForEver(pipe), [Split(local(name)) for name in "xy"]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_end_in_the_middle_of_a_split_when_their_parent_is_killed(
+    method: StartMethod, tmp_path: Path
+) -> None:
+    program = InterruptedProgram(WAITS, tmp_path, method)
+    program.wait_for_workers(2)
+    program.kill()
+    assert not program.workers_left()
 
 
 AFTER_OUTPUT = """

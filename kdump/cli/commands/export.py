@@ -166,11 +166,9 @@ def _payloads(
         KdumpError: schemas cannot be read: another run may be able to, and would write all files
             again.
     """
-    from kdump.jobs.table_rows.source_schemas import log_directories_of
     from kdump.payloads.record_payloads import RecordPayloads
 
-    around = list(log_directories_of(list(map(str, paths)))) if payloads.formats else []
-    found = payloads.read(around, diagnostics)
+    found = payloads.read(paths, diagnostics)
     if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
         raise KdumpError("schemas cannot be read: nothing is exported")
     return found or RecordPayloads()

@@ -74,6 +74,7 @@ def command(
     is counted to the end of the logs. Nothing is written, and no broker is needed.
     """
     from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.jobs.found_problems import report_all
     from kdump.jobs.group_report import GroupsRequest
     from kdump.jobs.group_reporting import report_groups
 
@@ -92,7 +93,7 @@ def command(
         )
         with phase("reading the groups"):
             report = report_groups(request, engine.options, engine.progress)
-        _report_problems(report, diagnostics)
+        report_all(report.problems(), diagnostics)
         _require_found(report, request.groups, selection, directories)
         if output is GroupsFormat.RESET_CSV:
             from kdump.cli.output.reset_csv import write_reset_csv
@@ -149,22 +150,6 @@ def _retention_ms(settings: Sequence[Settings]) -> int:
 
     known = (each.offsets_retention_ms for each in settings)
     return next((each for each in known if each is not None), DEFAULT_OFFSETS_RETENTION_MS)
-
-
-def _report_problems(report: GroupsReport, diagnostics: Diagnostics) -> None:
-    """Report damage in the coordinators' logs, and what cannot be read."""
-    for each in report.coordinators:
-        for log in each.logs:
-            for damage in log.damage:
-                diagnostics.report_damage(damage)
-        for why in each.all_unreadable():
-            diagnostics.report_problem(why.path, why.what, is_damage=False)
-    for log, problem in report.failures:
-        diagnostics.report(log.replica.partition.path, f"a coordinator does not load it: {problem}")
-    for file in report.problems:
-        diagnostics.report(file.path, file.error)
-    for damage in report.damaged_ends:
-        diagnostics.report_damage(damage)
 
 
 def _require_found(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -19,7 +19,6 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.log.partition import Partition
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
 
@@ -158,7 +157,12 @@ def _rows(
     remote: RemotePlace | None,
 ) -> Iterator[Row]:
     """Yield the rows of a log directory, or the single row of a partition."""
-    from kdump.jobs.listed_partitions import partition_row, read_lone_partition
+    from kdump.jobs.listed_partitions import (
+        partition_row,
+        partition_rows,
+        read_lone_partition,
+        remote_fields,
+    )
     from kdump.log.directory import directory_kind, read_log_directory
 
     try:
@@ -166,9 +170,9 @@ def _rows(
         if kind.is_log_directory:
             found = read_log_directory(path, kind, select=selection.matches)
             diagnostics.report_directory(found)
-            for partition in found.partitions:
-                row = partition_row(partition, found, diagnostics)
-                yield row if remote is None else {**row, **_remote_fields(partition)}
+            rows = partition_rows(found.partitions, found, diagnostics)
+            for partition, row in zip(found.partitions, rows, strict=True):
+                yield row if remote is None else {**row, **remote_fields(partition)}
             for name in found.unreadable:
                 unknown = _UNKNOWN if remote is None else _UNKNOWN | _UNKNOWN_REMOTE
                 yield {"type": "partition", "log_dir": str(path), "directory": name, **unknown}
@@ -178,25 +182,11 @@ def _rows(
                 diagnostics.report_problems(lone.log_directory)
             if lone.partition in selection:
                 row = partition_row(lone.partition, lone.log_directory, diagnostics)
-                yield row if remote is None else {**row, **_remote_fields(lone.partition)}
+                yield row if remote is None else {**row, **remote_fields(lone.partition)}
         else:
             diagnostics.refuse(path)
     except OSError as failure:
         diagnostics.report(path, failure)
-
-
-def _remote_fields(partition: Partition) -> Mapping[str, int | None]:
-    """The fields of :data:`REMOTE_COLUMNS`, which are printed with ``--remote`` only."""
-    from kdump.tiered.tiered_storage import remote_part
-
-    plan = remote_part(partition)
-    if plan is None:
-        return _UNKNOWN_REMOTE
-    return {
-        "local_log_start_offset": plan.local_start_offset,
-        "remote_segments": len(plan.remote_logs),
-        "remote_log_bytes": sum(each.size_bytes for each in plan.remote_logs),
-    }
 
 
 _UNKNOWN_REMOTE: Final = {column.name: None for column in REMOTE_COLUMNS}

@@ -97,6 +97,7 @@ def command(
         without_garbage_collection,
     )
     from kdump.jobs.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.large_content import LargeContent
     from kdump.jobs.recover import RecoverRequest, recover
     from kdump.log.directory import read_log_directory
     from kdump.repair.policies import Policy
@@ -116,6 +117,7 @@ def command(
             selection=selection,
             policy=Policy(policy_name.value),
             now_ms=now_ms,
+            large_content=LargeContent(writing),
         )
         results = recover(request, engine.options, engine.progress)
         done = plan_and_apply([result.target for result in results], writing)

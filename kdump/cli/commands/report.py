@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kdump.cli.output.report.redaction import Redaction
     from kdump.cli.output.report.report_page import ReportContent
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.txns import Problem
+    from kdump.jobs.found_problems import Problem
     from kdump.log.selection import PartitionSelection
 
 

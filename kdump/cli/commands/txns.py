@@ -69,6 +69,7 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
+    from kdump.jobs.found_problems import report_all
     from kdump.jobs.shown_transactions import ShownTransactions
     from kdump.jobs.txns import TxnsRequest, is_needed, txns
     from kdump.log.directory import read_log_directory
@@ -87,10 +88,7 @@ def command(
         require_selected(selection, directories)
         request = TxnsRequest(directories, selection, now_ms, max_timeout_minutes * _MINUTE_MS)
         report = txns(request, engine.options, engine.progress)
-    for damage in report.damages:
-        diagnostics.report_damage(damage)
-    for problem in report.problems:
-        diagnostics.report_problem(problem.path, problem.what, is_damage=problem.is_damage)
+    report_all((*report.damages, *report.problems), diagnostics)
     shown = ShownTransactions(
         report,
         selection,

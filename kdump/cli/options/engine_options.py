@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import click
 
-from kdump.cli.options.parameters import PropertyParameter, SizeParameter
-from kdump.cli.output.value_text import format_bytes
-from kdump.engine.engine_choice import DEFAULT_THRESHOLD_BYTES, EngineChoice, EngineOptions
+from kdump.cli.options.parameters import PropertyParameter
+from kdump.cli.options.verbose_option import is_verbose
+from kdump.engine.engine_choice import Because, Decision, EngineChoice, EngineOptions
 from kdump.engine.progress import Progress
+from kdump.words import counted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,17 +65,7 @@ def engine_options(command: Command) -> Command:
             type=click.Choice(EngineChoice, case_sensitive=False),
             default=EngineChoice.AUTO,
             help="Run on local (this process and one worker for each core), spark, or auto "
-            "(default): "
-            "Spark above --engine-threshold.",
-        ),
-        click.option(
-            "--engine-threshold",
-            "engine_threshold",
-            type=SizeParameter(),
-            default=DEFAULT_THRESHOLD_BYTES,
-            metavar="SIZE",
-            help="Use Spark with --engine auto from SIZE on "
-            f"(default: {format_bytes(DEFAULT_THRESHOLD_BYTES)}).",
+            "(default): what is expected to finish first.",
         ),
         click.option(
             "--master",
@@ -92,7 +84,6 @@ def _gathered(command: Command, *options: Callable[[Any], Any]) -> Command:
     def with_one_argument(
         *args: Any,
         engine: EngineChoice,
-        engine_threshold: int,
         master: str | None,
         spark_conf: Sequence[tuple[str, str]],
         progress: bool | None,
@@ -100,7 +91,9 @@ def _gathered(command: Command, *options: Callable[[Any], Any]) -> Command:
     ) -> Any:
         from kdump.cli.output.progress_bar import shown
 
-        options = EngineOptions(engine, engine_threshold, master, tuple(spark_conf))
+        options = EngineOptions(engine, master, tuple(spark_conf))
+        if is_verbose():
+            options = replace(options, tell=_say_which)
         with shown(progress) as display:
             return command(*args, engine=EngineArguments(options, display), **others)
 
@@ -108,6 +101,31 @@ def _gathered(command: Command, *options: Callable[[Any], Any]) -> Command:
     for option in reversed(options):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]
+
+
+def _say_which(decision: Decision) -> None:
+    """Say on standard error which engine was chosen, and why."""
+    from kdump.cli.output.events import write_line
+
+    write_line(f"kdump: {decision_line(decision)}", sys.stderr)
+
+
+def decision_line(decision: Decision) -> str:
+    """Which engine was chosen, and why, in one line."""
+    from kdump.cli.output.value_text import format_bytes
+
+    work = f"{format_bytes(decision.total_bytes)} on {counted(decision.cores, 'core')}"
+    local, spark = map(_about, (decision.local_seconds, decision.spark_seconds))
+    times = f"expected for {work}: local {local}, spark {spark}"
+    if decision.because is Because.FIRST:
+        return f"runs on {decision.engine.value} ({times})"
+    if decision.because is Because.ONLY:
+        return f"runs on local, because {decision.because.value} ({times})"
+    return f"runs on {decision.engine.value}, because of {decision.because.value}"
+
+
+def _about(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
 def spark_options(command: Command) -> Command:

@@ -105,11 +105,11 @@ class Verification:
         with phase("listing what to verify"):
             targets, directories = self._find(diagnostics)
         is_everything = self.selection.is_everything
-        if not targets and not is_everything:
+        if not targets and not is_everything and self.remote is None:
             if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
                 return None  # what cannot be read may have matched
             raise nothing_selected(self.selection, self.paths)
-        if not targets and not directories:
+        if not targets and not directories and self.remote is None:
             return None
         around = {each.directory.path: each.directory for each in targets if each.directory}
         request = VerifyRequest(
@@ -124,7 +124,10 @@ class Verification:
         if self.largest_record_bytes is not None:
             request = replace(request, largest_record_bytes=self.largest_record_bytes)
         if self.remote is not None:
-            request = replace(request, remote=self._remote(request, self.remote))
+            remote = self._remote(request, self.remote)
+            if not targets and not is_everything and not remote.partitions():
+                raise nothing_selected(self.selection, self.paths)
+            request = replace(request, remote=remote)
         everywhere = around | {each.path: each for each in directories}
         return Listed(request, list(everywhere.values()))
 
@@ -171,7 +174,7 @@ class Verification:
 
         targets: list[VerifyTarget] = []
         directories: list[LogDirectory] = []
-        for path in self.paths:
+        for path in self._local_paths():
             try:
                 if path.kind() is not EntryKind.DIRECTORY:
                     alone = segment_alone(path)
@@ -198,6 +201,14 @@ class Verification:
             except OSError as failure:
                 diagnostics.report(path, failure)
         return targets, directories
+
+    def _local_paths(self) -> Sequence[Location]:
+        """The paths without the place of remote segments: all partitions there are checked."""
+        if self.remote is None:
+            return self.paths
+        from kdump.tiered.tiered_storage import is_remote_directory
+
+        return [each for each in self.paths if not is_remote_directory(each, self.remote)]
 
     def _is_listed(self, name: str, key: TopicPartition) -> bool:
         return key.topic in self.also_listed or self.selection.needs(name, key)

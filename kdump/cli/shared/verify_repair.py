@@ -23,6 +23,7 @@ from kdump.cli.shared.partial_repair import find_named_paths
 from kdump.cli.shared.verification import Verification
 from kdump.errors import ExitStatus
 from kdump.jobs.execution import PlanResult, Writing, locked_for_writing, plan_and_apply
+from kdump.jobs.large_content import LargeContent
 from kdump.jobs.verify.minimal_repair import (
     MinimalRepair,
     RepairableFindings,
@@ -78,7 +79,7 @@ def verify_and_repair(
             advice = shown.advice(after_repair=True)
             if not rounds_left:
                 break
-            repairs = _repairs(log_dirs, findings, verification, policy)
+            repairs = _repairs(log_dirs, findings, verification, policy, writing)
             done = plan_and_apply([each.target for each in repairs], writing)
             for event in _repair_events(done, verbose=verbose):
                 printer.emit(event)
@@ -115,6 +116,7 @@ def _repairs(
     findings: Iterable[Finding],
     verification: Verification,
     policy: Policy,
+    writing: Writing,
 ) -> list[MinimalRepair]:
     """Compute the minimal repair of the findings."""
     repairable = RepairableFindings()
@@ -127,6 +129,7 @@ def _repairs(
         now_ms=verification.now_ms,
         options=verification.engine.options,
         progress=verification.engine.progress,
+        large_content=LargeContent(writing),
     )
     return plan_minimal_repair(repairable, directories, settings)
 

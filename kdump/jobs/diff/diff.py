@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kdump.broker.loader import swapped_partition
 from kdump.broker.loader.loader import LoadContext
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
+from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats.errors import FormatError
@@ -102,7 +103,7 @@ def diff(
     Raises:
         KdumpError: the engine failed.
     """
-    return run_job(DiffJob(largest_record_bytes), splits, options, progress)
+    return run_job(DiffJob(largest_record_bytes), splits, options, progress, kind=JobKind.DECODE)
 
 
 def compare_replicas(

@@ -9,6 +9,7 @@ from typing import Final
 
 import kdump
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import describe_failure
 from kdump.engine.progress import SILENT, Progress
 from kdump.engine.range_splits import RecordRange
@@ -376,7 +377,9 @@ def _run(
     size_bytes = sum(split.size_bytes for split in splits)
     job = request.job(str(directory.path))
     with (
-        open_engine(options, total_bytes=size_bytes, progress=progress) as engine,
+        open_engine(
+            options, kind=JobKind.EXPORT, total_bytes=size_bytes, progress=progress
+        ) as engine,
         closing(engine.run(job, splits)) as results,
     ):
         for split, part in results:

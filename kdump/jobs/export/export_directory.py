@@ -26,6 +26,7 @@ from typing import IO, Any, Final, Self
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
 from kdump.jobs.export.file_names import partition_of
+from kdump.processes.worker_pool import close_kept, keep_from_workers
 from kdump.storage.unfinished_file import UnfinishedFile, is_unfinished, sync_directory
 
 MANIFEST: Final = "_manifest.json"
@@ -88,6 +89,7 @@ class ExportDirectory:
         try:
             self.path.mkdir(exist_ok=True)
             self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            keep_from_workers(self._lock)
             self._take_lock()
             self._read_earlier()
         except (OSError, ValueError) as failure:
@@ -112,7 +114,7 @@ class ExportDirectory:
                 self._progress.close()
             self._progress = None
         if self._lock >= 0:
-            os.close(self._lock)
+            close_kept(self._lock)
             self._lock = -1
 
     def _take_lock(self) -> None:
@@ -291,6 +293,8 @@ class ExportDirectory:
         """
         try:
             self._sync_renamed()
+            # A task of Spark may have run twice, and one of its two files has no name.
+            self._delete_temporary()
             self._write(MANIFEST, [json.dumps(manifest, indent=1).encode(), b"\n"])
             self._remove(PROGRESS)
             if is_complete:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import TopicPartition
+from kdump.jobs.found_problems import Problem
 from kdump.jobs.group_report import GroupReport, GroupsReport, GroupsRequest
 from kdump.jobs.group_reporting import report_groups
 from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC
-from kdump.jobs.txns import Problem
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
 from kdump.state.metadata.settings import Settings
@@ -81,7 +81,8 @@ def consumer_lag(
     return ConsumerLag(
         tuple(lag for each in report.groups for lag in _lags(each)),
         tuple(_notes(report)),
-        tuple(_problems(report)),
+        # The verification reports the damage.
+        tuple(each for each in report.problems() if isinstance(each, Problem)),
         bool(report.coordinators),
     )
 
@@ -108,23 +109,6 @@ def _lags(report: GroupReport) -> list[GroupLag]:
         start = share.state.start_offset
         found.append(GroupLag(name, state, key, None if start < 0 else start, end, share.lag))
     return found
-
-
-def _problems(report: GroupsReport) -> Iterator[Problem]:
-    """What ``kdump groups`` reports, except damage: the verification finds that."""
-    for each in report.coordinators:
-        for why in each.all_unreadable():
-            yield Problem(why.path, why.what, False)
-    for log, problem in report.failures:
-        path = str(log.replica.partition.path)
-        yield Problem(path, f"a coordinator does not load it: {problem}", True)
-    for file in report.problems:
-        error = file.error
-        if isinstance(error, OSError):
-            path = error.filename or str(file.path)
-            yield Problem(path, error.strerror or str(error), False)
-        else:
-            yield Problem(str(file.path), str(error), True)
 
 
 def _notes(report: GroupsReport) -> list[str]:

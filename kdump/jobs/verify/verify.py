@@ -298,16 +298,16 @@ class _Pieces:
     def __init__(
         self, job: VerifyJob, scope: PartitionScope, load: LoadSplit | None, size_bytes: int
     ) -> None:
-        partition = scope.partition
+        self._partition = partition = scope.partition
         self._job = job
-        self._run = PartitionRun(job, scope, load)
+        self._run: PartitionRun | None = None
         self._segments: list[tuple[Segment, list[SegmentSplit]]] = []
         self._findings: list[Finding] = []
-        self._is_whole = partition.data_bytes <= size_bytes
         self.splits: list[VerifySplit] = []
-        if self._is_whole:
+        if partition.data_bytes <= size_bytes:
             self.splits.append(whole_split(scope, load))
             return
+        self._run = PartitionRun(job, scope, load)
         for segment, segment_scope in scope.segment_scopes():
             try:
                 splits = _segment_splits(partition, segment, segment_scope, size_bytes)
@@ -327,10 +327,13 @@ class _Pieces:
             assert predicted is None or isinstance(predicted, Verdict)
             return predicted
 
-        if self._is_whole:
-            _, event = next(results)
-            assert isinstance(event, tuple)
-            yield from event
+        if self._run is None:
+            _, events = next(results)
+            assert isinstance(events, tuple)
+            *findings, report = events
+            assert isinstance(report, PartitionReport)
+            yield from findings
+            yield replace(report, partition=self._partition)
         else:
             yield from self._run.events(self._parts(results), self._findings, predict)
 

@@ -214,8 +214,17 @@ def _scope(remote: VerifyRemote, key: TopicIdPartition, path: Location) -> Remot
         is_by_metadata=known is not None,
         has_whole_metadata=metadata.is_whole(remote.metadata_partitions),
         is_deleted=key in metadata.deleted,
-        replicas=list(_replicas(remote, key, segments, listing)),
+        replicas=list(_replicas(remote, key, segments, listing))
+        or [_without_replica(path, segments, listing)],
     )
+
+
+def _without_replica(
+    path: Location, segments: RemoteSegments, listing: RemoteListing
+) -> LocalReplica:
+    """What a replica would have that begins with nothing but the remote segments."""
+    lineage = lineage_of(None, segments, listing)
+    return LocalReplica(path, lineage, 0, None, segments.read_ranges(lineage, _NO_END))
 
 
 def _replicas(

@@ -1,0 +1,197 @@
+"""Spark's standalone cluster on the loopback interface: a master, and workers that come and go.
+
+All are JVMs with the jars of pyspark, as ``sbin/start-master.sh`` and ``start-worker.sh`` start
+them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from kdump.engine.spark_installation import find_java, find_spark
+from kdump.engine.spark_java import JVM_OPTIONS
+
+_PATIENCE_SECONDS: Final = 240
+_POLL_SECONDS: Final = 0.02
+_LISTENS: Final = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED: Final = re.compile(r"Successfully registered with master")
+_RUNNING: Final = re.compile(r"Running task \S+ in stage")
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    """Wait for a state.
+
+    Raises:
+        AssertionError: it does not come.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {_PATIENCE_SECONDS} s: {what}"
+        time.sleep(_POLL_SECONDS)
+
+
+class _Daemon:
+    """A JVM of the cluster; what it says is in a file."""
+
+    def __init__(self, folder: Path, class_name: str, *args: str) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self._log = folder / "log"
+        spark = find_spark()
+        command = [str(find_java(os.environ).path), "-Xmx256m", *JVM_OPTIONS]
+        command += ["-cp", spark.class_path, f"org.apache.spark.deploy.{class_name}", *args]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env=os.environ
+                | {
+                    "SPARK_HOME": str(spark.home),
+                    "SPARK_LOCAL_DIRS": str(folder),
+                    # Spark's scripts find it out; any value says that this is no build tree.
+                    "SPARK_SCALA_VERSION": "2.13",
+                },
+            )
+
+    def said(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        return pattern.search(self._log.read_text())
+
+    def wait_for(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        """Wait until a line of the log matches."""
+        until(lambda: self.said(pattern) is not None or self.has_ended, pattern.pattern)
+        found = self.said(pattern)
+        assert found is not None, self._log.read_text()
+        return found
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def kill(self) -> None:
+        """Kill it and every process below it, as a machine that loses power."""
+        if self.has_ended:
+            return
+        for process in [self.process.pid, *below(self.process.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self.process.wait()
+
+
+class Worker(_Daemon):
+    """A machine of the cluster, with one core."""
+
+    def __init__(self, folder: Path, master: str, memory: str) -> None:
+        options = ("--host", "127.0.0.1", "--cores", "1", "--memory", memory)
+        work = ("--work-dir", str(folder / "work"), "--webui-port", "0")
+        super().__init__(folder, "worker.Worker", *options, *work, master)
+        self.wait_for(_REGISTERED)
+
+    def _executors_said(self, pattern: re.Pattern[str]) -> bool:
+        logs = (self.folder / "work").glob("app-*/*/stderr")
+        return any(pattern.search(log.read_text()) for log in logs)
+
+    @property
+    def has_a_task(self) -> bool:
+        """Whether an executor of this worker has begun a task."""
+        return self._executors_said(_RUNNING)
+
+    def wait_until_idle(self) -> None:
+        """Wait until it has no executor, and so no process of Python."""
+        until(lambda: not list(below(self.process.pid)), f"{self.folder.name} is idle")
+
+
+class StandaloneCluster:
+    """A master and its workers; a context that ends them and their executors."""
+
+    def __init__(self, folder: Path, *, memory: str = "1g") -> None:
+        self._folder = folder
+        self._memory = memory
+        address = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        self._master = _Daemon(folder / "master", "master.Master", *address)
+        self.workers: list[Worker] = []
+        self._numbers = itertools.count()
+        try:
+            self.url = self._master.wait_for(_LISTENS)[1]
+        except BaseException:
+            self._master.kill()
+            raise
+
+    def add_worker(self) -> Worker:
+        """Start a worker, and wait until the master knows it."""
+        folder = self._folder / f"worker-{next(self._numbers)}"
+        worker = Worker(folder, self.url, self._memory)
+        self.workers.append(worker)
+        return worker
+
+    def first_at_work(self) -> Worker:
+        """Wait until a worker has a task, and return it.
+
+        Its Python process starts first, for longer than it takes to stop or kill the worker.
+        """
+        until(lambda: any(each.has_a_task for each in self.workers), "a worker has a task")
+        return next(each for each in self.workers if each.has_a_task)
+
+    def remove_workers(self) -> None:
+        """Kill all workers, and forget them."""
+        for worker in self.workers:
+            worker.kill()
+        self.workers.clear()
+
+    def wait_until_idle(self) -> None:
+        """Wait until no living worker has an executor."""
+        for worker in self.workers:
+            if not worker.has_ended:
+                worker.wait_until_idle()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for daemon in (*self.workers, self._master):
+            daemon.kill()
+
+
+def below(ancestor: int) -> Iterator[int]:
+    """Yield all processes below a process."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            number, _, fields = stat.read_text().partition(" (")
+            state, parent = fields.rpartition(") ")[2].split()[:2]
+            if state != "Z":
+                children.setdefault(int(parent), []).append(int(number))
+    pending = children.get(ancestor, [])
+    while pending:
+        process = pending.pop()
+        yield process
+        pending.extend(children.get(process, []))
+
+
+def start_kdump(*args: str | Path, cwd: Path) -> subprocess.Popen[str]:
+    """Start the command line in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "kdump", *map(str, args)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
