@@ -1,266 +1,199 @@
-"""Compare the speed and memory of kdump with Kafka's own programs, and print a table.
-
-    ./dev bench [--pairs N] [--only GLOB] [--data FOLDER] [--classpath JARS]
+"""Compare the speed and memory of kdump with Kafka's own programs, and print tables.
 
 Each figure is the median over whole processes, including their start and end, with the files in the
-page cache and the output to the null device. The two programs run alternately, so that other load
-affects both. Maven fetches Kafka's jars, as for the tests; without them Kafka's columns are empty.
+page cache and the output to the null device. The programs run alternately, and a ratio is the
+median of the ratios of such pairs, so that other load affects both. Maven fetches Kafka's jars, as
+for the tests; without them Kafka's columns are empty.
+
+With --memory, each command is run once on each hard input. With --check, both are done. The exit
+status is 1 if a limit does not hold; those limits are listed at the end.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import fnmatch
-import os
-import platform
+import json
 import re
-import shlex
 import shutil
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
-from cases import CASES, Case, Program
+from case import Case, Program, RateCase
+from cases import CASES, RATE_CASES
+from disk import check_space
+from measuring import ROOT, Command, CommandFailedError, kdump, make, measure_in_turn, peaks_of
+from memory import known_seconds, measure_memory, memory_table, selected
+from memory_cases import MemoryCase
+from programs import describe_machine, find_programs
+from table import HEADER, RATE_HEADER, Compared, Line, line_of, rate_line_of
 
-from builders import kafka_jars
-
-ROOT: Final = Path(__file__).resolve().parents[1]
-
-_LOOK_SECONDS: Final = 0.05
-_ANSWERS: Final = (0, 1, 4, 5)
-"""Exit statuses of a command that finished, whatever it found."""
+_TIMES: Final = "times.json"
+_UNKNOWN_SECONDS: Final = 30.0
+"""Estimate of the time of a case that did not run before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Medians over the runs of one command: wall time, and peak resident memory."""
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
 
-    seconds: float
-    peak_mib: float
+
+_AnyCase = TypeVar("_AnyCase", bound=_Named)
 
 
 def main() -> int:
-    """Run the cases; return 1 if a limit is exceeded."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=7, help="runs of each command (default 7)")
+    """Run the cases; return 1 if a limit does not hold."""
+    options = _parse()
+    folder: Path = options.data
+    if options.markdown:
+        print(memory_table(folder))
+        return 0
+    is_timed = not options.memory
+    cases = _matching(CASES, options.only) if is_timed else []
+    rates = _matching(RATE_CASES, options.only) if is_timed else []
+    memory = selected(options.only) if options.memory or options.check else []
+    if not (cases or rates or memory):
+        raise SystemExit(f"no case matches {options.only!r}")
+    _announce(cases, rates, memory, options.pairs, folder)
+    print(f"{describe_machine()}\n", flush=True)
+    excesses = []
+    if cases:
+        print(HEADER, flush=True)
+        programs = find_programs(cases, options.classpath)
+        measure = partial(_measure, programs=programs, pairs=options.pairs, folder=folder)
+        excesses += _run_all(cases, measure, folder)
+    if rates:
+        print(f"\n{RATE_HEADER}", flush=True)
+        excesses += _run_all(rates, partial(_measure_rate, folder=folder), folder)
+    excesses += measure_memory(memory, folder, options.engine)
+    if memory:
+        print(f"\n{memory_table(folder)}")
+    if excesses:
+        print("\nLimits that do not hold:\n")
+        print("\n".join(f"- {excess}" for excess in excesses))
+    return min(len(excesses), 1)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./dev bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--check", action="store_true", help="check all limits, also of memory")
+    parser.add_argument("--memory", action="store_true", help="measure only memory")
+    parser.add_argument(
+        "--markdown", action="store_true", help="only print the last table of memory"
+    )
+    parser.add_argument("--pairs", type=int, default=3, help="runs of each command (default 3)")
     parser.add_argument("--only", default="*", help="a glob over the names of the cases")
+    parser.add_argument(
+        "--engine", default="auto", help="engine whose memory is measured (default auto)"
+    )
     parser.add_argument("--data", type=Path, default=ROOT / "build" / "bench")
     parser.add_argument("--classpath", help="Kafka's jars, if not those that Maven fetches")
     options = parser.parse_args()
-    cases = [case for case in CASES if fnmatch.fnmatchcase(case.name, options.only)]
-    for call in dict.fromkeys(case.data for case in cases if case.data):
-        _make(call, options.data)
-    programs = _programs(cases, options.classpath)
-    print(_machine())
-    print()
-    print("| case | kdump | other program | its time | ratio | at most | kdump's peak | its peak |")
-    print("|---|---:|---|---:|---:|---:|---:|---:|")
-    failed = 0
-    for case in cases:
-        commands = [Command((*_kdump(), *case.kdump), before=case.before)]
-        if case.other is not None and case.other.program in programs:
-            other = case.other
-            words = (*programs[other.program], *other.arguments)
-            commands.append(Command(words, other.stdin, other.before))
-        commands = [command.over(options.data) for command in commands]
-        measured = measure_in_turn(commands, options.pairs)
-        worker_peak_mib = None
-        if case.worker_peak_mib is not None:
-            worker_peak_mib = peak_of_workers(commands[0])
-        failed += not _print_line(case, measured, worker_peak_mib)
-    return min(failed, 1)
+    if options.pairs < 1:
+        parser.error("--pairs must be at least 1")
+    return options
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command to measure.
-
-    Attributes:
-        words: program and arguments.
-        stdin: its standard input.
-        before: call in :mod:`data` that runs before each run, and is not measured.
-        data: folder with the data.
-    """
-
-    words: Sequence[str]
-    stdin: str = ""
-    before: str = ""
-    data: Path = ROOT
-
-    def over(self, data: Path) -> Command:
-        """Return the same command over the data in a folder."""
-        words = [word.format(data=data) for word in self.words]
-        return Command(words, self.stdin.format(data=data), self.before, data)
+def _matching(cases: Iterable[_AnyCase], only: str) -> list[_AnyCase]:
+    return [case for case in cases if fnmatch.fnmatchcase(case.name, only)]
 
 
-def measure_in_turn(commands: Sequence[Command], rounds: int) -> list[Measured]:
-    """Run the commands alternately, once to warm up and then ``rounds`` times."""
-    runs: list[list[Measured]] = [[] for _ in commands]
-    for number in range(rounds + 1):
-        for command, results in zip(commands, runs, strict=True):
-            result = _run(command)
-            if number > 0:
-                results.append(result)
-    return [
-        Measured(
-            statistics.median(result.seconds for result in results),
-            statistics.median(result.peak_mib for result in results),
-        )
-        for results in runs
-    ]
-
-
-def _run(command: Command) -> Measured:
-    if command.before:
-        _make(command.before, command.data)
-    # The peak that the system reports for a child includes the memory of this process before
-    # exec: this process must stay small, and imports nothing large.
-    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
-        stdin.write(command.stdin.encode())
-        stdin.seek(0)
-        begin = time.perf_counter()
-        # Use a file: a process of Spark may continue for a second, and keep a pipe open.
-        process = subprocess.Popen(
-            command.words, stdin=stdin, stdout=subprocess.DEVNULL, stderr=stderr
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - begin
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in _ANSWERS:
-            stderr.seek(0)
-            said = stderr.read().decode(errors="replace")
-            words = " ".join(command.words)
-            raise SystemExit(f"{words}: exit status {process.returncode}\n{said}")
-    return Measured(seconds, usage.ru_maxrss / 1024)
-
-
-def peak_of_workers(command: Command) -> float:
-    """Return the largest resident memory, in MiB, of all Python processes that a command starts.
-
-    Finding them takes time, so nothing else is measured in this run.
-    """
-    if command.before:
-        _make(command.before, command.data)
-    process = subprocess.Popen(command.words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    peaks: dict[int, int] = {}
-    while process.poll() is None:
-        for pid in _descendants(process.pid):
-            with contextlib.suppress(OSError):
-                status = Path(f"/proc/{pid}/status").read_text()
-                if re.search(r"^Name:\t(python|kdump)", status, re.MULTILINE):
-                    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
-                    peaks[pid] = max(peaks.get(pid, 0), int(found[1]) if found else 0)
-        time.sleep(_LOOK_SECONDS)
-    return max(peaks.values(), default=0) / 1024
-
-
-def _descendants(ancestor: int) -> Iterator[int]:
-    """Yield all processes below a process."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            number, _, fields = stat.read_text().partition(" (")
-            parent = int(fields.rpartition(") ")[2].split()[1])
-            children.setdefault(parent, []).append(int(number))
-    pending = children.get(ancestor, [])
-    while pending:
-        pid = pending.pop()
-        yield pid
-        pending.extend(children.get(pid, []))
-
-
-def _print_line(case: Case, measured: Sequence[Measured], worker_peak_mib: float | None) -> bool:
-    """Print a line of the table; return whether the case keeps its limits."""
-    ours = measured[0]
-    kept = case.peak_mib is None or ours.peak_mib <= case.peak_mib
-    ratio, limit, other, other_seconds, other_peak = "", "", "", "", ""
-    if case.other is not None and len(measured) > 1:
-        theirs = measured[1]
-        found = ours.seconds / theirs.seconds
-        ratio, other_seconds = f"{found:.2f}", f"{theirs.seconds:.2f} s"
-        other, other_peak = case.other.program.value, f"{theirs.peak_mib:.0f} MiB"
-        if case.ratio is not None:
-            kept &= ours.seconds <= theirs.seconds * case.ratio + case.more_seconds
-    if case.ratio is not None:
-        limit = f"{case.ratio:.2f}" + (f" + {case.more_seconds:.0f} s" if case.more_seconds else "")
-    if case.seconds is not None:
-        limit = f"{case.seconds:.2f} s"
-        kept &= ours.seconds <= case.seconds
-    peak = f"{ours.peak_mib:.0f} MiB"
-    if worker_peak_mib is not None:
-        peak += f", a worker's {worker_peak_mib:.0f} MiB"
-        kept &= case.worker_peak_mib is None or worker_peak_mib <= case.worker_peak_mib
-    mark = "" if kept else " **over**"
+def _announce(
+    cases: Sequence[Case],
+    rates: Sequence[RateCase],
+    memory: Sequence[MemoryCase],
+    pairs: int,
+    folder: Path,
+) -> None:
+    """Say on standard error how much space and time the cases take."""
+    needed = [data for case in cases for data in case.data]
+    needed += [data for case in rates for data in case.data]
+    needed += [case.hard_input.data for case in memory]
+    written = [case.copies_gb for case in cases]
+    written += [case.hard_input.copy_gb for case in memory]
+    space = check_space(needed, max(written, default=0.0), folder)
+    known = {**known_seconds(folder), **_times(folder)}
+    named: Sequence[_Named] = (*cases, *rates, *memory)
+    seconds = sum(known.get(case.name, _UNKNOWN_SECONDS) for case in named)
+    new = len([case for case in named if case.name not in known])
+    guess = f", with {_UNKNOWN_SECONDS:.0f} s for each of {new} that did not run before"
     print(
-        f"| {case.name} | {ours.seconds:.3f} s | {other} | {other_seconds} | {ratio} "
-        f"| {limit}{mark} | {peak} | {other_peak} |",
-        flush=True,
+        f"{len(named)} cases, {pairs} pairs: about {seconds / 60:.0f} min"
+        f"{guess if new else ''}; {space}",
+        file=sys.stderr,
     )
-    return kept
 
 
-def _make(call: str, folder: Path) -> None:
-    """Make data in a separate process, so that this one stays small."""
-    program = (
-        "import sys; from pathlib import Path; from data import *; from many import *; "
-        "folder = Path(sys.argv[1]); "
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "bench")}
-    command = [sys.executable, "-c", program + call, str(folder)]
-    subprocess.run(command, check=True, env=environment)
+def _run_all(
+    cases: Sequence[_AnyCase], measure: Callable[[_AnyCase], Line], folder: Path
+) -> list[str]:
+    """Print the line of each case; return the limits that do not hold."""
+    excesses = []
+    for case in cases:
+        begin = time.perf_counter()
+        try:
+            line = measure(case)
+        except (CommandFailedError, subprocess.CalledProcessError) as failure:
+            line = Line(f"| {case.name} | **failed** |", str(failure))
+        print(line.text, flush=True)
+        if line.excess:
+            excesses.append(f"{case.name}: {line.excess}")
+        known = {**_times(folder), case.name: round(time.perf_counter() - begin, 1)}
+        (folder / _TIMES).write_text(json.dumps(known, indent=1))
+    return excesses
 
 
-def _kdump() -> list[str]:
-    script = Path(sys.executable).with_name("kdump")
-    return [str(script)] if script.exists() else [sys.executable, "-m", "kdump"]
+def _times(folder: Path) -> Mapping[str, float]:
+    """Return the seconds that each case took the last time."""
+    path = folder / _TIMES
+    times: Mapping[str, float] = json.loads(path.read_text()) if path.exists() else {}
+    return times
 
 
-def _programs(cases: Iterable[Case], classpath: str | None) -> dict[Program, list[str]]:
-    """Return the commands to compare kdump with, as far as they are available."""
-    wanted = {case.other.program for case in cases if case.other is not None}
-    found = {
-        Program.CHECKSUMS: [sys.executable, str(ROOT / "bench" / "checksums.py")],
-        Program.KDUMP: _kdump(),
-        Program.KDUMP_ON_A_QUARTER: _kdump(),
-    }
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-    try:
-        if wanted & {Program.DUMP_TOOL, Program.DUMP_AND_GREP}:
-            jars = classpath or kafka_jars.jars_classpath()
-            tool = "org.apache.kafka.tools.DumpLogSegments"
-            dump = ["java", quiet, "-Dfile.encoding=UTF-8", "-cp", jars, tool]
-            found[Program.DUMP_TOOL] = dump
-            piped = f'log=$1; shift; {shlex.join(dump)} --print-data-log --files "$log"'
-            found[Program.DUMP_AND_GREP] = ["sh", "-c", piped + ' | grep -a "$@"', "sh"]
-        if wanted & {Program.LOADER, Program.CLEANER}:
-            threads = f"-Drecovery.threads={os.cpu_count()}"
-            java = ["java", quiet, threads, "-cp", kafka_jars.programs_classpath()]
-            found[Program.LOADER] = [*java, "LoaderServer"]
-            found[Program.CLEANER] = [*java, "CleanerServer"]
-    except kafka_jars.ReferenceUnavailable as failure:
-        print(f"not compared with Kafka: {failure}", file=sys.stderr)
-    return found
+def _measure(case: Case, programs: Mapping[Program, list[str]], pairs: int, folder: Path) -> Line:
+    for data in case.data:
+        make(data.call, folder)
+    others = [other for other in case.others if other.program in programs]
+    commands = [Command((*kdump(), *case.kdump), before=case.before).over(folder)]
+    commands += [
+        Command((*programs[other.program], *other.arguments), other.stdin, other.before).over(
+            folder
+        )
+        for other in others
+    ]
+    ours, *theirs = measure_in_turn(commands, pairs)
+    compared = [
+        Compared(other.program.value, runs) for other, runs in zip(others, theirs, strict=True)
+    ]
+    peaks = None if case.worker_peak_mb is None else peaks_of(commands[0])
+    for command in commands:
+        _remove_copy(command.before, folder)
+    return line_of(case, ours, compared, peaks)
 
 
-def _machine() -> str:
-    """Describe the machine in one line."""
-    model = "unknown processor"
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].partition(":")[2].strip() if names else model
-    java = "no Java"
-    if shutil.which("java"):
-        said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-        java = said.stderr.partition("\n")[0]
-    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, {java}"
+def _remove_copy(call: str, folder: Path) -> None:
+    """Remove what a call of ``copy_partitions`` has made."""
+    found = re.fullmatch(r"copy_partitions\('[^']*', '([^']*)', folder\)", call)
+    if found:
+        shutil.rmtree(folder / found[1], ignore_errors=True)
+
+
+def _measure_rate(case: RateCase, folder: Path) -> Line:
+    for data in case.data:
+        make(data.call, folder)
+    program, *arguments = (word.format(data=folder) for word in case.words)
+    words = [sys.executable, str(ROOT / "bench" / program), *arguments]
+    said = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
+    return rate_line_of(case, float(said.splitlines()[-1].split()[0]))
 
 
 if __name__ == "__main__":

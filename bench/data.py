@@ -6,9 +6,7 @@ Seeds are fixed, so that all machines measure over the same bytes.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import random
-import re
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -20,17 +18,17 @@ EPOCH_MS: Final = 1_767_225_600_000
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _AFTER_CHECKSUM: Final = struct.Struct(">hiqqqhii")
-_BASE_OFFSET: Final = struct.Struct(">q")
+BASE_OFFSET: Final = struct.Struct(">q")
 _BYTES_BEFORE_LENGTH_ENDS: Final = 12
 _CODECS: Final = {"none": 0, "lz4": 3, "zstd": 4}
 
-_KEY_DIGITS: Final = 8
-_INDEX_INTERVAL_BYTES: Final = 4096
-_INDEX_BYTES: Final = 10 << 20
+KEY_DIGITS: Final = 8
+INDEX_INTERVAL_BYTES: Final = 4096
+INDEX_BYTES: Final = 10 << 20
 """Size that a broker preallocates for each index of the active segment."""
-_EMPTY_SNAPSHOT: Final = bytes.fromhex("0001 48674bc7 00000000")
+EMPTY_SNAPSHOT: Final = bytes.fromhex("0001 48674bc7 00000000")
 
-_BATCHES_IN_POOL: Final = 500
+BATCHES_IN_POOL: Final = 500
 """A segment repeats this number of batches at other offsets, which no checksum covers."""
 
 
@@ -43,7 +41,7 @@ class SegmentShape:
         size_bytes: size of the file, to within a batch.
         records_per_batch: number of records, with keys of 12 bytes and values of 100 bytes.
         values: ``"text"`` (JSON with random words), ``"short"`` (the same in 80 bytes),
-            ``"random"`` (any bytes).
+            ``"tiny"`` (in 20 bytes), ``"random"`` (any bytes).
         codec: ``"none"``, ``"lz4"`` or ``"zstd"``.
         keys: number of distinct keys, chosen at random for each record; 0 to repeat the keys of
             the repeated batches.
@@ -85,44 +83,44 @@ def _batches(shape: SegmentShape) -> Iterator[bytearray]:
     pool: list[bytearray] = []
     base_offset = 0
     while True:
-        if len(pool) < _BATCHES_IN_POOL:
+        if len(pool) < BATCHES_IN_POOL:
             batch = _batch(shape, rng)
             pool.append(batch)
         else:
-            batch = pool[base_offset // shape.records_per_batch % _BATCHES_IN_POOL]
-        _BASE_OFFSET.pack_into(batch, 0, base_offset)
+            batch = pool[base_offset // shape.records_per_batch % BATCHES_IN_POOL]
+        BASE_OFFSET.pack_into(batch, 0, base_offset)
         yield batch
         base_offset += shape.records_per_batch
 
 
 def _batch(shape: SegmentShape, rng: random.Random) -> bytearray:
-    return _sealed(shape, _records(shape, rng))
+    return sealed(shape, encode_records(shape, rng))
 
 
-def _records(shape: SegmentShape, rng: random.Random) -> bytes:
+def encode_records(shape: SegmentShape, rng: random.Random) -> bytes:
     """Encode the records of a batch, uncompressed."""
     value = _VALUES[shape.values]
     records = bytearray()
     for delta in range(shape.records_per_batch):
-        key = b"key-%0*d" % (_KEY_DIGITS, rng.randrange(100_000))
+        key = b"key-%0*d" % (KEY_DIGITS, rng.randrange(100_000))
         content = value(rng)
         body = b"".join(
             (
                 b"\0",
-                _varint(delta),
-                _varint(delta),
-                _varint(len(key)),
+                encode_varint(delta),
+                encode_varint(delta),
+                encode_varint(len(key)),
                 key,
-                _varint(len(content)),
+                encode_varint(len(content)),
                 content,
                 b"\0",
             )
         )
-        records += _varint(len(body)) + body
+        records += encode_varint(len(body)) + body
     return bytes(records)
 
 
-def _sealed(shape: SegmentShape, records: bytes) -> bytearray:
+def sealed(shape: SegmentShape, records: bytes) -> bytearray:
     """Encode the batch of ``records`` at offset 0."""
     import crc32c
 
@@ -149,7 +147,8 @@ def _compressed(content: bytes, codec: str) -> bytes:
     return content
 
 
-def _varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
+    """Encode a number that is not negative (``ByteUtils.writeVarint``)."""
     zigzag = value << 1
     encoded = bytearray()
     while zigzag > 0x7F:
@@ -185,6 +184,10 @@ def _short_text(rng: random.Random) -> bytes:
     return _text(rng, 80)
 
 
+def _tiny_text(rng: random.Random) -> bytes:
+    return _text(rng, 20)
+
+
 def _random_bytes(rng: random.Random) -> bytes:
     return rng.randbytes(100)
 
@@ -192,77 +195,21 @@ def _random_bytes(rng: random.Random) -> bytes:
 _VALUES: Final[dict[str, Callable[[random.Random], bytes]]] = {
     "text": _text,
     "short": _short_text,
+    "tiny": _tiny_text,
     "random": _random_bytes,
 }
 
 
-def make_compactable(
-    name: str, shape: SegmentShape, segments: int, partitions: int, folder: Path
-) -> Path:
-    """Write the log directory ``FOLDER/NAME`` unless it exists; gives its path.
-
-    The directory is clean. Each partition has ``segments`` segments of ``shape``, with keys of
-    their own, and an active segment with a single batch. The logs of all partitions are links to
-    those of the first.
-    """
-    directory = folder / name
-    if directory.exists():
-        return directory
-    with finished(directory) as unfinished:
-        first = unfinished / "topic-0"
-        first.mkdir(parents=True)
-        batches = _batches_of_random_keys(shape)
-        end_offset = 0
-        for number in range(segments + 1):
-            log = first / f"{end_offset:020d}.log"
-            with log.open("wb") as file:
-                while file.tell() < (shape.size_bytes if number < segments else 1):
-                    batch = next(batches)
-                    _BASE_OFFSET.pack_into(batch, 0, end_offset)
-                    file.write(batch)
-                    end_offset += shape.records_per_batch
-            _write_indexes(log, shape)
-        (first / f"{end_offset:020d}.snapshot").write_bytes(_EMPTY_SNAPSHOT)
-        (first / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
-        (first / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
-        for number in range(1, partitions):
-            shutil.copytree(first, unfinished / f"topic-{number}", copy_function=_link_logs)
-        ends = [f"topic {number} {end_offset}" for number in range(partitions)]
-        write_root(unfinished, ends, ends, is_clean=True)
-    return directory
-
-
-def _batches_of_random_keys(shape: SegmentShape) -> Iterator[bytearray]:
-    """Yield batches without end; every record has a random key."""
-    import numpy as np
-
-    generator = np.random.default_rng(1)
-    rng = random.Random(1)
-    pool = [_records(shape, rng) for _ in range(_BATCHES_IN_POOL)]
-    at_digits = []
-    for records in pool:
-        found = [match.end() for match in re.finditer(rb"key-(?=[0-9]{8})", records)]
-        assert len(found) == shape.records_per_batch, "values that hold no key"
-        at_digits.append(np.array(found)[:, None] + np.arange(_KEY_DIGITS))
-    powers = 10 ** np.arange(_KEY_DIGITS - 1, -1, -1)
-    for number in itertools.count():
-        row = number % _BATCHES_IN_POOL
-        content = np.frombuffer(pool[row], np.uint8).copy()
-        keys = generator.integers(shape.keys, size=shape.records_per_batch)
-        content[at_digits[row]] = keys[:, None] // powers % 10 + ord("0")
-        yield _sealed(shape, content.tobytes())
-
-
-def _write_indexes(log: Path, shape: SegmentShape) -> None:
+def write_indexes(log: Path, shape: SegmentShape) -> None:
     """Write the indexes of an inactive segment."""
-    offset_index, _ = _offset_index(log)
+    offset_index, _ = offset_index_of(log)
     log.with_suffix(".index").write_bytes(offset_index)
     # All batches have the same timestamps; the time index has the first batch.
     last = shape.records_per_batch - 1
     log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", EPOCH_MS + last, last))
 
 
-def _link_logs(source: str, target: str) -> None:
+def link_logs(source: str, target: str) -> None:
     """Copy a file, but link a log, since no program writes to it."""
     if source.endswith(".log"):
         Path(target).hardlink_to(source)
@@ -281,7 +228,7 @@ def make_log_directory(folder: Path, partitions: int) -> Path:
             f"{0:020d}.log": batch,
             f"{0:020d}.index": b"",
             f"{0:020d}.timeindex": struct.pack(">qi", EPOCH_MS + 4, 4),
-            f"{5:020d}.snapshot": _EMPTY_SNAPSHOT,
+            f"{5:020d}.snapshot": EMPTY_SNAPSHOT,
             "leader-epoch-checkpoint": b"0\n1\n0 0\n",
         }
         names = [f"topic-{number // 10:04d}-{number % 10}" for number in range(partitions)]
@@ -309,18 +256,18 @@ def make_partitions(
     if directory.exists():
         return directory
     log = make_segment(shape, folder)
-    offset_index, end_offset = _offset_index(log)
+    offset_index, end_offset = offset_index_of(log)
     last = shape.records_per_batch - 1
     time_index = struct.pack(">qi", EPOCH_MS + last, last)
-    padding = 0 if is_clean else _INDEX_BYTES
+    padding = 0 if is_clean else INDEX_BYTES
     files = {
         f"{0:020d}.index": offset_index + bytes(max(0, padding - len(offset_index))),
         f"{0:020d}.timeindex": time_index + bytes(max(0, padding - padding % 12 - len(time_index))),
         "leader-epoch-checkpoint": b"0\n1\n0 0\n",
-        "partition.metadata": b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ",
+        "partition.metadata": b"version: 0\ntopic_id: a2R1bXBCZW5jaFRvcGljMQ",
     }
     if is_clean:
-        files[f"{end_offset:020d}.snapshot"] = _EMPTY_SNAPSHOT
+        files[f"{end_offset:020d}.snapshot"] = EMPTY_SNAPSHOT
     with finished(directory) as unfinished:
         for number in range(partitions):
             partition = unfinished / f"topic-{number}"
@@ -334,83 +281,6 @@ def make_partitions(
     return directory
 
 
-_GROUPS: Final = 4_000
-_COMMITTED_PARTITIONS: Final = 5
-
-
-def make_group_offsets(name: str, size_bytes: int, folder: Path) -> Path:
-    """Write the log directory ``FOLDER/NAME`` with ``__consumer_offsets-0`` unless it exists.
-
-    Each of 4,000 groups commits the offsets of five partitions in a batch, again and again: 20,000
-    keys have millions of records. Segments have at most 1 GiB.
-    """
-    directory = folder / name
-    if directory.exists():
-        return directory
-    with finished(directory) as unfinished:
-        partition = unfinished / "__consumer_offsets-0"
-        partition.mkdir(parents=True)
-        pool = [_commit(number) for number in range(_GROUPS)]
-        batch_bytes = len(pool[0])
-        base_offset = written = 0
-        while written < size_bytes:
-            count = -(-min(1 << 30, size_bytes - written) // batch_bytes) - 1
-            log = partition / f"{base_offset:020d}.log"
-            _write_in_turn(log, pool, count, base_offset)
-            entries = _offset_index_of_equal_batches(batch_bytes, count)
-            log.with_suffix(".index").write_bytes(entries)
-            base_offset += count * _COMMITTED_PARTITIONS
-            written += (count + 1) * batch_bytes
-        end = [f"__consumer_offsets 0 {base_offset}"]
-        write_root(unfinished, end, end, is_clean=True)
-    return directory
-
-
-def _write_in_turn(log: Path, pool: list[bytearray], count: int, base_offset: int) -> None:
-    """Write ``count`` batches, those of the pool again and again, at the following offsets.
-
-    They have one size; no checksum covers the offsets, which are set in columns.
-    """
-    import numpy as np
-
-    batches = np.frombuffer(b"".join(pool), np.uint8).reshape(len(pool), -1).copy()
-    with log.open("wb") as file:
-        for first in range(0, count, len(pool)):
-            rows = np.arange(first, min(first + len(pool), count))
-            offsets = (base_offset + rows * _COMMITTED_PARTITIONS).astype(">i8")
-            in_bytes = offsets.view(np.uint8).reshape(len(rows), -1)
-            batches[: len(rows), : _BASE_OFFSET.size] = in_bytes
-            file.write(batches[: len(rows)].tobytes())
-
-
-def _offset_index_of_equal_batches(batch_bytes: int, count: int) -> bytes:
-    """Build what :func:`_offset_index` finds in a log of group offsets, without reading it."""
-    import numpy as np
-
-    step = _INDEX_INTERVAL_BYTES // batch_bytes + 1
-    rows = np.arange(step, count, step)
-    last_offsets = (rows + 1) * _COMMITTED_PARTITIONS - 1
-    return np.column_stack([last_offsets, rows * batch_bytes]).astype(">i4").tobytes()
-
-
-def _commit(number: int) -> bytearray:
-    """The batch in which a group commits its offsets."""
-    group, topic = f"billing-service-{number:05d}".encode(), b"orders.events.v1"
-    records = bytearray()
-    for partition in range(_COMMITTED_PARTITIONS):
-        key = struct.pack(
-            f">hh{len(group)}sh{len(topic)}si", 1, len(group), group, len(topic), topic, partition
-        )
-        value = struct.pack(">hqihq", 3, 1_000 * number, 5, 0, EPOCH_MS)
-        delta = _varint(partition)
-        body = b"".join(
-            (b"\0", delta, delta, _varint(len(key)), key, _varint(len(value)), value, b"\0")
-        )
-        records += _varint(len(body)) + body
-    shape = SegmentShape("", 0, _COMMITTED_PARTITIONS)
-    return _sealed(shape, bytes(records))
-
-
 def copy_partitions(name: str, copy: str, folder: Path) -> Path:
     """Write or replace ``FOLDER/COPY``, with the segments of ``FOLDER/NAME``; return its path.
 
@@ -418,7 +288,7 @@ def copy_partitions(name: str, copy: str, folder: Path) -> Path:
     """
     directory = folder / copy
     shutil.rmtree(directory, ignore_errors=True)
-    shutil.copytree(folder / name, directory, copy_function=_link_logs)
+    shutil.copytree(folder / name, directory, copy_function=link_logs)
     return directory
 
 
@@ -427,7 +297,7 @@ def remove_export(folder: Path) -> None:
     shutil.rmtree(folder / "exported", ignore_errors=True)
 
 
-def _offset_index(log: Path) -> tuple[bytes, int]:
+def offset_index_of(log: Path) -> tuple[bytes, int]:
     """Build the offset index of a segment as a broker does; return it and the log end offset."""
     entries = bytearray()
     base_offset = end_offset = int(log.stem)
@@ -438,7 +308,7 @@ def _offset_index(log: Path) -> tuple[bytes, int]:
             size = _BYTES_BEFORE_LENGTH_ENDS + fields[1]
             position = file.tell() - _HEADER.size
             end_offset = fields[0] + fields[6] + 1
-            if since_entry > _INDEX_INTERVAL_BYTES:
+            if since_entry > INDEX_INTERVAL_BYTES:
                 entries += struct.pack(">ii", end_offset - 1 - base_offset, position)
                 since_entry = 0
             since_entry += size
@@ -455,9 +325,10 @@ def write_root(
         ("replication-offset-checkpoint", high_watermarks),
     ):
         (directory / name).write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+    (directory / "log-start-offset-checkpoint").write_text("0\n0\n")
     (directory / "meta.properties").write_text(
         "#\n#Sat Nov 21 00:00:00 UTC 2026\ncluster.id=kdumpBenchAAAAAAAAAAAA\nversion=1\n"
-        "node.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+        "node.id=1\ndirectory.id=a2R1bXBCZW5jaERpcmVjdA\n"
     )
     if is_clean:
         (directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')

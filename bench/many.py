@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from data import EPOCH_MS, finished, write_root
+from data import EMPTY_SNAPSHOT, EPOCH_MS, finished, write_root
 
 from kdump.formats.record_batch import (
     CONTROL_FLAG,
@@ -22,7 +22,6 @@ from kdump.formats.record_batch import (
     encode_record,
 )
 
-_EMPTY_SNAPSHOT: Final = bytes.fromhex("0001 48674bc7 00000000")
 _VALUE: Final = b"x" * 1200
 _ABORT_KEY: Final = bytes(4)
 _MARKER_VALUE: Final = bytes(6)
@@ -37,7 +36,7 @@ def make_many_segments(count: int, folder: Path) -> Path:
         files[f"{name}.index"] = b""
         files[f"{name}.timeindex"] = struct.pack(">qi", EPOCH_MS, 0)
         if base_offset % 2:
-            files[f"{name}.snapshot"] = _EMPTY_SNAPSHOT
+            files[f"{name}.snapshot"] = EMPTY_SNAPSHOT
     return _write(folder / f"segments-{count}", files, count)
 
 
@@ -109,4 +108,4 @@ def _write(directory: Path, files: Mapping[str, bytes], end_offset: int) -> Path
 def _with_small_files(files: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
     yield from files.items()
     yield "leader-epoch-checkpoint", b"0\n1\n0 0\n"
-    yield "partition.metadata", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+    yield "partition.metadata", b"version: 0\ntopic_id: a2R1bXBCZW5jaFRvcGljMQ"

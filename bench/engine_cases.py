@@ -1,0 +1,80 @@
+"""The same work on each engine: ``--engine auto`` has to take the one that finishes first."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from case import (
+    GIB,
+    LOCAL,
+    MIB,
+    NOW_MS,
+    Case,
+    Data,
+    Other,
+    Program,
+    compactable,
+    copied,
+    partitions,
+)
+
+_SPARK: Final = ("--engine", "spark")
+_AT_MOST: Final = 1.1
+_PARTS: Final = {0.5: (64, 8), 2: (256, 8), 8: (1024, 8), 32: (1024, 32)}
+"""The size of each partition in MiB, and how many there are, by the GiB of both together."""
+_COMPACTED_BYTES: Final = 512 * MIB
+"""The size of a partition to compact; links make as many as are needed."""
+_EXPORTED: Final = 0.6
+"""How many bytes an export has for each byte that it reads, at most."""
+
+
+def _on_each_engine(
+    words: tuple[str, ...], gib: float, data: Data, before: str = "", copies_gb: float = 0
+) -> Case:
+    """Run a command as kdump chooses, compared with both engines."""
+    command, *rest = words
+    return Case(
+        f"engine: {command}, {gib:g} GiB",
+        words,
+        (
+            Other(Program.KDUMP_IN_PROCESS, (command, *LOCAL, *rest), before=before),
+            Other(Program.KDUMP_ON_SPARK, (command, *_SPARK, *rest), before=before),
+        ),
+        (data,),
+        before,
+        copies_gb=copies_gb,
+        ratio=_AT_MOST,
+        peak_mb=None,
+    )
+
+
+def _scanned(gib: float) -> tuple[str, Data]:
+    """Return a log directory of this size, and how to make it."""
+    mib, count = _PARTS[gib]
+    folder = f"engine-{gib:g}-gib"
+    return folder, partitions(folder, f"{mib}-mib,{mib},97,text,none", count, is_clean=True)
+
+
+def _verified(gib: float) -> Case:
+    folder, data = _scanned(gib)
+    return _on_each_engine(("verify", f"{{data}}/{folder}"), gib, data)
+
+
+def _exported(gib: float) -> Case:
+    folder, data = _scanned(gib)
+    words = ("export", "--out", "{data}/exported", f"{{data}}/{folder}")
+    written_gb = gib * GIB * _EXPORTED / 1e9
+    return _on_each_engine(words, gib, data, "remove_export(folder)", written_gb)
+
+
+def _compacted(gib: float) -> Case:
+    folder = f"engine-keyed-{gib:g}-gib"
+    data = compactable(folder, _COMPACTED_BYTES // 8, partitions=int(gib * GIB) // _COMPACTED_BYTES)
+    words = (
+        *("compact", "--topic", "topic", "--now", NOW_MS, "--config", "cleanup.policy=compact"),
+        f"{{data}}/{folder}-to-compact",
+    )
+    return _on_each_engine(words, gib, data, copied(folder, "to-compact"), gib * 0.05)
+
+
+ENGINES: Final = tuple(make(gib) for gib in _PARTS for make in (_verified, _compacted, _exported))
