@@ -129,7 +129,7 @@ def _copy_python(libraries: Path, packages: Iterable[Distribution]) -> None:
     shutil.copytree(
         ROOT / "kdump",
         standard / "site-packages" / "kdump",
-        ignore=shutil.ignore_patterns("__pycache__"),
+        ignore=shutil.ignore_patterns("__pycache__", "*.c"),
     )
 
 

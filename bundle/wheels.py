@@ -25,8 +25,8 @@ LEFT_OUT: Final = frozenset(
 )
 """Packages that nothing in the bundle imports."""
 
-OTHER_EXTRAS: Final = frozenset({"test"})
-"""Extras of kdump that do not belong to its commands."""
+OTHER_EXTRAS: Final = frozenset({"hdfs", "test"})
+"""Extras that do not belong to commands, or whose packages come without a licence to pass on."""
 
 SAME_LICENCE: Final = {"grpcio-tools": "grpcio"}
 """Packages whose wheels have no licence, and another from the same repository that has it."""

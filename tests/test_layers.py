@@ -18,7 +18,7 @@ import pytest
 import kdump
 
 FLOORS: Final = (
-    ("storage", "formats", "processes"),
+    ("storage", "formats", "processes", "compiled"),
     ("scan",),
     ("target",),
     ("log",),
@@ -289,6 +289,7 @@ USES_THE_DISK: Final = {
     "storage": "reads, and writes whole files for the modules below",
     "engine/class_archive.py": "keeps an archive of Java classes",
     "engine/spark.py": "starts processes",
+    "engine/stored_pieces.py": "keeps the pieces of a shuffle",
     "engine/spark_archive.py": "starts processes",
     "engine/spark_installation.py": "finds programs",
     "engine/spark_java.py": "starts processes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from builders.batches import batch, batches, record
@@ -119,7 +119,8 @@ def test_the_stop_has_its_reason_and_position(tail: bytes, reason: StopReason) -
     assert (stop.problem is None) == (reason is StopReason.END)
 
 
-@given(st.binary(max_size=300), st.integers(17, 200))
+@given(st.binary(max_size=300), st.integers(1, 200))
+@example(data=struct.pack(">qib", 0, 4 << 20, 0) + bytes(5), window_bytes=17)
 def test_reading_random_bytes_ends_with_a_stop(data: bytes, window_bytes: int) -> None:
     found = windows(data, window_bytes)
     assert all(window.stop is None for window in found[:-1])
