@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
-
 import numpy as np
 
 from kdump.check import invariants
@@ -17,11 +14,9 @@ from kdump.formats.index_search import Column
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import TimeIndex
 from kdump.formats.transaction_index import TransactionIndex
-from kdump.scan.source import end_of_data, read_at
+from kdump.scan.index_bytes import IndexBytes, read_index
 from kdump.storage.location import Location
 from kdump.words import counted
-
-_PAGE_BYTES: Final = 4096
 
 
 def check_offset_index(
@@ -33,7 +28,7 @@ def check_offset_index(
         OSError: the file cannot be read.
     """
     size = offset_index.ENTRY_BYTES
-    file = _read_index(path, size)
+    file = read_index(path, size)
     if file is None:
         return ByteAccount(), None
     account, used = _check_size(path, file, size, scope, into)
@@ -67,7 +62,7 @@ def check_time_index(
         OSError: the file cannot be read.
     """
     size = time_index.ENTRY_BYTES
-    file = _read_index(path, size)
+    file = read_index(path, size)
     if file is None:
         return ByteAccount(), None
     account, used = _check_size(path, file, size, scope, into)
@@ -99,7 +94,7 @@ def _after(offset: Column, other: Column, slot: int, base_offset: int, name: str
 
 
 def _check_size(
-    path: Location, file: _IndexFile, entry_bytes: int, scope: SegmentScope, into: Collector
+    path: Location, file: IndexBytes, entry_bytes: int, scope: SegmentScope, into: Collector
 ) -> tuple[ByteAccount, int]:
     """Check size and padding; returns the account and the number of used entries."""
     count, trailing = divmod(file.size_bytes, entry_bytes)
@@ -166,44 +161,10 @@ def used_bytes(path: Location, entry_bytes: int) -> int:
     Raises:
         OSError: the file cannot be read.
     """
-    file = _read_index(path, entry_bytes)
+    file = read_index(path, entry_bytes)
     if file is None:
         return 0
     return (file.size_bytes // entry_bytes - file.count_padding(entry_bytes)) * entry_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _IndexFile:
-    """An index without most of its padding.
-
-    Attributes:
-        data: its bytes; only zeroes follow in the file, which begin at an entry.
-        size_bytes: of the file.
-    """
-
-    data: bytes
-    size_bytes: int
-
-    def count_padding(self, entry_bytes: int) -> int:
-        """Count the entries at the end of the file that are all zeroes."""
-        left_out = (self.size_bytes - len(self.data)) // entry_bytes
-        return left_out + offset_index.count_padding(self.data, entry_bytes)
-
-
-def _read_index(path: Location, entry_bytes: int) -> _IndexFile | None:
-    """Read an index; None if it is missing.
-
-    The padding of an index in use is megabytes, most of them in a hole of the file.
-    """
-    try:
-        with path.open_file() as source:
-            size_bytes = end = source.size_bytes
-            if size_bytes > _PAGE_BYTES:
-                end = end_of_data(source, 0, size_bytes)
-                end = min(size_bytes, -(-end // entry_bytes) * entry_bytes)
-            return _IndexFile(read_at(source, 0, end), size_bytes)
-    except FileNotFoundError:
-        return None
 
 
 def _read(path: Location) -> bytes | None:

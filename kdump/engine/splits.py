@@ -25,6 +25,7 @@ from kdump.formats.names import FileKind
 from kdump.log.headers import batch_span_at
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
+from kdump.scan.index_bytes import read_index
 from kdump.scan.resync import is_valid_batch
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location
@@ -106,9 +107,12 @@ class IndexEntries:
 def _read_entries(path: Location, base_offset: int) -> IndexEntries | None:
     """Read the entries of an offset index; None if it is missing or unreadable."""
     try:
-        index = offset_index.decode(path.read(), base_offset)
+        file = read_index(path, offset_index.ENTRY_BYTES)
     except OSError:
         return None
+    if file is None:
+        return None
+    index = offset_index.decode(file.data, base_offset)
     points = np.flatnonzero(index.position > 0)
     order = points[np.argsort(index.position[points], kind="stable")]
     return IndexEntries(index.position[order], index.offset[order])

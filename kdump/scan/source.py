@@ -7,8 +7,9 @@ from typing import Final
 
 from kdump.storage.byte_source import ByteSource, SparseSource
 
-_STEP_BYTES: Final = 1 << 20
-"""How much is held in memory while searching for the end of data."""
+_STEP_BYTES: Final = 1 << 18
+"""How much is held in memory while searching for the end of data. New memory for a megabyte costs
+more time than reading it does."""
 _ZEROES: Final = bytes(1 << 16)
 
 
