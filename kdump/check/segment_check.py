@@ -44,7 +44,6 @@ from kdump.storage.location import Location
 _BEFORE_ALL: Final = -1
 _WINDOW_BYTES: Final = LARGEST_WINDOW_BYTES
 """Larger than the windows of record readers, because there is less to do for each batch."""
-_DEEP_WINDOW_BYTES: Final = WINDOW_BYTES
 
 
 def check_part(
@@ -211,7 +210,7 @@ class _PartCheck:
 
     def _steps(self) -> Iterator[Window | Skipped]:
         """Windows of batches, and the damaged bytes between them, up to the end of the part."""
-        window_bytes = _DEEP_WINDOW_BYTES if self.level >= Level.DEEP else _WINDOW_BYTES
+        window_bytes = WINDOW_BYTES if self.level >= Level.DEEP else _WINDOW_BYTES
         # The last part reads to the end of the file, the others little past their own end.
         size_bytes = min(window_bytes, self.source.size_bytes - self.start)
         steps = walk_windows(

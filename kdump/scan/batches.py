@@ -22,8 +22,9 @@ from kdump.scan import compiled_loops
 from kdump.scan.header_columns import HEADER_DTYPE
 from kdump.storage.byte_source import ByteSource
 
-WINDOW_BYTES: Final = 1 << 20
-"""How much of a file is read at once, so that the columns of a window stay in a core's cache."""
+WINDOW_BYTES: Final = 2 << 20
+"""How much of a file is read at once: enough for what is done once for each window not to show,
+little enough for the columns of a window to stay in the CPU's cache."""
 LARGEST_WINDOW_BYTES: Final = 4 << 20
 """A larger batch is never held in memory as a whole: see :attr:`Window.is_giant`."""
 PADDING_BYTES: Final = 64

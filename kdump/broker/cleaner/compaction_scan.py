@@ -22,7 +22,7 @@ from kdump.broker.cleaner.rebuilt_batches import refused_records
 from kdump.formats.errors import FormatError
 from kdump.formats.message_set import Message
 from kdump.scan.arrow import gather_bytes
-from kdump.scan.batches import Column, Flags, Stop, Window, new_buffer, read_windows
+from kdump.scan.batches import WINDOW_BYTES, Column, Flags, Stop, Window, new_buffer, read_windows
 from kdump.scan.distinct_keys import KEY_TYPE
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
@@ -31,8 +31,6 @@ from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
 
 _NOT_MAPPED: Final = 2**63 - 1
-_WINDOW_BYTES: Final = 2 << 20
-"""Measured: larger windows are faster as long as they fit the CPU cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +118,9 @@ def survey_part(part: PartToScan) -> TxnBatches | Refusal:
 
 
 def _windows(part: PartToScan) -> Iterator[Window]:
-    buffer = new_buffer(_WINDOW_BYTES)
+    buffer = new_buffer(WINDOW_BYTES)
     with part.path.open_file() as source:
-        for window in read_windows(
-            source, part.start, part.end, window_bytes=_WINDOW_BYTES, buffer=buffer
-        ):
+        for window in read_windows(source, part.start, part.end, buffer=buffer):
             _require_valid(window, part.path.name)
             yield window
 

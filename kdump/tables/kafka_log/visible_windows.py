@@ -9,7 +9,7 @@ import numpy as np
 
 from kdump.engine.range_splits import RangeSplit
 from kdump.log.valid_windows import Damage, OnDamage, valid_windows
-from kdump.scan.batches import BatchColumns, Column, Window, new_buffer
+from kdump.scan.batches import WINDOW_BYTES, BatchColumns, Column, Window, new_buffer
 from kdump.scan.selection import Selection
 from kdump.state.transactions.markers import is_control
 from kdump.state.transactions.transaction_outcomes import (
@@ -19,8 +19,6 @@ from kdump.state.transactions.transaction_outcomes import (
 )
 from kdump.tables.kafka_log.read_ahead import read_ahead
 
-_WINDOW_BYTES: Final = 2 << 20
-"""Larger than elsewhere: few columns are built from a window."""
 _VISIBLE_STATES: Final = (TransactionState.NONE, TransactionState.COMMITTED)
 
 OnHidden = Callable[[BatchColumns, Column], None]
@@ -68,9 +66,7 @@ def visible_windows(
         outcomes = TransactionOutcomes(read_ahead(split.path, split.part), on_damage_ahead)
     selection = Selection(from_offset=split.from_offset, to_offset=split.to_offset)
     with split.path.open_file() as source:
-        for step in valid_windows(
-            source, split.part, window_bytes=_WINDOW_BYTES, buffer=new_buffer(_WINDOW_BYTES)
-        ):
+        for step in valid_windows(source, split.part, buffer=new_buffer(WINDOW_BYTES)):
             if isinstance(step, Damage):
                 yield step
                 continue
