@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kdump.broker.loader.checkpoints import load_context
 from kdump.broker.loader.loaded_segment import IndexSettings
-from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.broker.loader.loader import LoadContext, Recovered, recover_usual
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import (
     LOAD_REFUSED,
@@ -27,6 +27,7 @@ from kdump.check.invariants import (
     TORN_TAIL,
 )
 from kdump.engine.job import Split
+from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory, read_lone_partition
@@ -200,6 +201,11 @@ class RecoverJob:
 
 
 def _outcome(split: LoadSplit) -> Recovered | Recovered07 | Refusal:
+    # Most partitions are listed and read once.
+    if split.policy is Policy.BROKER and not split.name.startswith(names.CLUSTER_METADATA_TOPIC):
+        recovered = recover_usual(split.path, split.context)
+        if recovered is not None:
+            return recovered
     partition = read_lone_partition(split.path, split.name)
     if partition.is_0_7:
         return repair_0_7(partition, split.policy)

@@ -168,14 +168,18 @@ class VirtualDirectory:
         self._store = store
         self._on_disk: dict[str, int] = {}
         directories = set()
+        only_files = True
         for entry in path.entries():
             if entry.error is not None:
                 raise entry.error
             if entry.kind is EntryKind.FILE:
                 self._on_disk[entry.name] = entry.size_bytes
-            elif entry.kind is EntryKind.DIRECTORY:
+                continue
+            only_files = False
+            if entry.kind is EntryKind.DIRECTORY:
                 directories.add(entry.name)
         self._directories = frozenset(directories)
+        self._is_untouched = only_files
         self._contents: dict[str, Content] = {
             name: Stored(name, 0, size) for name, size in self._on_disk.items()
         }
@@ -184,9 +188,17 @@ class VirtualDirectory:
         self._snapshot_names = {n: None for n in self._on_disk if n.endswith(SNAPSHOT_SUFFIX)}
         self._listing: SnapshotListing | None = None
 
+    def untouched_sizes(self) -> dict[str, int] | None:
+        """The sizes of all files on disk, while nothing has been changed; None afterwards.
+
+        None as well if there is anything but files.
+        """
+        return self._on_disk if self._is_untouched else None
+
     def copy(self) -> VirtualDirectory:
         """An independent copy."""
         copied = self._empty()
+        copied._is_untouched = self._is_untouched
         copied._contents = dict(self._contents)
         copied._snapshot_names = dict(self._snapshot_names)
         return copied
@@ -205,6 +217,7 @@ class VirtualDirectory:
         empty._store = self._store
         empty._on_disk = self._on_disk
         empty._directories = self._directories
+        empty._is_untouched = False
         empty._contents = {}
         empty._snapshot_names = {}
         empty._listing = None
@@ -267,6 +280,7 @@ class VirtualDirectory:
             Refused: ``name`` is a directory.
         """
         self.require_no_directory(name, "FileSystemException")
+        self._is_untouched = False
         self._contents[name] = content
         if name.endswith(SNAPSHOT_SUFFIX) and name not in self._snapshot_names:
             self._snapshot_names[name] = None
@@ -275,6 +289,7 @@ class VirtualDirectory:
 
     def remove(self, name: str) -> bool:
         """Remove ``name``; returns whether it existed."""
+        self._is_untouched = False
         if name in self._snapshot_names:
             del self._snapshot_names[name]
             if self._listing is not None:

@@ -25,6 +25,7 @@ from kdump.broker.loader.log_segments import LogSegments
 from kdump.broker.loader.producer_replay import rebuild_producers
 from kdump.broker.loader.segment_recovery import recover_segment
 from kdump.broker.loader.segment_split import replace_segments, split_segment
+from kdump.broker.loader.small_partition import SmallLoadTerms, load_small
 from kdump.broker.loader.swap_losses import SwapRules, resolve_swaps
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry
@@ -36,6 +37,7 @@ from kdump.formats.record_batch import wrap_int64
 from kdump.log.partition import Partition
 from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.state.transactions.producer_state_manager import ProducerStateManager
+from kdump.storage.location import Location
 from kdump.target.content_store import ContentStore
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import TargetFile
@@ -138,12 +140,31 @@ def recover_partition(partition: Partition, context: LoadContext) -> Recovered |
     return load_directory(VirtualDirectory(partition.path, context.store), context)
 
 
+def recover_usual(path: Location, context: LoadContext) -> Recovered | None:
+    """Like :func:`recover_partition`, if the partition is small and everything in it is as usual.
+
+    Args:
+        path: of its directory, which need not be listed before.
+        context: as there.
+
+    Returns:
+        None for any other partition.
+
+    Raises:
+        OSError: the directory cannot be listed.
+    """
+    return _load_usual(VirtualDirectory(path), context)
+
+
 def load_directory(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:
     """Like :func:`recover_partition`, for a virtual directory, which is changed.
 
     Raises:
         OSError: as :func:`recover_partition`.
     """
+    usual = _load_usual(directory, context)
+    if usual is not None:
+        return usual
     try:
         return _Loader(directory, context).load()
     except Refused as refused:
@@ -153,6 +174,28 @@ def load_directory(directory: VirtualDirectory, context: LoadContext) -> Recover
         return Refusal(str(problem), file, "LogSegmentOffsetOverflowException")
     except InvalidOffset as problem:
         return Refusal(str(problem), directory.path.name, "InvalidOffsetException")
+
+
+def _load_usual(directory: VirtualDirectory, context: LoadContext) -> Recovered | None:
+    if context.log_start_offset:
+        return None  # part of the log may no longer be read
+    terms = SmallLoadTerms(
+        context.is_clean, context.recovery_point, context.expire_before_ms, context.settings
+    )
+    small = load_small(directory, terms)
+    if small is None:
+        return None
+    return Recovered(
+        files=small.files,
+        log_start_offset=small.log_start_offset,
+        log_end_offset=small.log_end_offset,
+        recovery_point=small.recovery_point,
+        checkpointed_log_start_offset=None,
+        active_base_offset=small.active_base_offset,
+        leader_epochs=small.leader_epochs,
+        report=small.report,
+        producers=small.producers,
+    )
 
 
 class _Loader:

@@ -1,0 +1,510 @@
+"""Load a small partition in plain Python, as long as everything in it is as usual.
+
+A log directory has thousands of partitions whose unflushed segments have a few batches each. For
+so few, :mod:`kdump.broker.loader.loader` spends nearly all of its time on the way: it lists, opens
+and encodes the same small files again for each segment, as a broker does.
+
+Here each file is read once, and only what the rules lead to is computed. That is possible where
+nothing is missing, left over, damaged or part of a transaction: then a segment ends where the next
+one begins, its producers are in the snapshot there, and nothing has to be replayed. Anything else
+is left to the loader, so both give the same result for every partition.
+"""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from kdump.broker.loader.load_report import LoadReport, RecoveredSegment
+from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.formats import names, producer_snapshot, record_batch
+from kdump.formats.checkpoints import (
+    EpochEntry,
+    decode_leader_epoch_checkpoint,
+    encode_leader_epoch_checkpoint,
+)
+from kdump.formats.errors import FormatError
+from kdump.formats.fixed_layout import layout
+from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
+from kdump.formats.names import FileKind
+from kdump.formats.partition_metadata import decode_partition_metadata
+from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.formats.record_batch import NO_SEQUENCE, NO_TIMESTAMP, increment_sequence
+from kdump.scan.source import read_at
+from kdump.scan.usual_batches import LARGEST_SMALL_LOG_BYTES, UnusualError, usual_batches
+from kdump.state.epochs.epoch_history import EpochHistory
+from kdump.state.transactions.producer_events import BatchRun
+from kdump.state.transactions.producer_state_manager import in_java_order
+from kdump.state.transactions.producers import Producers
+from kdump.target.target_file import Gone, Kept, KeptUpTo, NewBytes, TargetFile
+from kdump.target.virtual_directory import VirtualDirectory, Written
+
+_LOG: Final = FileKind.LOG.value
+_OFFSET_INDEX: Final = FileKind.OFFSET_INDEX.value
+_TIME_INDEX: Final = FileKind.TIME_INDEX.value
+_SNAPSHOT: Final = FileKind.PRODUCER_SNAPSHOT.value
+_INDEX_SUFFIXES: Final = (_OFFSET_INDEX, _TIME_INDEX)
+_OFFSET_ENTRY: Final = layout(OFFSET_ENTRY_FIELDS)
+_TIME_ENTRY: Final = layout(TIME_ENTRY_FIELDS)
+_DIGITS: Final = 20
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+_OF_TRANSACTIONS: Final = record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG
+_MOST_FILE_BYTES: Final = 4000
+"""Larger snapshots and indexes are left to the loader, which need not hold them in memory."""
+_KEPT: Final = Kept()
+_GONE: Final = Gone()
+_NO_PRODUCERS: Final = producer_snapshot.encode(())
+
+_decoded_epochs = functools.lru_cache(maxsize=256)(decode_leader_epoch_checkpoint)
+_decoded_metadata = functools.lru_cache(maxsize=256)(decode_partition_metadata)
+"""All partitions of a topic have the same, and most have the same leader epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallLoadTerms:
+    """What loading depends on besides the directory, for a log that begins with a segment.
+
+    Attributes:
+        is_clean: whether the log directory has a clean shutdown marker.
+        recovery_point: from ``recovery-point-offset-checkpoint``; 0 if it has no line.
+        expire_before_ms: producers last seen at or before this time expire; None if none does.
+        settings: index settings of the topic.
+    """
+
+    is_clean: bool
+    recovery_point: int
+    expire_before_ms: int | None
+    settings: IndexSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SmallLoad:
+    """What loading a small partition leads to; the same as the loader's outcome says.
+
+    Attributes:
+        files: target state of each file, by name.
+        log_start_offset: first offset of the log.
+        log_end_offset: end of the log, exclusive.
+        recovery_point: the new line in the recovery point checkpoint.
+        active_base_offset: base offset of the active segment.
+        leader_epochs: as a broker then has them in memory.
+        report: which segments are recovered.
+        producers: as a broker then has them in memory.
+    """
+
+    files: dict[str, TargetFile]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    active_base_offset: int
+    leader_epochs: tuple[EpochEntry, ...]
+    report: LoadReport
+    producers: tuple[ProducerEntry, ...]
+
+
+def load_small(directory: VirtualDirectory, terms: SmallLoadTerms) -> SmallLoad | None:
+    """Load a partition; None, and the directory is unchanged, if anything is not as usual.
+
+    What cannot be read is not as usual either: the loader reports it.
+    """
+    sizes = directory.untouched_sizes()
+    if sizes is None:
+        return None
+    try:
+        partition = _SmallPartition(directory, sizes, terms)
+        end_offset = partition.end_of_clean_log() if terms.is_clean else partition.recover()
+        loaded = partition.loaded(end_offset)
+    except (UnusualError, FormatError, OSError):
+        return None
+    for name, file in loaded.files.items():
+        if isinstance(file, NewBytes):
+            directory.put(name, Written(file.data))
+        elif isinstance(file, KeptUpTo):
+            directory.truncate(name, file.size_bytes)
+        elif isinstance(file, Gone):
+            directory.remove(name)
+    return loaded
+
+
+class _SmallPartition:
+    """A partition with nothing but whole segments, producer snapshots and the small files.
+
+    Raises:
+        UnusualError: from the constructor and all methods.
+        FormatError: likewise, for a small file.
+        OSError: likewise.
+    """
+
+    def __init__(
+        self, directory: VirtualDirectory, sizes: dict[str, int], terms: SmallLoadTerms
+    ) -> None:
+        self._directory = directory
+        self._sizes = sizes
+        self._terms = terms
+        offsets = _offsets_by_suffix(sizes)
+        self._bases = sorted(offsets[_LOG])
+        for suffix in _INDEX_SUFFIXES:
+            if sorted(offsets[suffix]) != self._bases:
+                raise UnusualError
+        if not self._bases:
+            raise UnusualError
+        self._snapshots = sorted(offsets[_SNAPSHOT])
+        self._taken: dict[int, list[ProducerEntry]] = {}
+        """The producers in the snapshots that loading takes, by their offsets."""
+        self._changes: dict[str, bytes] = {}
+        """New content of files, where it is not that on disk."""
+        self._recovered: list[int] = []
+        self._producers = Producers()
+        self._epochs_on_disk = self._read(names.LEADER_EPOCH_CHECKPOINT)
+        self._epochs = EpochHistory()
+        for epoch, start_offset in _decoded_epochs(self._epochs_on_disk):
+            self._assign(epoch, start_offset)
+        self._are_epochs_written = False
+        if names.PARTITION_METADATA in sizes:
+            _decoded_metadata(self._read(names.PARTITION_METADATA))
+
+    def _read(self, name: str) -> bytes:
+        """A whole file, which is as large as it was when the directory was listed."""
+        size_bytes = self._sizes.get(name, -1)
+        if not 0 <= size_bytes <= LARGEST_SMALL_LOG_BYTES:
+            raise UnusualError
+        data = (self._directory.path / name).read() if size_bytes else b""
+        if len(data) != size_bytes:
+            raise UnusualError
+        return data
+
+    # A log after a clean shutdown
+
+    def end_of_clean_log(self) -> int:
+        """The log end offset, by the index of the active segment and the batches after its end.
+
+        Follows :meth:`~kdump.broker.loader.loaded_segment.LoadedSegment.next_offset`.
+        """
+        base_offset = self._bases[-1]
+        index = self._read(_named(base_offset, _OFFSET_INDEX))
+        self._require_whole_entries(base_offset)
+        if len(index) > _MOST_FILE_BYTES:
+            raise UnusualError
+        last_indexed, position = base_offset, 0
+        entries = list(_OFFSET_ENTRY.iter_unpack(index))
+        if any(before[0] >= after[0] for before, after in pairwise(entries)):
+            raise UnusualError
+        if entries:
+            last_indexed, position = base_offset + entries[-1][0], entries[-1][1]
+        tail = self._tail(_named(base_offset, _LOG), position)
+        if not tail and not entries:
+            return base_offset
+        last_offset = -1
+        for _, _, header in usual_batches(tail, checksums=False):
+            if not last_offset < header[0] <= header[0] + header[6] < _INT64_MAX:
+                raise UnusualError
+            last_offset = header[0] + header[6]
+        if last_offset < last_indexed:
+            raise UnusualError
+        return last_offset + 1
+
+    def _require_whole_entries(self, base_offset: int) -> None:
+        """Leave indexes that closing the active segment would trim, or that are too large."""
+        most_bytes = self._terms.settings.max_bytes
+        for suffix, entry in ((_OFFSET_INDEX, _OFFSET_ENTRY), (_TIME_INDEX, _TIME_ENTRY)):
+            size_bytes = self._sizes[_named(base_offset, suffix)]
+            if size_bytes % entry.size or size_bytes > most_bytes // entry.size * entry.size:
+                raise UnusualError
+
+    def _tail(self, name: str, position: int) -> bytes:
+        """A log from a position on."""
+        size_bytes = self._sizes[name] - position
+        if not 0 <= size_bytes <= LARGEST_SMALL_LOG_BYTES or position < 0:
+            raise UnusualError
+        if not position:
+            return self._read(name)
+        with (self._directory.path / name).open_file() as source:
+            tail = read_at(source, position, size_bytes)
+        if len(tail) != size_bytes:
+            raise UnusualError
+        return tail
+
+    # A log after an unclean shutdown
+
+    def recover(self) -> int:
+        """Recover the unflushed segments; returns the log end offset."""
+        if self._terms.recovery_point == _INT64_MAX:
+            raise UnusualError
+        at = max(0, bisect_right(self._bases, self._terms.recovery_point) - 1)
+        unflushed = self._bases[at:]
+        first = unflushed[0]
+        # To recover the first one, a broker loads the snapshot where it begins, and deletes those
+        # after it.
+        self._snapshots = [offset for offset in self._snapshots if 0 < offset <= first]
+        if first:
+            if not self._snapshots or self._snapshots[-1] != first:
+                raise UnusualError
+            self._load(self._entries_at(first))
+        end_offset = first
+        for base_offset in unflushed:
+            if base_offset != end_offset:
+                raise UnusualError
+            end_offset = self._recover_segment(base_offset)
+            if end_offset > base_offset:
+                self._take_snapshot(end_offset)
+        self._recovered = unflushed
+        return end_offset
+
+    def _recover_segment(self, base_offset: int) -> int:
+        """Check a segment and rebuild its indexes; returns where it ends."""
+        settings = self._terms.settings
+        log = self._read(_named(base_offset, _LOG))
+        index = _IndexContent(base_offset, settings)
+        last_offset = base_offset - 1
+        latest_epoch = self._latest_epoch
+        for position, _, header in usual_batches(log, checksums=True):
+            # fmt: off
+            (
+                first_offset, _, epoch, _, _, attributes, offset_delta,
+                base_timestamp, timestamp, producer_id, producer_epoch, sequence, _,
+            ) = header
+            # fmt: on
+            if first_offset <= last_offset or offset_delta < 0 or attributes & _OF_TRANSACTIONS:
+                raise UnusualError
+            last_offset = first_offset + offset_delta
+            if last_offset - base_offset > _INT32_MAX or last_offset >= _INT64_MAX:
+                raise UnusualError
+            if epoch > latest_epoch:
+                self._assign(epoch, first_offset)
+                self._are_epochs_written = True
+                latest_epoch = epoch
+            if producer_id >= 0:
+                run = BatchRun(
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    first_sequence=sequence,
+                    last_sequence=_last_sequence(sequence, offset_delta),
+                    first_offset=first_offset,
+                    last_offset=last_offset,
+                    offset_delta=offset_delta,
+                    first_timestamp=base_timestamp,
+                    timestamp=timestamp,
+                    is_transactional=False,
+                    position=position,
+                )
+                self._producers.append(run)
+            index.add(position, last_offset, timestamp)
+        self._changes |= index.files()
+        return last_offset + 1
+
+    @property
+    def _latest_epoch(self) -> int:
+        latest = self._epochs.latest_epoch
+        return -1 if latest is None else latest
+
+    def _assign(self, epoch: int, start_offset: int) -> None:
+        try:
+            self._epochs.assign(epoch, start_offset)
+        except ValueError:
+            raise UnusualError from None
+
+    def _take_snapshot(self, offset: int) -> None:
+        """Take a snapshot, and go on with what a state that is loaded from it has."""
+        self._snapshots.append(offset)
+        entries = [each.entry() for each in in_java_order(self._producers.by_id.values())]
+        self._taken[offset] = entries
+        data = producer_snapshot.encode(entries) if entries else _NO_PRODUCERS
+        if len(data) > _MOST_FILE_BYTES:
+            raise UnusualError
+        self._changes[_named(offset, _SNAPSHOT)] = data
+        if entries:
+            self._load(entries)
+
+    def _entries_at(self, offset: int) -> list[ProducerEntry]:
+        """The producers in the snapshot at an offset."""
+        taken = self._taken.get(offset)
+        if taken is not None:
+            return taken
+        data = self._read(_named(offset, _SNAPSHOT))
+        if data == _NO_PRODUCERS:
+            return []
+        if len(data) > _MOST_FILE_BYTES:
+            raise UnusualError
+        return list(producer_snapshot.read(data).entries)
+
+    def _load(self, entries: Iterable[ProducerEntry]) -> None:
+        self._producers = Producers()
+        expire_before_ms = self._terms.expire_before_ms
+        for entry in entries:
+            if entry.current_txn_first_offset >= 0:
+                raise UnusualError
+            if expire_before_ms is None or entry.timestamp > expire_before_ms:
+                self._producers.load(entry)
+
+    # Both
+
+    def loaded(self, end_offset: int) -> SmallLoad:
+        """Load the producers at the end of the log, and stop."""
+        start_offset = max(0, self._bases[0])
+        is_written = self._epochs.truncate_from_end(end_offset)
+        is_written |= self._epochs.truncate_from_start(0)
+        if is_written or self._are_epochs_written:
+            epochs = encode_leader_epoch_checkpoint(self._epochs.entries)
+            if epochs != self._epochs_on_disk:
+                self._changes[names.LEADER_EPOCH_CHECKPOINT] = epochs
+        self._drop_stray_snapshots()
+        self._load_last_snapshot(start_offset, end_offset)
+        recovery_point = end_offset
+        if not self._terms.is_clean:
+            recovery_point = min(self._terms.recovery_point, end_offset)
+        files = self._target_files()
+        report = LoadReport(
+            cuts=(),
+            dropped=(),
+            splits=(),
+            leftovers=(),
+            recovered=tuple(
+                RecoveredSegment(base, "it was not flushed", is_rebuilt=False)
+                for base in self._recovered
+            ),
+            rebuilt_indexes=tuple(
+                name
+                for name in files
+                if name.endswith(_INDEX_SUFFIXES) and isinstance(files[name], NewBytes)
+            ),
+        )
+        return SmallLoad(
+            files=files,
+            log_start_offset=start_offset,
+            log_end_offset=end_offset,
+            recovery_point=max(recovery_point, start_offset, end_offset),
+            active_base_offset=self._bases[-1],
+            leader_epochs=self._epochs.entries,
+            report=report,
+            producers=tuple(each.entry() for each in self._producers.by_id.values()),
+        )
+
+    def _drop_stray_snapshots(self) -> None:
+        """Keep the snapshots where segments begin, and one at or after the active segment."""
+        bases = set(self._bases)
+        strays = [offset for offset in self._snapshots if offset not in bases]
+        if strays and strays[-1] >= self._bases[-1]:
+            strays.pop()
+        if strays:
+            going = set(strays)
+            self._snapshots = [offset for offset in self._snapshots if offset not in going]
+
+    def _load_last_snapshot(self, start_offset: int, end_offset: int) -> None:
+        """Load the snapshot at the end of the log, and drop those that are not inside it."""
+        if self._terms.is_clean and not self._snapshots:
+            # As after an upgrade: snapshots are taken, unless the log is empty from the start.
+            if self._bases[-1] or end_offset:
+                raise UnusualError
+            return
+        self._snapshots = [
+            offset for offset in self._snapshots if start_offset < offset <= end_offset
+        ]
+        if (self._snapshots[-1] if self._snapshots else start_offset) != end_offset:
+            raise UnusualError
+        self._load(self._entries_at(end_offset) if self._snapshots else ())
+
+    def _target_files(self) -> dict[str, TargetFile]:
+        """The target state of each file."""
+        files: dict[str, TargetFile] = dict.fromkeys(sorted({*self._sizes, *self._changes}), _KEPT)
+        kept = set(self._snapshots)
+        for name in list(files):
+            if name.endswith(_SNAPSHOT) and int(name[:_DIGITS]) not in kept:
+                self._changes.pop(name, None)
+                if name in self._sizes:
+                    files[name] = _GONE
+                else:
+                    del files[name]
+        for name, data in self._changes.items():
+            size_bytes = self._sizes.get(name, -1)
+            if size_bytes < len(data) or self._first_bytes(name, len(data)) != data:
+                files[name] = NewBytes(data)
+            elif size_bytes > len(data):
+                files[name] = KeptUpTo(len(data))
+        return files
+
+    def _first_bytes(self, name: str, size_bytes: int) -> bytes:
+        if self._sizes[name] == size_bytes:
+            return self._read(name)
+        with (self._directory.path / name).open_file() as source:
+            return read_at(source, 0, size_bytes)
+
+
+class _IndexContent:
+    """The entries of a segment's indexes (``LogSegment.recover``).
+
+    Raises:
+        UnusualError: from :meth:`files`, if an index may be full.
+    """
+
+    def __init__(self, base_offset: int, settings: IndexSettings) -> None:
+        self._base_offset = base_offset
+        self._settings = settings
+        self._largest, self._offset_of_largest = NO_TIMESTAMP, base_offset
+        self._last_position = 0
+        self._last_time = NO_TIMESTAMP
+        self._offset_entries: list[bytes] = []
+        self._time_entries: list[bytes] = []
+
+    def add(self, position: int, last_offset: int, timestamp: int) -> None:
+        """Take the next batch."""
+        if timestamp > self._largest:
+            self._largest, self._offset_of_largest = timestamp, last_offset
+        if position > self._last_position + self._settings.interval_bytes:
+            relative_offset = last_offset - self._base_offset
+            self._offset_entries.append(_OFFSET_ENTRY.pack(relative_offset, position))
+            self._last_position = position
+            self._add_time()
+
+    def _add_time(self) -> None:
+        if self._largest > self._last_time:
+            relative_offset = self._offset_of_largest - self._base_offset
+            self._time_entries.append(_TIME_ENTRY.pack(self._largest, relative_offset))
+            self._last_time = self._largest
+
+    def files(self) -> dict[str, bytes]:
+        """The content of both by name, after closing the segment; to be called once."""
+        self._add_time()
+        # Kafka leaves the last slot of a time index free until the segment is closed.
+        least_room = (len(self._offset_entries) + len(self._time_entries) + 2) * _TIME_ENTRY.size
+        if least_room > self._settings.max_bytes:
+            raise UnusualError
+        return {
+            _named(self._base_offset, _OFFSET_INDEX): b"".join(self._offset_entries),
+            _named(self._base_offset, _TIME_INDEX): b"".join(self._time_entries),
+        }
+
+
+def _named(offset: int, suffix: str) -> str:
+    """Name of a file at an offset, which is not negative."""
+    return f"{offset:020d}{suffix}"
+
+
+def _offsets_by_suffix(sizes: Iterable[str]) -> dict[str, list[int]]:
+    """The offsets in the names of segments' files and snapshots, by suffix.
+
+    Raises:
+        UnusualError: there is another file.
+    """
+    found: dict[str, list[int]] = {_LOG: [], _OFFSET_INDEX: [], _TIME_INDEX: [], _SNAPSHOT: []}
+    for name in sizes:
+        digits, suffix = name[:_DIGITS], name[_DIGITS:]
+        if suffix in found and digits.isdigit() and digits.isascii():
+            offset = int(digits)
+            if offset >= _INT64_MAX:
+                raise UnusualError
+            found[suffix].append(offset)
+        elif name not in (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA):
+            raise UnusualError
+    return found
+
+
+def _last_sequence(first_sequence: int, offset_delta: int) -> int:
+    """The sequence of a batch's last record (``DefaultRecordBatch.lastSequence``)."""
+    if first_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return increment_sequence(first_sequence, offset_delta)
