@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 
 from kdump.apply.operations import FileState
@@ -36,33 +37,36 @@ def changes_needed(
         OSError: a file cannot be read.
     """
     found: dict[str, TargetFile] = {}
-    for name, each in sorted(target.items()):
+    others = [
+        (name, each)
+        for name, each in target.items()
+        if not (isinstance(each, Kept) and name in states)
+    ]
+    for name, each in sorted(others, key=itemgetter(0)):
         for source, end in _sources_of(name, each):
             if source not in states or states[source].size_bytes < end:
                 raise KdumpError(
                     f"{path / source}: is missing or has become shorter since it was read; "
                     "run the command again"
                 )
-        state = states.get(name)
+        is_there = name in states
         match each:
-            case Kept():
+            case Gone() if not is_there:
                 continue
-            case Gone() if state is None:
-                continue
-            case KeptUpTo(size_bytes) if state is not None:
-                if size_bytes == state.size_bytes:
+            case KeptUpTo(size_bytes) if is_there:
+                if size_bytes == states[name].size_bytes:
                     continue
-                if not state.is_own:
+                if not states[name].is_own:
                     each = CopiedFrom(name, 0, size_bytes)
             case RenamedFrom(source, size_bytes) if size_bytes < states[source].size_bytes:
                 if not (states[source].is_own and source.endswith(SWAP)):
                     each = CopiedFrom(source, 0, size_bytes)
-            case NewBytes(data) if state is not None and state.size_bytes == len(data):
+            case NewBytes(data) if is_there and states[name].size_bytes == len(data):
                 if local(path / name).read() == data:
                     continue
             case _:
                 pass
-        if state is None and not isinstance(each, Gone) and os.path.lexists(path / name):
+        if not is_there and not isinstance(each, Gone) and os.path.lexists(f"{path}/{name}"):
             if (path / name).is_symlink():
                 raise KdumpError(f"{path / name}: is a symbolic link to nothing; remove it first")
             raise KdumpError(f"{path / name}: not a regular file; remove it first")
@@ -70,7 +74,7 @@ def changes_needed(
     sources = {each.name: name for name, each in found.items() if isinstance(each, RenamedFrom)}
     for name in sources:
         found.pop(name, None)
-    for name, each in target.items():
+    for name, each in others:
         # A file that is copied instead of renamed is removed under its old name.
         if isinstance(each, RenamedFrom) and not isinstance(found.get(name), RenamedFrom):
             found[each.name] = Gone()

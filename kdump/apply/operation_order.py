@@ -155,8 +155,9 @@ class _Planner:
                 self.target[each.name] = Gone()  # copied instead
         plain = {name: each for name, each in self.target.items() if name not in of_rewrites}
         self._add(plain)
-        self._drop_temporary(plain)
-        self._swap(plain, rewrites)
+        if any(map(is_temporary, self.states)):
+            self._drop_temporary(plain)
+            self._swap(plain, rewrites)
         for number, rewrite in enumerate(rewrites):
             self._rewrite(number, rewrite)
         self._roll(plain)
@@ -238,10 +239,12 @@ class _Planner:
 
     def _roll(self, plain: dict[str, TargetFile]) -> None:
         """Create the segment that replaces all existing ones."""
-        gone = [_offset(name) for name, each in plain.items() if is_log(name) and each == Gone()]
-        first = self._first_offset()
-        if not gone or max(gone) >= first:
+        gone = [
+            _offset(name) for name, each in plain.items() if isinstance(each, Gone) and is_log(name)
+        ]
+        if not gone or max(gone) >= self._first_offset():
             return
+        first = self._first_offset()
         new = [name for name, each in plain.items() if isinstance(each, NewBytes | StagedBytes)]
         new = [name for name in new if _offset(name) == first and name.endswith(SEGMENT_SUFFIXES)]
         if any(map(is_log, new)) and not any(map(self._is_there, new)):
@@ -250,8 +253,11 @@ class _Planner:
                 del plain[name]
 
     def _drop(self, plain: dict[str, TargetFile]) -> None:
+        going = self._going(plain)
+        if not going:
+            return
         first = self._first_offset()
-        before = [name for name in self._going(plain) if _NO_OFFSET < _offset(name) < first]
+        before = [name for name in going if _NO_OFFSET < _offset(name) < first]
         for name in sorted(before, key=_by_segment):
             self._plain(name, OperationPhase.DROP)
             del plain[name]
@@ -259,8 +265,8 @@ class _Planner:
 
     def _first_offset(self) -> int:
         """Base offset of the first segment of the target state; the least offset if none."""
-        left = {name for name in self.states if not isinstance(self.target.get(name), Gone)}
-        left |= {name for name, each in self.target.items() if not isinstance(each, Gone)}
+        gone = {name for name, each in self.target.items() if isinstance(each, Gone)}
+        left = {*self.states, *self.target} - gone
         return min((_offset(name) for name in left if is_log(name)), default=_NO_OFFSET)
 
     def _remove(self, plain: dict[str, TargetFile], at_least: int, phase: OperationPhase) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kdump.apply.directory_changes import DirectoryChange, StreamedFrom
 from kdump.apply.files import Metadata
@@ -36,26 +37,71 @@ class FileState:
     identity: tuple[int, int]
 
 
-def states_of(directory: Path) -> dict[str, FileState]:
+class FileStates(Mapping[str, FileState]):
+    """The files in a directory by name, as they are before any change.
+
+    Each is looked at when it is first asked for: a plan for 10,000 partitions needs the states of
+    few files in each. So whoever is going to change files asks for their states before that.
+
+    Args:
+        directory: their directory.
+        names: of its files, symbolic links to files included.
+    """
+
+    __slots__ = ("_directory", "_known")
+
+    def __init__(self, directory: Path, names: Iterable[str]) -> None:
+        self._directory = str(directory)
+        self._known: dict[str, FileState | None] = dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> FileState:
+        state = self._known[name]
+        if state is None:
+            state = self._known[name] = _state_of(f"{self._directory}/{name}")
+        return state
+
+    def look_at(self, names: Iterable[str]) -> None:
+        """Look at those of ``names`` that exist.
+
+        Raises:
+            OSError: one has disappeared.
+        """
+        for name in names:
+            if name in self._known:
+                self[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def states_of(directory: Path) -> FileStates:
     """The files in a directory by name; other entries are left out.
 
     Raises:
         OSError: it cannot be listed.
     """
-    states = {}
     with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.is_file():
-                status = entry.stat()
-                states[entry.name] = FileState(
-                    status.st_size,
-                    min(status.st_size, status.st_blocks * 512),
-                    Metadata.of(status),
-                    stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
-                    and status.st_nlink == 1,
-                    identity_of(status),
-                )
-    return states
+        return FileStates(directory, [entry.name for entry in entries if entry.is_file()])
+
+
+def _state_of(path: str) -> FileState:
+    status = os.lstat(path)
+    is_link = stat.S_ISLNK(status.st_mode)
+    if is_link:
+        status = Path(path).stat()
+    return FileState(
+        status.st_size,
+        min(status.st_size, status.st_blocks * 512),
+        Metadata.of(status),
+        not is_link and status.st_nlink == 1,
+        identity_of(status),
+    )
 
 
 class OperationKind(enum.Enum):
@@ -118,6 +164,18 @@ class Operation:
     phase: OperationPhase
     source: str | None = None
     rewrite: int | None = None
+
+    def row(self) -> dict[str, Any]:
+        """The row of the operation, for programs."""
+        return {
+            "action": self.kind.value,
+            "directory": str(self.directory),
+            "file": self.name,
+            "source": self.source,
+            "size_bytes": self.size_bytes,
+            "lost_bytes": self.lost_bytes,
+            "rewrite": self.rewrite,
+        }
 
     def describe(self) -> str:
         """Describe the operation for people, without the directory."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -191,6 +192,22 @@ def _mount_id(descriptor: int) -> bytes:
     except OSError:
         return b""
     return next((line for line in lines if line.startswith(b"mnt_id:")), b"")
+
+
+def has_no_mounts_below(directory: Path) -> bool:
+    """Whether it is known that nothing is mounted below a directory; only Linux tells."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+        above = os.fsencode(directory.resolve()).rstrip(b"/") + b"/"
+    except OSError:
+        return False
+    # Blanks and backslashes in a path are octal numbers there.
+    points = (re.sub(rb"\\([0-7]{3})", _byte_of, line.split(b" ")[4]) for line in lines)
+    return not any(point.startswith(above) for point in points)
+
+
+def _byte_of(number: re.Match[bytes]) -> bytes:
+    return bytes([int(number[1], 8) & 0xFF])
 
 
 def identity_of(status: os.stat_result) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,16 @@ from kdump.apply.early_removals import find_early_removals
 from kdump.apply.operation_order import partition_operations, root_operations
 from kdump.apply.operations import (
     DirectoryPlan,
+    FileStates,
     Operation,
     OperationKind,
     OperationPhase,
     states_of,
 )
-from kdump.apply.pinned_directory import is_on_mount_of
+from kdump.apply.pinned_directory import has_no_mounts_below, is_on_mount_of
 from kdump.apply.segment_names import CLEANED
 from kdump.errors import KdumpError
-from kdump.target.target_file import StagedBytes, TargetFile
+from kdump.target.target_file import CopiedFrom, JoinedFrom, StagedBytes, TargetFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,16 @@ class Plan:
     early_removals: tuple[tuple[Path, ...], ...] = ()
     changes: DirectoryChanges = field(default_factory=DirectoryChanges)
     needs_undo: bool = False
+    operations: tuple[Operation, ...] = field(init=False, repr=False, compare=False)
+    """All operations, in order."""
+
+    def __post_init__(self) -> None:
+        changed = (operation for each in self.partitions for operation in each.operations)
+        created = (operation for each in self.changes.created for operation in each.operations)
+        every = (*created, *changed, *self.changes.operations, *self.root.operations)
+        # Whoever shows or applies a plan goes through them several times.
+        in_order = tuple(sorted(every, key=lambda each: each.phase is not OperationPhase.INTERIM))
+        object.__setattr__(self, "operations", in_order)
 
     @property
     def is_empty(self) -> bool:
@@ -110,14 +121,6 @@ class Plan:
     def with_new_files(self) -> tuple[DirectoryPlan, ...]:
         """The same, and the directories that are created."""
         return (*self.changes.created, *self.directories)
-
-    @property
-    def operations(self) -> tuple[Operation, ...]:
-        """All operations, in order."""
-        changed = (operation for each in self.partitions for operation in each.operations)
-        created = (operation for each in self.changes.created for operation in each.operations)
-        every = (*created, *changed, *self.changes.operations, *self.root.operations)
-        return tuple(sorted(every, key=lambda each: each.phase is not OperationPhase.INTERIM))
 
     @property
     def early_content(self) -> dict[str, int]:
@@ -166,16 +169,7 @@ class Plan:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each operation, for programs."""
-        for operation in self.operations:
-            yield {
-                "action": operation.kind.value,
-                "directory": str(operation.directory),
-                "file": operation.name,
-                "source": operation.source,
-                "size_bytes": operation.size_bytes,
-                "lost_bytes": operation.lost_bytes,
-                "rewrite": operation.rewrite,
-            }
+        return (operation.row() for operation in self.operations)
 
 
 def _without_removals(directory: DirectoryPlan, removed: Collection[Path]) -> DirectoryPlan:
@@ -200,13 +194,16 @@ def make_plan(target: TargetDirectory) -> Plan:
         OSError: something cannot be read.
     """
     planned = []
+    is_in_place = _in_place_below(target.path)
     for change in target.partitions:
         if change.path.parent != target.path:
             raise ValueError(f"{change.path} is not a partition in {target.path}")
         states = states_of(change.path)
         operations = partition_operations(change.path, change.files, states)
         if operations:
-            require_in_place(change.path)
+            if not is_in_place(change.path.name):
+                require_in_place(change.path)
+            _look_at_changed(states, operations)
             planned.append(DirectoryPlan(change.path, states, operations))
     changes = plan_directory_changes(target.path, target.directories, target.freed)
     for name in changes.existing:
@@ -217,6 +214,7 @@ def make_plan(target: TargetDirectory) -> Plan:
     operations = root_operations(
         target.path, target.root, states, interim=interim, has_partitions=has_partitions
     )
+    _look_at_changed(states, operations)
     return Plan(
         target.path,
         tuple(planned),
@@ -225,6 +223,27 @@ def make_plan(target: TargetDirectory) -> Plan:
         changes,
         target.needs_undo,
     )
+
+
+def _look_at_changed(states: FileStates, operations: Iterable[Operation]) -> None:
+    """Look at the files that operations change or read, before any of them does."""
+    for each in operations:
+        states.look_at([each.name, each.source or each.name])
+        if isinstance(each.target, CopiedFrom):
+            states.look_at([each.target.name])
+        elif isinstance(each.target, JoinedFrom):
+            states.look_at(piece.name for piece in each.target.pieces)
+
+
+def _in_place_below(log_dir: Path) -> Callable[[str], bool]:
+    """Tell which partitions are known to be inside their log directory; others are looked at.
+
+    That they are is known without opening each if no mount point is below the log directory.
+    """
+    with os.scandir(log_dir) as entries:
+        links = {entry.name for entry in entries if entry.is_symlink()}
+    has_no_mounts = has_no_mounts_below(log_dir)
+    return lambda name: has_no_mounts and name not in links
 
 
 def require_in_place(partition: Path) -> None:

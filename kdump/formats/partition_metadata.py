@@ -6,6 +6,7 @@ Two lines, ``version: 0`` and ``topic_id: <UUID>``, the last without a line end.
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
 from dataclasses import dataclass
@@ -30,8 +31,11 @@ class PartitionMetadata:
     topic_id: uuid.UUID
 
 
+@functools.lru_cache(maxsize=256)
 def decode_partition_metadata(data: bytes) -> PartitionMetadata:
     """Read the file; everything after its second line is ignored.
+
+    All partitions of a topic have the same file, so results are cached.
 
     Raises:
         FormatError: where Kafka's reader fails.

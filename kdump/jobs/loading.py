@@ -132,7 +132,9 @@ def load_split(
     Raises:
         InvalidSettingError: a property of its topic has a value that Kafka does not take.
     """
-    name = partition.path.as_absolute().name
+    name = partition.path.name
+    if name in ("", ".."):
+        name = partition.path.as_absolute().name
     # A copy may have any name; then no line of the checkpoints is about it.
     key = partition.topic_partition or TopicPartition(name, 0)
     topic = settings.topic(key.topic)

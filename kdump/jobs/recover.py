@@ -204,6 +204,8 @@ class DirectoryRecovery:
     @property
     def is_settled(self) -> bool:
         """Whether nothing changes but what a broker changes at every start."""
+        if not (self.directory.is_clean and self.becomes_clean):
+            return False
         changed = [
             each
             for each in self.partitions
@@ -211,8 +213,6 @@ class DirectoryRecovery:
         ]
         return (
             all(each.repeated for each in changed)
-            and self.directory.is_clean
-            and self.becomes_clean
             and self.recovery_points == (self.directory.checkpoints.recovery_points or {})
             and self.log_start_offsets == (self.directory.checkpoints.log_start_offsets or {})
         )
@@ -274,8 +274,12 @@ class _Recovery:
             for partition in directory.partitions
             if partition in request.selection
         ]
+        unchanged = {
+            partition.path: self._why_unchanged(directory, partition)
+            for directory, partition in selected
+        }
         splits = [
-            self._split(directory, partition)
+            self._split(directory, partition, unchanged[partition.path])
             for directory, partition in selected
             if partition.state not in _LEFT_STATES
         ]
@@ -285,7 +289,12 @@ class _Recovery:
             self._directory_result(
                 directory,
                 [
-                    self._partition_result(directory, partition, outcomes.get(partition.path))
+                    self._partition_result(
+                        directory,
+                        partition,
+                        outcomes.get(partition.path),
+                        unchanged[partition.path],
+                    )
                     for owner, partition in selected
                     if owner is directory
                 ],
@@ -293,21 +302,23 @@ class _Recovery:
             for directory in request.directories
         ]
 
-    def _split(self, directory: LogDirectory, partition: Partition) -> LoadSplit:
+    def _split(
+        self, directory: LogDirectory, partition: Partition, unchanged: NotRecovered | None
+    ) -> LoadSplit:
         split = load_split(
             partition,
             directory,
             self.request.settings[directory.path],
-            policy=self._policy(directory, partition),
+            policy=self._policy(unchanged),
             now_ms=self.request.now_ms,
         )
-        if self._why_unchanged(directory, partition):
+        if unchanged:
             return replace(split, is_preview=True)
         return self.request.large_content.split(split, directory.path)
 
-    def _policy(self, directory: LogDirectory, partition: Partition) -> Policy:
+    def _policy(self, unchanged: NotRecovered | None) -> Policy:
         """The policy; for what is left unchanged, the verdict says what a broker would do."""
-        return Policy.BROKER if self._why_unchanged(directory, partition) else self.request.policy
+        return Policy.BROKER if unchanged else self.request.policy
 
     def _why_unchanged(self, directory: LogDirectory, partition: Partition) -> NotRecovered | None:
         if partition.state in _LEFT_STATES:
@@ -322,16 +333,19 @@ class _Recovery:
         return NotRecovered.REMOTE_STORAGE if topic.remote_storage_enable else None
 
     def _partition_result(
-        self, directory: LogDirectory, partition: Partition, outcome: Outcome | None
+        self,
+        directory: LogDirectory,
+        partition: Partition,
+        outcome: Outcome | None,
+        unchanged: NotRecovered | None,
     ) -> PartitionRecovery:
-        policy = self._policy(directory, partition)
+        policy = self._policy(unchanged)
         into = Collector()
         cluster = self.request.settings[directory.path].cluster
         check_belonging(scope_in(partition, directory, cluster, self.twice), into)
         if isinstance(outcome, Refusal):
             into.add(refused_finding(partition, verdict(outcome, policy)))
-        left = self._why_unchanged(directory, partition)
-        return PartitionRecovery(partition, outcome, policy, left, into.findings())
+        return PartitionRecovery(partition, outcome, policy, unchanged, into.findings())
 
     def _directory_result(
         self, directory: LogDirectory, partitions: Iterable[PartitionRecovery]
@@ -343,9 +357,9 @@ class _Recovery:
             TargetDirectory(
                 directory.path.local_path,
                 tuple(
-                    TargetPartition(each.partition.path.local_path, each.files)
+                    TargetPartition(each.partition.path.local_path, files)
                     for each in results
-                    if each.files
+                    if (files := each.files)
                 ),
                 self._root(directory, results),
             ),

@@ -15,6 +15,7 @@ from builders.mounts import mounted
 from builders.repair_cases import PARTITION, bad_batch_in_the_middle
 from builders.trees import tree_of
 from builders.verified import LogModel
+from kdump.apply.pinned_directory import has_no_mounts_below
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +134,15 @@ def test_a_mount_of_the_same_file_system_is_refused_before_anything_is_written(
     assert outcome.exit_status == 8
     assert b"is on another file system or mount" in outcome.stderr
     assert seen_by_broker(bind_mounted) == before
+
+
+def test_a_mount_below_a_directory_with_a_blank_in_its_name_is_noticed(tmp_path: Path) -> None:
+    log_dir = tmp_path / "my logs"
+    (log_dir / PARTITION).mkdir(parents=True)
+    assert has_no_mounts_below(log_dir)
+    with mounted("-t", "tmpfs", "tmpfs", at=log_dir / PARTITION):
+        assert not has_no_mounts_below(log_dir)
+        assert has_no_mounts_below(log_dir / PARTITION)
 
 
 def test_a_run_is_not_undone_into_a_mount(tmp_path: Path) -> None:

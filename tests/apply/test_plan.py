@@ -50,6 +50,17 @@ def test_making_a_plan_changes_nothing(tmp_path: Path) -> None:
     assert tree_of(tmp_path) == before
 
 
+def test_a_plan_has_the_files_that_change_as_they_were_before(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"1234", f"{FIVE}.log": b"56", "b": b"x"})
+    plan = plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(1), "b": NewBytes(b"y")})
+    (changed,) = plan.partitions
+    (changed.path / f"{ZERO}.log").write_bytes(b"1")
+    (changed.path / "b").unlink()
+    assert changed.states[f"{ZERO}.log"].size_bytes == 4
+    assert changed.states["b"].size_bytes == 1
+    assert set(changed.states) == {f"{ZERO}.log", f"{FIVE}.log", "b"}
+
+
 def test_an_invalid_swap_is_removed_before_the_cleaned_file_that_makes_it_invalid(
     tmp_path: Path,
 ) -> None:

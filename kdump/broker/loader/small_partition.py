@@ -61,8 +61,7 @@ _GONE: Final = Gone()
 _NO_PRODUCERS: Final = producer_snapshot.encode(())
 
 _decoded_epochs = functools.lru_cache(maxsize=256)(decode_leader_epoch_checkpoint)
-_decoded_metadata = functools.lru_cache(maxsize=256)(decode_partition_metadata)
-"""All partitions of a topic have the same, and most have the same leader epochs."""
+"""Most partitions have the same leader epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ class _SmallPartition:
             self._assign(epoch, start_offset)
         self._are_epochs_written = False
         if names.PARTITION_METADATA in sizes:
-            _decoded_metadata(self._read(names.PARTITION_METADATA))
+            decode_partition_metadata(self._read(names.PARTITION_METADATA))
 
     def _read(self, name: str) -> bytes:
         """A whole file, which is as large as it was when the directory was listed."""

@@ -6,6 +6,7 @@ import enum
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -22,6 +23,7 @@ from kdump.cli.options.selection_options import (
 from kdump.cli.output.brief import BriefFindings, BriefList
 from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import directory_row, partition_row
+from kdump.cli.output.rendering import Row
 from kdump.cli.output.write_report import (
     Operations,
     failure_events,
@@ -182,19 +184,22 @@ class RecoveryReport:
 
     def _partition_event(self, result: PartitionRecovery) -> Event:
         path = result.partition.path
-        row = partition_row(result) | {"operations": self._operations.rows(path.local_path)}
         kind = result.verdict.kind
         self.lossy += kind == _LOSS
         self.unserved += kind == _REFUSED or result.becomes_stray
-        planned = self._operations.lines(path.local_path) if self._repair.dry_run else []
+        planned = self._operations.lines(path) if self._repair.dry_run else []
         counts = list(self._findings.more())
         if kind in _BAD or result.becomes_stray:
             self.losses += [*_verdict_lines(result, self._repair), *planned]
-            return Event("partition", row, counts)
+            return Event("partition", partial(self._partition_row, result), counts)
         lines: list[str] = []
         if self._repair.verbose or planned or kind not in _QUIET:
             lines = [*_verdict_lines(result, self._repair), *planned]
-        return Event("partition", row, [*counts, *self._harmless.take(lines)])
+        lines = [*counts, *self._harmless.take(lines)]
+        return Event("partition", partial(self._partition_row, result), lines)
+
+    def _partition_row(self, result: PartitionRecovery) -> Row:
+        return partition_row(result) | {"operations": self._operations.rows(result.partition.path)}
 
     def _directory_event(self, result: DirectoryRecovery, done: PlanResult) -> Event:
         path = result.directory.path
@@ -206,10 +211,12 @@ class RecoveryReport:
                 " some damage is left: the next start, or run, recovers all logs as after a crash"
             )
         if self._repair.dry_run:
-            lines += self._operations.lines(path.local_path)
-        operations = self._operations.rows(path.local_path)
-        row = {**directory_row(result), **plan_row(done), "operations": operations}
-        return Event("directory", row, lines)
+            lines += self._operations.lines(path)
+        return Event("directory", partial(self._directory_row, result, done), lines)
+
+    def _directory_row(self, result: DirectoryRecovery, done: PlanResult) -> Row:
+        operations = self._operations.rows(result.directory.path)
+        return {**directory_row(result), **plan_row(done), "operations": operations}
 
 
 def _verdict_lines(result: PartitionRecovery, repair: RepairArguments) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.broker.retention.retention import Reason
@@ -63,10 +64,14 @@ class DeletionReport:
                 self.unchanged.take(path, why)
             lines = list(_partition_lines(partition, self._deletion, explain=self._explain))
             if self._deletion.dry_run:
-                lines += self._operations.lines(path.local_path)
-            row = partition_row(partition) | {"operations": self._operations.rows(path.local_path)}
+                lines += self._operations.lines(path)
+            row = partial(self._partition_row, partition)
             yield Event("partition", row, self._listed.take(lines))
         yield self._directory_event(result, done)
+
+    def _partition_row(self, result: PartitionDeletion) -> dict[str, Any]:
+        operations = self._operations.rows(result.partition.path)
+        return partition_row(result) | {"operations": operations}
 
     def rest(self) -> Iterator[str]:
         """Yield the counts of what was not listed."""
@@ -80,12 +85,12 @@ class DeletionReport:
             *_freed_lines(result, done, self._deletion),
         ]
         if self._deletion.dry_run:
-            lines += self._operations.lines(path.local_path)
+            lines += self._operations.lines(path)
         row = {
             "log_dir": str(path),
             "freed_bytes": _freed_bytes([result]),
             **plan_row(done),
-            "operations": self._operations.rows(path.local_path),
+            "operations": self._operations.rows(path),
         }
         return Event("directory", row, lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
@@ -24,11 +24,22 @@ class EventFormat(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to report: a typed row for programs, lines for people."""
+    """Something to report: a typed row for programs, lines for people.
+
+    Attributes:
+        type: what happened.
+        fields: the other fields of the row; a function makes them if they are printed.
+        lines: the lines.
+    """
 
     type: str
-    row: Mapping[str, Any]
+    fields: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
     lines: Sequence[str] = ()
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """The other fields of the row."""
+        return self.fields() if callable(self.fields) else self.fields
 
 
 class Printer(Protocol):

@@ -17,9 +17,10 @@ from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
 from kdump.words import counted, undo_command
 
 if TYPE_CHECKING:
-    from kdump.apply.operations import Operation
+    from kdump.apply.operations import Operation, OperationKind
     from kdump.check.findings import Finding
     from kdump.jobs.execution import Interrupted, PlanResult
+    from kdump.storage.location import Location
 
 
 def preview_status(status: ExitStatus) -> ExitStatus:
@@ -76,38 +77,47 @@ class Operations:
     def __init__(self, done: Sequence[PlanResult], *, verbose: bool = False) -> None:
         count = sum(len(each.plan.operations) for each in done)
         self._is_listed = verbose or count <= MAX_LISTED
-        self._lines: dict[str, list[str]] = defaultdict(list)
-        self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._by_directory: dict[str, list[Operation]] = defaultdict(list)
         for each in done:
-            for operation, row in zip(each.plan.operations, each.plan.rows(), strict=True):
-                directory = row.pop("directory")
-                self._lines[directory].append(f"  {operation.describe()}")
-                self._rows[directory].append(row)
+            for operation in each.plan.operations:
+                self._by_directory[str(operation.directory)].append(operation)
 
-    def rows(self, directory: Path) -> list[dict[str, Any]]:
+    def rows(self, directory: Path | Location) -> list[dict[str, Any]]:
         """Return the operations in ``directory``, in order, for programs."""
-        return self._rows.get(str(directory), [])
+        rows = [each.row() for each in self._by_directory.get(str(directory), ())]
+        for row in rows:
+            del row["directory"]
+        return rows
 
-    def lines(self, directory: Path) -> list[str]:
+    def lines(self, directory: Path | Location) -> list[str]:
         """Return them as indented lines for people; empty if they are only counted."""
-        return self._lines.get(str(directory), []) if self._is_listed else []
+        if not self._is_listed:
+            return []
+        return [f"  {each.describe()}" for each in self._by_directory.get(str(directory), ())]
 
     def counts(self, done: PlanResult) -> list[str]:
         """Return counts of the operations in a log directory; empty if they are listed."""
         if self._is_listed or done.is_applied or done.plan.is_empty:
             return []
-        counts = Counter(_words(operation) for operation in done.plan.operations)
-        parts = [f"{verb} {counted(count, *noun)}" for (verb, noun), count in counts.most_common()]
+        from kdump.apply.operations import OperationPhase
+
+        counts = Counter(
+            (each.kind, _DIRECTORY if each.phase is OperationPhase.DIRECTORY else _noun(each.name))
+            for each in done.plan.operations
+        )
+        parts = [
+            f"{_verb(kind, noun)} {counted(count, *noun)}"
+            for (kind, noun), count in counts.most_common()
+        ]
         return [f"  {', '.join(parts)} (--verbose lists each)"]
 
 
-def _words(operation: Operation) -> tuple[str, tuple[str, str]]:
-    """Return the verb of an operation, and its file's noun in singular and plural."""
-    from kdump.apply.operations import OperationKind, OperationPhase
+def _verb(kind: OperationKind, noun: tuple[str, str]) -> str:
+    """Return the verb for an operation on such a file."""
+    from kdump.apply.operations import OperationKind
 
-    noun = _noun(operation.name)
     is_log = noun == _NOUNS[".log"]
-    verbs = {
+    return {
         OperationKind.REMOVE: "delete",
         OperationKind.CUT: "truncate" if is_log else "trim",
         OperationKind.RENAME: "rename",
@@ -116,12 +126,10 @@ def _words(operation: Operation) -> tuple[str, tuple[str, str]]:
         OperationKind.CREATE_DIRECTORY: "create",
         OperationKind.RENAME_DIRECTORY: "rename",
         OperationKind.REMOVE_DIRECTORY: "remove",
-    }
-    if operation.phase is OperationPhase.DIRECTORY:
-        noun = ("directory", "directories")
-    return verbs[operation.kind], noun
+    }[kind]
 
 
+_DIRECTORY: Final = ("directory", "directories")
 _NOUNS: Final = {
     ".log": ("log", "logs"),
     ".index": ("index", "indexes"),
@@ -137,11 +145,13 @@ _NOUNS: Final = {
 
 
 def _noun(name: str) -> tuple[str, str]:
+    """Return the noun for a file, in singular and plural."""
     if name.endswith("-checkpoint"):
         return "checkpoint", "checkpoints"
     if name == CLEAN_SHUTDOWN_MARKER:
         return "clean shutdown marker", "clean shutdown markers"
-    return _NOUNS.get(Path(name).suffix, ("other file", "other files"))
+    stem, dot, suffix = name.rpartition(".")
+    return _NOUNS.get(dot + suffix if stem else "", ("other file", "other files"))
 
 
 @contextlib.contextmanager
