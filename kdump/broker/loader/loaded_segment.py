@@ -44,6 +44,8 @@ SEGMENT_KINDS: Final = (
     FileKind.TIME_INDEX,
     FileKind.TRANSACTION_INDEX,
 )
+INDEX_MISSING: Final = "its offset index is missing"
+"""Why a segment is recovered, whether it was flushed or not."""
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 _OLD_ATTRIBUTES_START: Final = message_set.CHECKED_START + 1
@@ -158,7 +160,7 @@ class LoadedSegment:
             Refused: the transaction index has entries of an unknown version.
         """
         if self.name(FileKind.OFFSET_INDEX) not in self.directory:
-            return "its offset index is missing"
+            return INDEX_MISSING
         if not has_time_index:
             self.time_index.reset()
             self.time_index.trim()

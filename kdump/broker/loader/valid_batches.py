@@ -7,8 +7,9 @@ batch, whether the length is too large or too small.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -21,22 +22,6 @@ from kdump.state.transactions.markers import marker_rows, read_markers
 from kdump.storage.byte_source import ByteSource
 
 _LARGEST_MAGIC: Final = 2
-_LEAST_TO_COLLAPSE: Final = 2
-_COLUMNS: Final = (
-    "position",
-    "size_bytes",
-    "base_offset",
-    "last_offset",
-    "records_count",
-    "crc",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "last_offset_delta",
-    "partition_leader_epoch",
-    "attributes",
-    "magic",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +38,7 @@ class DamagedRange:
 class ValidBatches:
     """The valid batches of a log, as columns in the order of the file.
 
-    A row is one batch, or, when :meth:`collapsed`, a whole log without damage.
+    A row is one batch, or, when :meth:`collapsed`, a run of batches.
 
     Attributes:
         batches: number of batches in each row.
@@ -61,14 +46,14 @@ class ValidBatches:
         size_bytes: of each.
         first_offset: the lower of the first and last offset in its header.
         last_offset: the higher of those.
-        records_count: of each; -1 if counting needs decompression.
-        crc: of each, as stored.
-        producer_id: of each; -1 for none.
-        producer_epoch: of each; -1 for none.
-        base_sequence: of each; -1 for none.
-        last_sequence: of each; -1 for none.
-        leader_epoch: of each; -1 for none.
-        attributes: of each.
+        records_count: of each; -1 if counting needs decompression, and for a run.
+        crc: of each, as stored; of a run, that of its first batch.
+        producer_id: of each; -1 for none, and for a run.
+        producer_epoch: of each; -1 likewise.
+        base_sequence: of each; -1 likewise.
+        last_sequence: of each; -1 likewise.
+        leader_epoch: of each; -1 likewise.
+        attributes: of each; 0 for a run.
         damaged: the other bytes of the file, in order; no two ranges are adjacent.
     """
 
@@ -85,7 +70,47 @@ class ValidBatches:
     last_sequence: Column
     leader_epoch: Column
     attributes: Column
-    damaged: tuple[DamagedRange, ...]
+    damaged: tuple[DamagedRange, ...] = ()
+
+    @classmethod
+    def of_columns(cls, batches: BatchColumns) -> Self:
+        """One row for each of these batches, which are valid."""
+        base_offset, last_offset = batches.base_offset, batches.last_offset
+        is_plain = (batches.attributes & record_batch.CODEC_MASK) == 0
+        is_single = (batches.magic < _LARGEST_MAGIC) & is_plain
+        return cls(
+            batches=np.ones(batches.count, np.int64),
+            position=batches.position,
+            size_bytes=batches.size_bytes,
+            first_offset=np.minimum(base_offset, last_offset),
+            last_offset=np.maximum(base_offset, last_offset),
+            records_count=np.where(is_single, 1, batches.records_count),
+            crc=batches.crc,
+            producer_id=batches.producer_id,
+            producer_epoch=batches.producer_epoch,
+            base_sequence=batches.base_sequence,
+            last_sequence=np.where(
+                batches.base_sequence >= 0,
+                increment_sequences(batches.base_sequence, batches.last_offset_delta),
+                record_batch.NO_SEQUENCE,
+            ),
+            leader_epoch=batches.partition_leader_epoch,
+            attributes=batches.attributes,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self], damaged: Sequence[DamagedRange]) -> Self:
+        """The rows of all parts, in order, with these damaged ranges."""
+        empty = np.empty(0, np.int64)
+        columns = {
+            name: np.concatenate([empty, *(getattr(each, name) for each in parts)])
+            for name in cls._column_names()
+        }
+        return cls(**columns, damaged=tuple(damaged))
+
+    @classmethod
+    def _column_names(cls) -> list[str]:
+        return [each.name for each in fields(cls) if each.name != "damaged"]
 
     @property
     def count(self) -> int:
@@ -94,45 +119,54 @@ class ValidBatches:
 
     @property
     def is_collapsed(self) -> bool:
-        return self.count == 1 and bool(self.batches[0] > 1)
+        """Whether a row is more than one batch."""
+        return bool((self.batches > 1).any())
 
-    def chosen(self, rows: Column) -> ValidBatches:
+    def chosen(self, rows: Column | slice) -> Self:
         """The batches of some rows, in the same order, with all damaged ranges."""
-        columns = {
-            each.name: getattr(self, each.name)[rows]
-            for each in fields(self)
-            if each.name != "damaged"
-        }
-        return replace(self, **columns)
+        return replace(self, **{name: getattr(self, name)[rows] for name in self._column_names()})
 
-    def collapsed(self) -> ValidBatches:
-        """All batches as one row, if nothing is damaged and offsets rise; else unchanged.
+    def collapsed(self) -> Self:
+        """The same with one row for each run: adjacent batches with rising offsets.
 
-        Nearly all logs are like that, and their batches need not be held in memory.
+        There are about as many runs as damaged ranges, so they take little memory, however many
+        batches a log has.
         """
-        rises = bool((self.first_offset[1:] > self.last_offset[:-1]).all())
-        if self.damaged or not rises or self.count < _LEAST_TO_COLLAPSE:
+        breaks = (self.position[1:] != (self.position + self.size_bytes)[:-1]) | (
+            self.first_offset[1:] <= self.last_offset[:-1]
+        )
+        starts = np.concatenate(([0], np.flatnonzero(breaks) + 1))
+        if not self.count or len(starts) == self.count:
             return self
+        ends = np.append(starts[1:], self.count)
+        is_run = ends - starts > 1
+        unknown = np.full(len(starts), -1, np.int64)
+        of_one: dict[str, Any] = {
+            name: np.where(is_run, unknown, getattr(self, name)[starts])
+            for name in (
+                "records_count",
+                "producer_id",
+                "producer_epoch",
+                "base_sequence",
+                "last_sequence",
+                "leader_epoch",
+            )
+        }
         return replace(
             self,
-            batches=np.array([self.count], np.int64),
-            position=self.position[:1].copy(),
-            size_bytes=self.size_bytes.sum(keepdims=True),
-            first_offset=self.first_offset[:1].copy(),
-            last_offset=self.last_offset[-1:].copy(),
-            records_count=np.array([-1], np.int64),
-            crc=self.crc[:1].copy(),
-            producer_id=np.array([-1], np.int64),
-            producer_epoch=np.array([-1], np.int64),
-            base_sequence=np.array([-1], np.int64),
-            last_sequence=np.array([-1], np.int64),
-            leader_epoch=np.array([-1], np.int64),
-            attributes=np.array([0], np.int64),
+            batches=np.add.reduceat(self.batches, starts),
+            position=self.position[starts],
+            size_bytes=np.add.reduceat(self.size_bytes, starts),
+            first_offset=self.first_offset[starts],
+            last_offset=self.last_offset[ends - 1],
+            crc=self.crc[starts],
+            attributes=np.where(is_run, 0, self.attributes[starts]),
+            **of_one,
         )
 
 
 def find_valid_batches(source: ByteSource) -> ValidBatches:
-    """Find the valid batches of a whole log.
+    """Find the valid batches of a whole log, a row for each.
 
     A batch is valid if its checksum is correct, its magic is known, its offsets are not negative,
     and, if it is a marker, Kafka can parse it.
@@ -140,86 +174,70 @@ def find_valid_batches(source: ByteSource) -> ValidBatches:
     Raises:
         OSError: reading fails.
     """
-    finder = _Finder(source)
-    finder.find(0, source.size_bytes)
-    return finder.finish()
+    return collected(walk_valid_batches(source))
 
 
-class _Finder:
-    def __init__(self, source: ByteSource) -> None:
-        self._source = source
-        self._valid: dict[str, list[Column]] = {name: [] for name in _COLUMNS}
-        self._damaged: list[DamagedRange] = []
-
-    def find(self, start: int, end: int) -> None:
-        """Search the bytes from ``start`` to ``end``; a batch should start at ``start``."""
-        for step in walk_windows(self._source, start, end, follow_bad=True):
-            if isinstance(step, Skipped):
-                self._add_damaged(DamagedRange(step.start, step.end, step.problem.what))
-            elif isinstance(step, Window):
-                self._take(step)
-
-    def finish(self) -> ValidBatches:
-        columns = {
-            name: np.concatenate([np.empty(0, np.int64), *parts])
-            for name, parts in self._valid.items()
-        }
-        base_offset, last_offset = columns["base_offset"], columns["last_offset"]
-        is_plain = (columns["attributes"] & record_batch.CODEC_MASK) == 0
-        is_single = (columns["magic"] < _LARGEST_MAGIC) & is_plain
-        return ValidBatches(
-            batches=np.ones(len(base_offset), np.int64),
-            position=columns["position"],
-            size_bytes=columns["size_bytes"],
-            first_offset=np.minimum(base_offset, last_offset),
-            last_offset=np.maximum(base_offset, last_offset),
-            records_count=np.where(is_single, 1, columns["records_count"]),
-            crc=columns["crc"],
-            producer_id=columns["producer_id"],
-            producer_epoch=columns["producer_epoch"],
-            base_sequence=columns["base_sequence"],
-            last_sequence=np.where(
-                columns["base_sequence"] >= 0,
-                increment_sequences(columns["base_sequence"], columns["last_offset_delta"]),
-                record_batch.NO_SEQUENCE,
-            ),
-            leader_epoch=columns["partition_leader_epoch"],
-            attributes=columns["attributes"],
-            damaged=tuple(self._damaged),
-        )
-
-    def _take(self, window: Window) -> None:
-        batches = window.batches
-        is_valid_batch, reasons = _judge(window)
-        begin = 0
-        for row in np.flatnonzero(~is_valid_batch).tolist():
-            self._add_valid(batches, slice(begin, row))
-            self._search_within(batches, row, reasons.get(row, "its checksum does not match"))
-            begin = row + 1
-        self._add_valid(batches, slice(begin, None))
-
-    def _add_valid(self, batches: BatchColumns, rows: slice) -> None:
-        for name, parts in self._valid.items():
-            parts.append(getattr(batches, name)[rows])
-
-    def _search_within(self, batches: BatchColumns, row: int, reason: str) -> None:
-        """Record an invalid batch as damage, up to a valid batch inside it."""
-        start, end = int(batches.position[row]), int(batches.next_position[row])
-        header = batches.header(row) if batches.magic[row] == _LARGEST_MAGIC else None
-        found = None
-        if not batches.is_valid[row]:
-            found = find_batch(self._source, start + 1, end)
-        until = end if found is None else found
-        self._add_damaged(DamagedRange(start, until, reason, header if found is None else None))
-        if found is not None:
-            self.find(found, end)
-
-    def _add_damaged(self, damaged: DamagedRange) -> None:
-        last = self._damaged[-1] if self._damaged else None
-        if last is not None and last.end == damaged.start:
-            self._damaged[-1] = DamagedRange(last.start, damaged.end, last.reason)
+def collected(steps: Iterable[ValidBatches | DamagedRange]) -> ValidBatches:
+    """Join what :func:`walk_valid_batches` yields."""
+    parts: list[ValidBatches] = []
+    damaged: list[DamagedRange] = []
+    for step in steps:
+        if isinstance(step, ValidBatches):
+            parts.append(step)
+        elif damaged and damaged[-1].end == step.start:
+            damaged[-1] = DamagedRange(damaged[-1].start, step.end, damaged[-1].reason)
         else:
-            self._damaged.append(damaged)
+            damaged.append(step)
+    return ValidBatches.joined(parts, damaged)
+
+
+def walk_valid_batches(source: ByteSource) -> Iterator[ValidBatches | DamagedRange]:
+    """Yield the valid batches of a log window by window, and the damaged ranges between them.
+
+    Raises:
+        OSError: reading fails.
+    """
+    return _walk(source, 0, source.size_bytes)
+
+
+def _walk(source: ByteSource, start: int, end: int) -> Iterator[ValidBatches | DamagedRange]:
+    """Search the bytes from ``start`` to ``end``; a batch should start at ``start``."""
+    for step in walk_windows(source, start, end, follow_bad=True):
+        if isinstance(step, Skipped):
+            yield DamagedRange(step.start, step.end, step.problem.what)
+        elif isinstance(step, Window):
+            yield from _walk_window(source, step)
+
+
+def _walk_window(source: ByteSource, window: Window) -> Iterator[ValidBatches | DamagedRange]:
+    batches = window.batches
+    is_valid_batch, reasons = _judge(window)
+    begin = 0
+    for row in np.flatnonzero(~is_valid_batch).tolist():
+        if begin < row:
+            yield ValidBatches.of_columns(batches.rows(slice(begin, row)))
+        yield from _walk_within(
+            source, batches, row, reasons.get(row, "its checksum does not match")
+        )
+        begin = row + 1
+    if begin < batches.count:
+        yield ValidBatches.of_columns(batches.rows(slice(begin, None)))
+
+
+def _walk_within(
+    source: ByteSource, batches: BatchColumns, row: int, reason: str
+) -> Iterator[ValidBatches | DamagedRange]:
+    """Yield an invalid batch as damage, up to a valid batch inside it."""
+    start, end = int(batches.position[row]), int(batches.next_position[row])
+    header = batches.header(row) if batches.magic[row] == _LARGEST_MAGIC else None
+    found = None
+    if not batches.is_valid[row]:
+        found = find_batch(source, start + 1, end)
+    if found is None:
+        yield DamagedRange(start, end, reason, header)
+        return
+    yield DamagedRange(start, found, reason)
+    yield from _walk(source, found, end)
 
 
 def _judge(window: Window) -> tuple[Flags, dict[int, str]]:

@@ -1,29 +1,35 @@
-"""The logs of a partition during salvage: which batches stay, and in which segments."""
+"""The logs of a partition during salvage: which batches stay, and in which segments.
+
+A row of a log is a run of batches without damage between them, so memory depends on the damage and
+not on the number of batches. Only where batches compete for offsets, or the loader refuses one, is
+the log read again and each of its batches a row.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from kdump.broker.loader.load_report import Cause
-from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
+from kdump.broker.loader.valid_batches import (
+    DamagedRange,
+    ValidBatches,
+    collected,
+    find_valid_batches,
+    walk_valid_batches,
+)
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
 from kdump.repair.salvage.foreign import find_foreign, suspect_logs
-from kdump.repair.salvage.log_runs import SequenceSpan, sequence_spans
-from kdump.repair.salvage.lost_markers import (
-    KeptBatches,
-    abort_marker,
-    free_place,
-    outside_of_txns,
-)
-from kdump.repair.salvage.missing_offsets import LogOffsets, offsets_of_log
+from kdump.repair.salvage.log_runs import SequenceSpan, add_spans, sequence_spans
+from kdump.repair.salvage.lost_markers import BatchPlace, LostMarkers, RowCut, abort_marker
+from kdump.repair.salvage.missing_offsets import LogOffsets
 from kdump.repair.salvage.offset_order import INT32_MAX, increasing_batches, log_order
-from kdump.scan.batches import Column, Flags
+from kdump.scan.batches import Column, Flags, read_windows
 from kdump.scan.source import read_at
 from kdump.state.transactions.producers import outside_of_txn
 from kdump.target.virtual_directory import (
@@ -57,9 +63,9 @@ class KeptLog:
         base_offset: from its name.
         content: the whole file.
         batches: its valid batches.
-        keep: which of them stay.
-        reasons: why a batch is dropped, by its number; not for those that are out of order.
-        markers: control batches to insert before a batch, by the batch's number.
+        keep: which rows of them stay.
+        reasons: why a row is dropped, by its number; not for those that are out of order.
+        markers: control batches to insert before a batch, by the batch's position.
     """
 
     base_offset: int
@@ -76,16 +82,42 @@ class KeptLog:
 
     @property
     def rows(self) -> Column:
-        """Numbers of the batches that stay."""
+        """Numbers of the rows that stay."""
         return np.flatnonzero(self.keep)
 
     @property
     def own_rows(self) -> Column:
-        """Numbers of the batches that belong to the partition, without copies."""
+        """Numbers of the rows that belong to the partition, without copies."""
         others = [row for row, (why, _) in self.reasons.items() if why in _NOT_OWN]
         is_own = np.ones(self.batches.count, np.bool_)
         is_own[others] = False
         return np.flatnonzero(is_own)
+
+    def split_rows(self, batches: ValidBatches) -> Column:
+        """Take rows that each are a part of a row so far; returns the numbers of those."""
+        before = np.searchsorted(self.batches.position, batches.position, side="right") - 1
+        self.keep = self.keep[before]
+        if self.reasons:
+            rows = np.flatnonzero(np.isin(before, np.array([*self.reasons], np.int64)))
+            self.reasons = {row: self.reasons[int(before[row])] for row in rows.tolist()}
+        self.batches = batches
+        return before
+
+    def cut(self, cuts: Iterable[RowCut]) -> None:
+        """Begin a new row at some batches in the middle of runs."""
+        for cut in sorted(cuts, key=lambda each: each.place.position):
+            batches = self.batches
+            at = int(np.searchsorted(batches.position, cut.place.position, side="right")) - 1
+            if batches.position[at] == cut.place.position:
+                continue
+            both = batches.chosen(np.sort(np.append(np.arange(batches.count), at)))
+            begun = cut.number - int(batches.batches[:at].sum())
+            head_bytes = cut.place.position - int(batches.position[at])
+            both.batches[at : at + 2] = begun, batches.batches[at] - begun
+            both.position[at + 1] = cut.place.position
+            both.size_bytes[at : at + 2] = head_bytes, batches.size_bytes[at] - head_bytes
+            both.last_offset[at], both.first_offset[at + 1] = cut.last_before, cut.first
+            self.split_rows(both)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,56 +159,6 @@ class SalvagedSegment:
         return join(Stored(name, *one) for one in zip(starts, ends, strict=True))
 
 
-class _KeptOrder:
-    """The batches that stay, in the order of their offsets.
-
-    Attributes:
-        batches: their columns.
-
-    Args:
-        runs: as :meth:`KeptLogs._runs` has them.
-    """
-
-    def __init__(self, runs: Sequence[tuple[KeptLog, Column]]) -> None:
-        self._logs = [log for log, _ in runs]
-        self._run = np.repeat(np.arange(len(runs)), [rows.size for _, rows in runs])
-        self._row = np.concatenate([rows for _, rows in runs])
-        self.batches = KeptBatches(
-            **{
-                each.name: np.concatenate(
-                    [getattr(log.batches, each.name)[rows] for log, rows in runs]
-                )
-                for each in fields(KeptBatches)
-            }
-        )
-
-    def place(self, at: int) -> tuple[KeptLog, int]:
-        """The log of a batch, and its number there."""
-        return self._logs[int(self._run[at])], int(self._row[at])
-
-    def index(self, log: KeptLog, row: int) -> int:
-        """Where a batch of a log is, or if it does not stay, the next one of the log."""
-        is_run_of_log = np.array([each is log for each in self._logs])
-        found = np.flatnonzero(is_run_of_log[self._run] & (self._row >= row))
-        return int(found[0]) if found.size else len(self._row)
-
-    def reason(self, at: int) -> str:
-        """Why the loader refuses a batch outside of its producer's transaction."""
-        producer_id, offset = self.batches.producer_id[at], self.batches.first_offset[at]
-        return outside_of_txn(int(producer_id), int(offset))
-
-    def outside_of_txns(self, begin: int, since_offset: int) -> list[int]:
-        """The batches from ``begin`` on that the loader refuses for that reason."""
-        inserted = [
-            (self.index(log, row), decode_header(marker).producer_id)
-            for log in dict.fromkeys(self._logs)
-            for row, markers in log.markers.items()
-            for marker in markers
-        ]
-        found: list[int] = outside_of_txns(self.batches, inserted, begin, since_offset).tolist()
-        return found
-
-
 class KeptLogs:
     """All logs of a partition, in the order of their batches.
 
@@ -186,28 +168,58 @@ class KeptLogs:
 
     Args:
         directory: the directory; its logs have the bytes on disk, perhaps other names.
-        base_offsets: of the logs.
+        base_offsets: of the logs, rising.
+        since_offset: transactions that end below are not known to the loader.
 
     Raises:
         OSError: a log cannot be read.
     """
 
-    def __init__(self, directory: VirtualDirectory, base_offsets: Iterable[int]) -> None:
+    def __init__(
+        self, directory: VirtualDirectory, base_offsets: Collection[int], since_offset: int
+    ) -> None:
         self._directory = directory
         self.logs: list[KeptLog] = []
         self.log_offsets: dict[int, LogOffsets] = {}
+        self._lost = LostMarkers(base_offsets, since_offset)
         spans: dict[int, dict[int, SequenceSpan]] = {}
         for base_offset in base_offsets:
             content = directory.content(file_name(base_offset, FileKind.LOG))
             assert isinstance(content, Stored), "a log is a file"
-            batches = self._read(base_offset)
-            spans[base_offset] = sequence_spans(batches, slice(None))
-            self.log_offsets[base_offset] = offsets_of_log(base_offset, batches)
-            batches = batches.collapsed()
+            spans[base_offset] = {}
+            self.log_offsets[base_offset] = LogOffsets(base_offset)
+            batches = collected(self._walk(base_offset, spans[base_offset])).collapsed()
             keep = np.ones(batches.count, np.bool_)
             self.logs.append(KeptLog(base_offset, content, batches, keep))
+        in_file_order = list(self.logs)
         self._drop_foreign(spans)
         self._choose()
+        if not self._is_all_kept(in_file_order):
+            self._lost = self._find_lost_markers(since_offset)
+
+    def _walk(
+        self, base_offset: int, spans: dict[int, SequenceSpan]
+    ) -> Iterator[ValidBatches | DamagedRange]:
+        """Look at all batches of a log once, and yield the runs of each window."""
+        number = 0
+        with self._directory.open(file_name(base_offset, FileKind.LOG)) as source:
+            for step in walk_valid_batches(source):
+                if isinstance(step, ValidBatches):
+                    add_spans(spans, sequence_spans(step, slice(None)))
+                    self.log_offsets[base_offset].add(step)
+                    self._lost.add(base_offset, step, number)
+                    number += step.count
+                    yield step.collapsed()
+                else:
+                    yield step
+
+    def _is_all_kept(self, in_file_order: list[KeptLog]) -> bool:
+        """Whether all batches stay in the order in which they were read."""
+        if self.logs != in_file_order or not all(log.keep.all() for log in self.logs):
+            return False
+        return [log for log, rows in self._runs() if rows.size] == [
+            log for log in self.logs if log.batches.count
+        ]
 
     @property
     def end_offset(self) -> int:
@@ -267,14 +279,13 @@ class KeptLogs:
             return None
         rows = segment.rows
         if segment.log.batches.is_collapsed:
-            self._expand(segment.log)
-            rows = segment.log.rows
+            rows = np.flatnonzero(np.isin(self._expand(segment.log), rows))
         ends = np.cumsum(segment.log.batches.size_bytes[rows])
         at = int(np.searchsorted(ends, position, side="right"))
         return int(rows[at]) if at < len(rows) else None
 
     def drop(self, log: KeptLog, row: int, why: Cause, reason: str) -> bool:
-        """Drop a batch; batches that were dropped only because of it are kept again.
+        """Drop the batch in a row; batches that were dropped only because of it are kept again.
 
         Returns:
             Whether all other batches stay as they were.
@@ -294,56 +305,66 @@ class KeptLogs:
             each.markers.clear()  # other batches may have their offsets now
         return False
 
-    def get_past_txn(self, log: KeptLog, row: int, since_offset: int) -> None:
-        """Get the loader past a batch that its producer wrote outside of its open transaction.
+    @property
+    def has_lost_markers(self) -> bool:
+        """Whether the loader would refuse a batch outside of its producer's transaction."""
+        return bool(self._lost.markers or self._lost.outside)
 
-        An abort marker ends the transaction, or if there is no free offset for one, the batch is
-        dropped. Then the same for each such batch that the loader would refuse next, so that it
-        does not have to read everything again for each.
+    def end_lost_txns(self, since_offset: int) -> None:
+        """Get the loader past the batches that producers wrote outside of open transactions.
+
+        An abort marker ends each of these transactions, or if there is no free offset for one, the
+        batch is dropped.
 
         Args:
-            log: of the batch.
-            row: of the batch in it.
-            since_offset: where the loader begins.
+            since_offset: transactions that end below are not known to the loader.
         """
-        for each in self.logs:
-            self._expand(each)
-        order = _KeptOrder(list(self._runs()))
-        first = order.index(log, row)
-        refused: Sequence[int] = [first]
-        while refused:
-            for at in refused:
-                if self._end_txn(order, at):
-                    continue
-                if not self.drop(*order.place(at), Cause.NOT_LOADABLE, order.reason(at)):
-                    return
-                order = _KeptOrder(list(self._runs()))
-                break
-            refused = order.outside_of_txns(first, since_offset)
+        if self._lost.since_offset != since_offset:
+            self._lost = self._find_lost_markers(since_offset)
+        while not self._take(self._lost):
+            self._lost = self._find_lost_markers(since_offset)
 
-    def _end_txn(self, order: _KeptOrder, at: int) -> bool:
-        """Insert an abort marker before a batch, or before one of those before it.
-
-        Returns:
-            Whether there is a free offset for the marker.
-        """
-        batches = order.batches
-        place = free_place(batches, at)
-        if place is None:
-            return False
-        log, following = order.place(place.row)
-        markers = log.markers.setdefault(following, [])
-        offset = int(batches.last_offset[place.row - 1]) + 1 + len(markers)
-        is_name_taken = any(
-            other.base_offset == offset and not (other is log and following == log.rows[0])
-            for other in self.logs
-        )
-        if offset >= batches.first_offset[place.row] or is_name_taken:
-            return False
-        timestamp = self._header(*order.place(place.row - 1)).max_timestamp
-        txn = self._header(*order.place(place.txn_row))
-        markers.append(abort_marker(offset, txn, timestamp))
+    def _take(self, lost: LostMarkers) -> bool:
+        """Insert markers and drop batches; returns whether all other batches stay."""
+        by_base = {log.base_offset: log for log in self.logs}
+        for base_offset, log in by_base.items():
+            log.markers.clear()
+            log.cut(cut for cut in lost.cuts if cut.place.base_offset == base_offset)
+        for each in lost.outside:
+            log = by_base[each.place.base_offset]
+            row = int(np.searchsorted(log.batches.position, each.place.position))
+            log.batches.records_count[row] = each.records_count
+            reason = outside_of_txn(each.producer_id, each.offset)
+            if not self.drop(log, row, Cause.NOT_LOADABLE, reason):
+                return False
+        for marker in lost.markers:
+            txn, timestamp = self._header(marker.txn), self._header(marker.before).max_timestamp
+            log = by_base[marker.following.base_offset]
+            markers = log.markers.setdefault(marker.following.position, [])
+            markers.append(abort_marker(marker.offset, txn, timestamp))
         return True
+
+    def _find_lost_markers(self, since_offset: int) -> LostMarkers:
+        """Look at all batches that stay, in their order, if there is any transaction."""
+        found = LostMarkers([log.base_offset for log in self.logs], since_offset)
+        if not self._lost.has_txns and self._lost.since_offset <= since_offset:
+            return found
+        for log, rows in list(self._runs()):
+            numbers = np.cumsum(log.batches.batches) - log.batches.batches
+            if not log.batches.is_collapsed:
+                for begin, end in _touching(rows):
+                    part = log.batches.chosen(rows[begin:end])
+                    found.add(log.base_offset, part, int(numbers[rows[begin]]))
+                continue
+            with self._directory.open_content(log.content) as source:
+                for row in rows.tolist():
+                    number, start = int(numbers[row]), int(log.batches.position[row])
+                    end = start + int(log.batches.size_bytes[row])
+                    for window in read_windows(source, start, end, checksums=False):
+                        part = ValidBatches.of_columns(window.batches)
+                        found.add(log.base_offset, part, number)
+                        number += part.count
+        return found
 
     def _drop_foreign(self, spans: Mapping[int, Mapping[int, SequenceSpan]]) -> None:
         """Drop the batches that belong to another log."""
@@ -356,11 +377,9 @@ class KeptLogs:
         batches = {base: log.batches for base, log in by_base.items()}
         for base, reasons in find_foreign(batches, spans, self._directory).items():
             log = by_base[base]
-            if log.batches.is_collapsed:
-                self._expand(log)
-                reasons = dict.fromkeys(range(log.batches.count), reasons[0])
-            log.keep[list(reasons)] = False
             log.reasons |= {row: (why, REASONS[why]) for row, why in reasons.items()}
+            self._expand(log)
+            log.keep[list(log.reasons)] = False
 
     def _runs(self) -> Iterator[tuple[KeptLog, Column]]:
         """Batches that stay, in order, as runs from one log; logs without any come first."""
@@ -368,7 +387,7 @@ class KeptLogs:
             if not log.keep.any():
                 yield log, log.rows
             elif int(log.batches.last_offset[log.rows[-1]]) - log.base_offset > INT32_MAX:
-                self._expand(log)
+                self._expand(log)  # a run may have to be cut
         logs = [log for log in self.logs if log.keep.any()]
         if not logs:
             return
@@ -383,52 +402,62 @@ class KeptLogs:
 
     def _choose(self) -> None:
         """Choose which batches stay, except for dropped ones, and order the logs."""
-        own = {log.base_offset: log.own_rows for log in self.logs}
-        batches = {log.base_offset: log.batches.chosen(own[log.base_offset]) for log in self.logs}
-        dropped = {
-            log.base_offset: np.flatnonzero(
-                np.isin(own[log.base_offset], np.array([*log.reasons], np.int64))
-            ).tolist()
-            for log in self.logs
-        }
-        keep = increasing_batches(batches, dropped)
         by_base = {log.base_offset: log for log in self.logs}
+        own = {base: log.own_rows for base, log in by_base.items()}
+        batches = {base: log.batches.chosen(own[base]) for base, log in by_base.items()}
+        dropped = {base: _dropped(log) for base, log in by_base.items()}
+        keep = increasing_batches(batches, dropped)
         while expanded := _overlapped(batches, keep):
             for base in expanded:
-                by_base[base].batches = batches[base] = self._read(base)
-                own[base] = np.arange(batches[base].count)
+                log = by_base[base]
+                self._expand(log)
+                own[base], dropped[base] = log.own_rows, _dropped(log)
+                batches[base] = log.batches.chosen(own[base])
             keep = increasing_batches(batches, dropped)
         self.logs = [by_base[base_offset] for base_offset in log_order(batches)]
         for log in self.logs:
             log.keep = np.zeros(log.batches.count, np.bool_)
             log.keep[own[log.base_offset]] = keep[log.base_offset]
 
-    def _read(self, base_offset: int) -> ValidBatches:
-        with self._directory.open(file_name(base_offset, FileKind.LOG)) as source:
-            return find_valid_batches(source)
-
-    def _expand(self, log: KeptLog) -> None:
-        if log.batches.is_collapsed:
-            log.batches = self._read(log.base_offset)
-            log.keep = np.ones(log.batches.count, np.bool_)
-
-    def _header(self, log: KeptLog, row: int) -> BatchHeader:
+    def _expand(self, log: KeptLog) -> Column:
+        """Give each batch of a log its own row; returns the row that each was part of."""
+        if not log.batches.is_collapsed:
+            return np.arange(log.batches.count)
         with self._directory.open_content(log.content) as source:
-            return decode_header(read_at(source, int(log.batches.position[row]), HEADER_BYTES))
+            return log.split_rows(find_valid_batches(source))
+
+    def _header(self, place: BatchPlace) -> BatchHeader:
+        with self._directory.open(file_name(place.base_offset, FileKind.LOG)) as source:
+            return decode_header(read_at(source, place.position, HEADER_BYTES))
+
+
+def _dropped(log: KeptLog) -> list[int]:
+    """The numbers of the dropped rows among the own rows of a log."""
+    reasons = np.array([*log.reasons], np.int64)
+    found: list[int] = np.flatnonzero(np.isin(log.own_rows, reasons)).tolist()
+    return found
+
+
+def _touching(rows: Column) -> Iterator[tuple[int, int]]:
+    """Begin and end of each part of ``rows`` that has consecutive numbers."""
+    edges = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
+    return itertools.pairwise(edges) if len(rows) else iter(())
 
 
 def _overlapped(logs: Mapping[int, ValidBatches], keep: Mapping[int, Flags]) -> list[int]:
     """The collapsed logs that overlap batches that go: read in full, more of those may stay."""
     collapsed = [base for base, batches in logs.items() if batches.is_collapsed]
-    if not collapsed:
+    if not collapsed or all(keep[base].all() for base in logs):
         return []
     first = np.concatenate([logs[base].first_offset[~keep[base]] for base in logs])
     last = np.concatenate([logs[base].last_offset[~keep[base]] for base in logs])
-    return [
-        base
-        for base in collapsed
-        if ((first <= logs[base].last_offset) & (last >= logs[base].first_offset)).any()
-    ]
+    return [base for base in collapsed if _reaches(logs[base], first, last)]
+
+
+def _reaches(batches: ValidBatches, first: Column, last: Column) -> bool:
+    """Whether a log has offsets in the range of another's batches."""
+    low, high = batches.first_offset.min(), batches.last_offset.max()
+    return bool(((first <= high) & (last >= low)).any())
 
 
 def _is_covered(empty: SalvagedSegment, segments: Iterable[SalvagedSegment]) -> bool:
@@ -448,15 +477,16 @@ def _segments_of(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Salva
     """One segment; with inserted markers, one for each marker and one for what follows."""
     begin = 0
     kept = log.rows
-    for row in sorted(log.markers):
+    for position in sorted(log.markers):
+        row = int(np.searchsorted(log.batches.position, position))
         following = kept[min(int(np.searchsorted(kept, row)), kept.size - 1)] if kept.size else row
         if rows.size and not rows[0] <= following <= rows[-1]:
             continue
         at = int(np.searchsorted(rows, row))
-        offsets = [decode_header(marker).base_offset for marker in log.markers[row]]
+        offsets = [decode_header(marker).base_offset for marker in log.markers[position]]
         if at > begin:
             yield from _fitting(log, base_offset, rows[begin:at])
-        for offset, marker in zip(offsets, log.markers[row], strict=True):
+        for offset, marker in zip(offsets, log.markers[position], strict=True):
             yield SalvagedSegment(offset, log, rows[:0], marker)
         if at > begin or base_offset in offsets:
             base_offset = int(log.batches.first_offset[rows[at] if at < len(rows) else row])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -44,6 +44,17 @@ def sequence_spans(batches: ValidBatches, rows: slice) -> dict[int, SequenceSpan
             int(batches.last_sequence[rows][tail]),
         )
     return spans
+
+
+def add_spans(spans: dict[int, SequenceSpan], following: Mapping[int, SequenceSpan]) -> None:
+    """Extend the spans of a log by those of the batches after it."""
+    for producer_id, span in following.items():
+        before = spans.get(producer_id)
+        if before is not None:
+            span = replace(
+                span, first_epoch=before.first_epoch, first_sequence=before.first_sequence
+            )
+        spans[producer_id] = span
 
 
 def repeats(before: SequenceSpan, after: SequenceSpan) -> bool:
@@ -123,7 +134,8 @@ def find_runs(
 ) -> Iterator[LogRun]:
     """Split the logs into runs, in the order of the files.
 
-    A run ends where offsets go back or are missing, and where the name of another log begins.
+    A run ends where offsets go back or are missing, and where the name of another log begins. A log
+    that is collapsed is one run: nothing speaks against it.
     """
     bases = np.array(sorted(logs), np.int64)
     for base, batches in logs.items():
@@ -135,6 +147,7 @@ def find_runs(
         has_gap = first[1:] > last[:-1] + 1
         if np.count_nonzero(has_gap) <= _MOST_GAPS:
             breaks |= has_gap
+        breaks &= not batches.is_collapsed
         edges = [0, *(np.flatnonzero(breaks) + 1).tolist(), batches.count]
         own = int(np.searchsorted(bases, base, side="right"))
         found: list[LogRun] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from kdump.formats.names import FileKind
 from kdump.target.virtual_directory import file_name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LogOffsets:
     """The offsets of a log, as far as finding gaps needs them.
 
@@ -28,29 +28,38 @@ class LogOffsets:
         base_offset: from the name of the log.
         first: its first offset; None if it has no batches or does not tell.
         last: its last offset.
-        gaps: first and last offset of each gap between its batches.
+        gaps: first and last offset of each gap between its batches; none if it is thinned.
         is_thinned: whether batches have fewer records than offsets, as compaction leaves them.
     """
 
     base_offset: int
-    first: int | None
-    last: int
-    gaps: tuple[tuple[int, int], ...]
-    is_thinned: bool
+    first: int | None = None
+    last: int = -1
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    is_thinned: bool = False
+    _before: int | None = None
+    """Last offset of the last batch so far."""
 
+    def __post_init__(self) -> None:
+        self.last = self.base_offset - 1
 
-def offsets_of_log(base_offset: int, batches: ValidBatches) -> LogOffsets:
-    """Find the gaps in a log whose batches are not collapsed."""
-    if not batches.count:
-        return LogOffsets(base_offset, None, base_offset - 1, (), is_thinned=False)
-    first, last, records = batches.first_offset, batches.last_offset, batches.records_count
-    # A compressed message set of magic 0 or 1 does not say where it begins.
-    is_known = records >= 0
-    rows = np.flatnonzero((first[1:] > last[:-1] + 1) & is_known[1:])
-    is_thinned = bool((is_known & (records < last - first + 1)).any())
-    gaps = tuple(zip((last[rows] + 1).tolist(), (first[rows + 1] - 1).tolist(), strict=True))
-    first_offset = int(first[0]) if is_known[0] else None
-    return LogOffsets(base_offset, first_offset, int(last.max()), gaps, is_thinned)
+    def add(self, batches: ValidBatches) -> None:
+        """Take the next batches of the log, which are not collapsed."""
+        first, last, records = batches.first_offset, batches.last_offset, batches.records_count
+        # A compressed message set of magic 0 or 1 does not say where it begins.
+        is_known = records >= 0
+        if (is_known & (records < last - first + 1)).any():
+            self.is_thinned = True
+            self.gaps.clear()
+        if not self.is_thinned:
+            low = np.append(last[:1] if self._before is None else self._before, last[:-1]) + 1
+            rows = np.flatnonzero((first > low) & is_known)
+            self.gaps.extend(zip(low[rows].tolist(), (first[rows] - 1).tolist(), strict=True))
+        if self._before is None:
+            self.first = int(first[0]) if is_known[0] else None
+            self.last = int(last.max())
+        self.last = max(self.last, int(last.max()))
+        self._before = int(last[-1])
 
 
 def missing_ranges(

@@ -17,7 +17,7 @@ compacted, gets an empty file (:mod:`kdump.repair.salvage.missing_offsets`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -28,6 +28,7 @@ from kdump.broker.loader.load_report import (
     RecoveredSegment,
     SplitSegment,
 )
+from kdump.broker.loader.loaded_segment import INDEX_MISSING
 from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
 from kdump.formats import names
 from kdump.formats.names import FileKind
@@ -43,6 +44,7 @@ from kdump.target.virtual_directory import (
     SNAPSHOT_SUFFIX,
     Stored,
     VirtualDirectory,
+    Written,
     file_name,
     part_of,
     require_readable_length,
@@ -95,8 +97,8 @@ class _Salvage:
         live = dict(_live_logs(directory))
         for name in live.values():
             require_readable_length(name, directory.size_bytes(name))
-        self._logs = KeptLogs(directory, live)
         start_offset = context.log_start_offset
+        self._logs = KeptLogs(directory, live, start_offset)
         self._ignores_start = start_offset > self._logs.end_offset
         self.from_the_start = replace(
             context,
@@ -105,6 +107,7 @@ class _Salvage:
             log_start_offset=0 if self._ignores_start else start_offset,
         )
         self._ignored_start = start_offset if self._ignores_start else None
+        self._since_offset = self.from_the_start.log_start_offset
 
     @property
     def is_valid(self) -> bool:
@@ -114,6 +117,7 @@ class _Salvage:
             and self._leftovers.is_as_broker
             and not self._ignores_start
             and self._logs.has_own_names
+            and not self._logs.has_lost_markers
         )
 
     @property
@@ -134,6 +138,7 @@ class _Salvage:
 
     def run(self) -> Recovered | Refusal:
         """Load what stays, and drop what the loader refuses, until it loads."""
+        self._logs.end_lost_txns(self._since_offset)
         for left in reversed(range(_MAX_LOADS)):
             directory = self._directory.copy()
             for name in self._dropped_files:
@@ -143,9 +148,10 @@ class _Salvage:
                     directory.remove(name)
             segments = self._logs.segments()
             self._logs.lay_out(directory, segments)
+            missing = _add_missing_indexes(directory)
             outcome = load_directory(directory, self.from_the_start)
             if isinstance(outcome, Recovered) and not outcome.report.loses_data:
-                return self._finish(directory, outcome, segments)
+                return self._finish(directory, outcome, segments, missing)
             refusal = _as_refusal(outcome)
             if not left or not self._get_past(refusal, segments):
                 return refusal
@@ -171,11 +177,12 @@ class _Salvage:
             row = self._logs.row_at(segment, refusal.position)
         if row is None:
             return False
-        if refusal.exception == _OUTSIDE_OF_TXN:
-            since_offset = self.from_the_start.log_start_offset
-            self._logs.get_past_txn(segment.log, row, since_offset)
-        else:
-            self._logs.drop(segment.log, row, Cause.NOT_LOADABLE, refusal.reason)
+        is_outside = refusal.exception == _OUTSIDE_OF_TXN
+        if is_outside and self._since_offset:
+            self._since_offset = 0  # the loader knows of a transaction before the start
+        elif self._logs.drop(segment.log, row, Cause.NOT_LOADABLE, refusal.reason):
+            return True
+        self._logs.end_lost_txns(self._since_offset)
         return True
 
     def with_gaps(self, outcome: Recovered | Refusal) -> Recovered | Refusal:
@@ -192,7 +199,11 @@ class _Salvage:
         return replace(outcome, files={**outcome.files, **notes}, report=report)
 
     def _finish(
-        self, directory: VirtualDirectory, outcome: Recovered, segments: list[SalvagedSegment]
+        self,
+        directory: VirtualDirectory,
+        outcome: Recovered,
+        segments: list[SalvagedSegment],
+        missing: Collection[int],
     ) -> Recovered:
         """Add the quarantined files to those that the loader leaves."""
         quarantined = [*self._leftovers.quarantined, *self._quarantine(directory)]
@@ -202,7 +213,7 @@ class _Salvage:
             added_markers=tuple(_added_markers(segments)),
             splits=(*_splits(segments), *outcome.report.splits),
             leftovers=(*self._leftovers.leftovers, *outcome.report.leftovers),
-            recovered=tuple(_recovered(outcome.report.recovered, segments)),
+            recovered=tuple(_recovered(outcome.report.recovered, segments, missing)),
             ignored_log_start_offset=self._ignored_start,
         )
         return replace(outcome, files=directory.target_files(), report=report)
@@ -230,6 +241,21 @@ def _live_logs(directory: VirtualDirectory) -> Iterator[tuple[int, str]]:
             yield parsed.offset, name
 
 
+def _add_missing_indexes(directory: VirtualDirectory) -> set[int]:
+    """Add an empty offset index to each log that has none; returns their base offsets.
+
+    A broker recovers such a segment when it opens it, and again when it recovers all segments. The
+    result is the same as if it does so once.
+    """
+    missing = set()
+    for base_offset, _ in _live_logs(directory):
+        name = file_name(base_offset, FileKind.OFFSET_INDEX)
+        if name not in directory and not directory.is_directory(name):
+            directory.put(name, Written(b""))
+            missing.add(base_offset)
+    return missing
+
+
 def _as_refusal(outcome: Recovered | Refusal) -> Refusal:
     """Why the loader does not keep everything; a cut counts as a refusal."""
     if isinstance(outcome, Refusal):
@@ -242,13 +268,24 @@ def _as_refusal(outcome: Recovered | Refusal) -> Refusal:
 
 
 def _recovered(
-    recovered: Iterable[RecoveredSegment], segments: list[SalvagedSegment]
+    recovered: Iterable[RecoveredSegment],
+    segments: list[SalvagedSegment],
+    missing: Collection[int],
 ) -> Iterator[RecoveredSegment]:
-    """The recovered segments; those that salvage changed have their own reason."""
+    """The recovered segments, with the reasons for those that had no index when they were loaded.
+
+    Args:
+        recovered: as the loader reports them.
+        segments: that were loaded.
+        missing: base offsets of those without an offset index.
+    """
     changed = {segment.base_offset for segment in segments if not segment.is_as_before}
-    for each in recovered:
-        is_ours = each.is_rebuilt and each.base_offset in changed
-        yield replace(each, reason="its log changes") if is_ours else each
+    for each in sorted(recovered, key=lambda each: each.base_offset not in missing):
+        if each.base_offset not in missing:
+            yield each
+            continue
+        why = "its log changes" if each.base_offset in changed else INDEX_MISSING
+        yield replace(each, reason=why, is_rebuilt=True)
 
 
 def _splits(segments: list[SalvagedSegment]) -> Iterator[SplitSegment]:
