@@ -4,11 +4,17 @@ The indexes of a terabyte take five gigabytes. So large content does not wait in
 plan: it is written to the log directory at once, under the names that new content of the next run
 has. If the machine stops, these are files of a run without a journal, which the next run removes.
 Nothing else is touched, and a preview writes nothing.
+
+Spark may run a task again, or twice at the same time, and kill either. So no attempt writes to a
+file of another one: each file has a random number. The file of an attempt that does not count is
+removed with those that no plan uses.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import errno
+import os
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,38 +26,32 @@ from kdump.apply.journal_file import next_run_number
 from kdump.apply.pinned_directory import pinned
 from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
-from kdump.target import content_store
+from kdump.target.content_store import is_large
 from kdump.target.target_file import NewBytes, StagedBytes, TargetFile
 
-_NUMBERS_OF_A_TASK: Final = 10**9
-"""Files that are written with the plan have smaller numbers than those of any task."""
+_LEAST_NUMBER: Final = 10**9
+"""Files that are written with the plan have smaller numbers."""
+_RANDOM_BYTES: Final = 7
+_KEPT_IN_MEMORY: Final = DISK_FULL | {errno.EROFS, errno.EACCES}
+"""Why a task cannot write that the plan may be able to: it first deletes files that go anyway, and
+the node of a cluster that runs the task may have the log directory for reading only."""
 
 
-def without_content(target: TargetFile) -> TargetFile:
-    """The same target file without its content, if that is large; for a preview."""
-    if isinstance(target, NewBytes) and target.size_bytes >= content_store.LEAST_BYTES:
-        return StagedBytes(target.size_bytes)
-    return target
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class EarlyContent:
-    """Large content of a run in a locked log directory.
+    """Large content of a run in a locked log directory: a ``ContentStore``.
 
     A value that can be pickled: tasks on partitions write the content of the same run.
 
     Attributes:
         log_dir: the log directory.
         run: number of the run; it has no other files yet.
-        task: tells the tasks that write for the run from each other.
         files: through which the content is written.
     """
 
     log_dir: Path
     run: int
-    task: int = 0
     files: Files = DISK
-    _count: int = 0
 
     @classmethod
     def of_next_run(cls, log_dir: Path, files: Files = DISK) -> EarlyContent:
@@ -61,7 +61,7 @@ class EarlyContent:
             KdumpError: the run cannot have a number.
             OSError: the directory cannot be read.
         """
-        return cls(log_dir, next_run_number(log_dir), files=files)
+        return cls(log_dir, next_run_number(log_dir), files)
 
     def staged(self, target: TargetFile) -> TargetFile:
         """The same target file, whose content is on disk, if it is large.
@@ -69,29 +69,28 @@ class EarlyContent:
         Raises:
             OSError: writing fails.
         """
-        if not isinstance(target, NewBytes) or target.size_bytes < content_store.LEAST_BYTES:
+        if not isinstance(target, NewBytes) or not is_large(target.size_bytes):
             return target
         number = self.put(target.data)
         return target if number is None else self.target(number, target.size_bytes)
 
     def put(self, data: bytes) -> int | None:
-        """Write content, unless the disk is full: the plan first deletes files that go anyway.
+        """Write content; returns its number, or None if it has to stay in memory.
 
         Raises:
             OSError: writing fails.
         """
-        number = (self.task + 1) * _NUMBERS_OF_A_TASK + self._count
+        number = _LEAST_NUMBER + int.from_bytes(os.urandom(_RANDOM_BYTES))
         path = self._path(number)
         with pinned(self.log_dir):
             try:
-                self.files.unlink(path)  # of an earlier attempt of the task
                 self.files.create(path, [data])
             except OSError as failure:
-                self.files.unlink(path)
-                if failure.errno not in DISK_FULL:
+                with suppress(OSError):  # where nothing can be written, there is nothing to delete
+                    self.files.unlink(path)
+                if failure.errno not in _KEPT_IN_MEMORY:
                     raise
                 return None
-        self._count += 1
         return number
 
     def source(self, number: int) -> AbstractContextManager[StoredFile]:

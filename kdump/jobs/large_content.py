@@ -5,8 +5,6 @@ While a command writes, it is in the log directory from the start. A preview nee
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -27,7 +25,6 @@ class LargeContent:
     """
 
     writing: Writing | None = None
-    _tasks: Iterator[int] = field(default_factory=itertools.count)
     _of_runs: dict[Location, EarlyContent] = field(default_factory=dict)
 
     def split(self, split: SplitT, log_dir: Location) -> SplitT:
@@ -43,5 +40,5 @@ class LargeContent:
             return replace(split, is_preview=True)
         if log_dir not in self._of_runs:
             self._of_runs[log_dir] = EarlyContent.of_next_run(log_dir.local_path)
-        store = replace(self._of_runs[log_dir], task=next(self._tasks))
+        store = self._of_runs[log_dir]
         return replace(split, context=replace(split.context, store=store))

@@ -36,6 +36,7 @@ from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.salvage.recover_0_7 import Recovered07, repair_0_7
 from kdump.repair.verdict import Verdict, VerdictKind, lost_with
 from kdump.state.metadata.settings import Settings
+from kdump.target.content_store import without_content
 from kdump.target.refusal import OFFLINE, Refusal
 from kdump.target.target_file import TargetFile
 
@@ -220,17 +221,10 @@ def put_away(split: LoadSplit, files: Mapping[str, TargetFile]) -> dict[str, Tar
     Raises:
         OSError: it cannot be written.
     """
-    store = split.context.store
-    if store is None and not split.is_preview:
-        return dict(files)
-    # Most loads are predictions, which need nothing of it.
-    from kdump.apply.early_content import EarlyContent, without_content
-
     if split.is_preview:
         return {name: without_content(file) for name, file in files.items()}
-    if isinstance(store, EarlyContent):
-        return {name: store.staged(file) for name, file in files.items()}
-    return dict(files)
+    store = split.context.store
+    return {name: file if store is None else store.staged(file) for name, file in files.items()}
 
 
 def verdict_words(

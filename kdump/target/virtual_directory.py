@@ -20,8 +20,7 @@ from kdump.scan.source import data_ranges, end_of_data, read_at, without_padding
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location, StoredFile
-from kdump.target import content_store
-from kdump.target.content_store import ContentStore
+from kdump.target.content_store import ContentStore, is_large
 from kdump.target.refusal import Refused
 from kdump.target.snapshot_listing import SnapshotListing
 from kdump.target.target_file import (
@@ -318,7 +317,7 @@ class VirtualDirectory:
         content = self._contents.get(name)
         if not isinstance(content, Written) or content.padding_bytes:
             return
-        if content.size_bytes < content_store.LEAST_BYTES:
+        if not is_large(content.size_bytes):
             return
         if self._is_on_disk(name, content.data):
             self._contents[name] = Stored(name, 0, content.size_bytes)

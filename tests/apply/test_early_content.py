@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builders.trees import contents_of
-from builders.volatile_files import VolatileFiles
+from builders.volatile_files import Stopped, VolatileFiles
 from kdump.apply.apply import apply_plan
-from kdump.apply.early_content import EarlyContent, without_content
+from kdump.apply.early_content import EarlyContent
 from kdump.apply.files import DISK
 from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
 from kdump.apply.undo import undo
 from kdump.errors import KdumpError
 from kdump.jobs.execution import Writing, locked_for_writing
 from kdump.storage.local_disk import local
+from kdump.target.content_store import without_content
 from kdump.target.target_file import Gone, NewBytes, StagedBytes, TargetFile
 
 INDEX = "00000000000000000000.index"
@@ -72,6 +75,27 @@ def test_it_is_removed_if_no_plan_is_applied(log_dir: Path) -> None:
     assert not list(log_dir.glob(".kdump-*"))
 
 
+def test_another_attempt_of_a_task_leaves_what_the_first_has_written(log_dir: Path) -> None:
+    """Spark may run a task twice at the same time, and kill one whose result does not count."""
+    content = pickle.dumps(EarlyContent.of_next_run(log_dir))
+    plan = plan_with(log_dir, pickle.loads(content).staged(LARGE))
+    killed = replace(pickle.loads(content), files=KilledInFile(log_dir, log_dir.parent))
+    with pytest.raises(Stopped):
+        killed.staged(LARGE)
+
+    apply_plan(plan, keep_undo=False, command="test")
+
+    assert (log_dir / "orders-0" / INDEX).read_bytes() == LARGE.data
+    assert not list(log_dir.glob(".kdump-*"))
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
+def test_it_stays_in_memory_where_nothing_can_be_written(log_dir: Path, code: int) -> None:
+    """A node of a cluster may have the log directory for reading only."""
+    files = VolatileFiles(log_dir, log_dir.parent, fail_at=0, failure=code)
+    assert EarlyContent.of_next_run(log_dir, files).staged(LARGE) is LARGE
+
+
 def test_it_stays_in_memory_if_the_disk_is_full(log_dir: Path) -> None:
     files = FullDisk(log_dir, log_dir.parent)
     assert EarlyContent.of_next_run(log_dir, files).staged(LARGE) is LARGE
@@ -108,6 +132,14 @@ class FullDisk(VolatileFiles):
 
     def create(self, path: Path, content: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+class KilledInFile(VolatileFiles):
+    """Operations of a process that is killed when it has written a part of a file."""
+
+    def create(self, path: Path, content: Any) -> None:
+        DISK.create(path, [b"".join(content)[:100]])
+        raise Stopped
 
 
 class FullUntilRemoved(VolatileFiles):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.apply import apply_plan
-from kdump.apply.early_content import EarlyContent, without_content
+from kdump.apply.early_content import EarlyContent
 from kdump.apply.files import DISK, Content, FileRange, Files, free_bytes_at
 from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
 from kdump.apply.staging import stage_file
@@ -30,6 +30,7 @@ from kdump.jobs.execution import Writing
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.storage.location import Location
+from kdump.target.content_store import without_content
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import CopiedFrom, Gone, StagedBytes, TargetFile
 from kdump.target.virtual_directory import file_name
