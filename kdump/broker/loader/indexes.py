@@ -7,7 +7,8 @@ active segment to their maximum and undoes that when it closes them; that is not
 
 from __future__ import annotations
 
-from typing import Final
+from abc import ABC, abstractmethod
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -72,8 +73,10 @@ class _IndexBytes:
         return Written(data, max(0, self._max_bytes - len(data)))
 
 
-class OffsetIndexFile:
-    """An offset index that has been loaded."""
+class _EntriesFile(ABC):
+    """An index that has been loaded, whose entries are two columns in the order of the file."""
+
+    _entry_bytes: ClassVar[int]
 
     def __init__(
         self, directory: VirtualDirectory, name: str, base_offset: int, max_bytes: int
@@ -81,17 +84,109 @@ class OffsetIndexFile:
         self._directory = directory
         self.name = name
         self.base_offset = base_offset
-        self._max_bytes = max_bytes // offset_index.ENTRY_BYTES * offset_index.ENTRY_BYTES
+        self._max_bytes = max_bytes // self._entry_bytes * self._entry_bytes
         self._file = _IndexBytes(directory, name, self._max_bytes)
         self._columns: tuple[Column, Column] | None = None
-        self._released: tuple[int, int] | None = None  # number of entries, and last offset
+        self._released: tuple[int, tuple[int, int] | None] | None = None
+        """The number of entries, and the last one, while they are not in memory."""
         self._is_rebuilt = False
         if not self._file.exists:
             self.reset()
 
     @property
+    @abstractmethod
     def offset(self) -> Column:
         """Of each entry, absolute."""
+
+    @abstractmethod
+    def _decoded(self, data: bytes) -> tuple[Column, Column]:
+        """The columns of bytes of the file."""
+
+    @abstractmethod
+    def _encoded(self) -> bytes:
+        """The bytes of all entries."""
+
+    def _entries(self) -> tuple[Column, Column]:
+        if self._columns is None:
+            if self._released is None:
+                data = self._file.padded()
+            else:
+                size_bytes = self._count * self._entry_bytes
+                data = self._directory.read_first(self.name, size_bytes)
+            self._columns = self._decoded(data)
+        return self._columns
+
+    @property
+    def _count(self) -> int:
+        return len(self._entries()[0]) if self._released is None else self._released[0]
+
+    @property
+    def _last(self) -> tuple[int, int] | None:
+        """The last entry."""
+        if self._released is not None:
+            return self._released[1]
+        first, second = self._entries()
+        return (int(first[-1]), int(second[-1])) if len(first) else None
+
+    @property
+    def _free_slots(self) -> int:
+        return self._max_bytes // self._entry_bytes - self._count
+
+    def reset(self) -> None:
+        """Remove all entries."""
+        self._set(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def extend(self, first: Column, second: Column) -> None:
+        """Append columns, in the order of the file; the caller ensures that entries rise."""
+        if len(first):
+            before = self._entries()
+            self._set(np.concatenate((before[0], first)), np.concatenate((before[1], second)))
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above ``offset``."""
+        count = _count_below(self.offset, offset, self._entry_bytes)
+        first, second = self._entries()
+        self._set(first[:count], second[:count])
+
+    def require_resizable(self) -> None:
+        """Refuse an index that is larger than that of an active segment."""
+        size_bytes = self._count * self._entry_bytes
+        if size_bytes > self._max_bytes:
+            limit = f"more than segment.index.bytes ({self._max_bytes})"
+            raise Refused(
+                f"the index holds {size_bytes} bytes, {limit}",
+                self.name,
+                "IllegalArgumentException",
+            )
+
+    def trim(self) -> None:
+        """Truncate the file to its last entry."""
+        if self._is_rebuilt and self._released is None:
+            self._directory.put(self.name, Written(self._encoded()))
+        else:
+            self._directory.truncate(self.name, self._count * self._entry_bytes)
+
+    def release(self) -> None:
+        """Free the memory of the entries of a trimmed index; they are read again when needed."""
+        if self._columns is not None:
+            self._released = self._count, self._last
+            self._columns = None
+        self._file.release()
+        self._directory.release(self.name)
+
+    def _set(self, first: Column, second: Column) -> None:
+        self._columns, self._released = (first, second), None
+        self._is_rebuilt = True
+        self._directory.put(self.name, self._file.mapped(self._encoded()))
+
+
+class OffsetIndexFile(_EntriesFile):
+    """An offset index that has been loaded: offsets and positions."""
+
+    _entry_bytes = offset_index.ENTRY_BYTES
+
+    @property
+    def offset(self) -> Column:
         return self._entries()[0]
 
     @property
@@ -99,76 +194,25 @@ class OffsetIndexFile:
         """Of each entry."""
         return self._entries()[1]
 
-    def _entries(self) -> tuple[Column, Column]:
-        if self._columns is None:
-            data = self._file.padded()
-            if self._released is not None:
-                size_bytes = self._count * offset_index.ENTRY_BYTES
-                data = self._directory.read_first(self.name, size_bytes)
-            index = offset_index.decode(data, self.base_offset)
-            self._columns = index.offset, index.position
-        return self._columns
-
     @property
     def room(self) -> int:
         """How many more entries fit."""
-        return self._max_bytes // offset_index.ENTRY_BYTES - self._count
+        return self._free_slots
 
     @property
     def last_offset(self) -> int:
         """Offset of the last entry; the base offset if there is none."""
-        if self._released is not None:
-            return self._released[1]
-        return int(self.offset[-1]) if len(self.offset) else self.base_offset
-
-    @property
-    def _count(self) -> int:
-        return len(self.offset) if self._released is None else self._released[0]
-
-    def reset(self) -> None:
-        """Remove all entries."""
-        self._set(np.empty(0, np.int64), np.empty(0, np.int64))
-
-    def extend(self, offset: Column, position: Column) -> None:
-        """Append entries; the caller ensures that offsets rise."""
-        if len(offset):
-            self._set(
-                np.concatenate((self.offset, offset)), np.concatenate((self.position, position))
-            )
+        last = self._last
+        return self.base_offset if last is None else last[0]
 
     def lookup(self, offset: int) -> int:
         """Position of the last entry at or below ``offset``; 0 if there is none."""
-        slot = _slot(self.offset, offset, offset_index.ENTRY_BYTES)
+        slot = _slot(self.offset, offset, self._entry_bytes)
         return 0 if slot == NO_SLOT else int(self.position[slot])
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above ``offset``."""
-        count = _count_below(self.offset, offset, offset_index.ENTRY_BYTES)
-        self._set(self.offset[:count], self.position[:count])
-
-    def require_resizable(self) -> None:
-        """Refuse an index that is larger than that of an active segment."""
-        _require_resizable(self.name, self._count * offset_index.ENTRY_BYTES, self._max_bytes)
-
-    def trim(self) -> None:
-        """Truncate the file to its last entry."""
-        if self._is_rebuilt and self._released is None:
-            self._directory.put(self.name, Written(self._encoded()))
-        else:
-            self._directory.truncate(self.name, self._count * offset_index.ENTRY_BYTES)
-
-    def release(self) -> None:
-        """Free the memory of the entries of a trimmed index; they are read again when needed."""
-        if self._columns is not None:
-            self._released = self._count, self.last_offset
-            self._columns = None
-        self._file.release()
-        self._directory.release(self.name)
-
-    def _set(self, offset: Column, position: Column) -> None:
-        self._columns, self._released = (offset, position), None
-        self._is_rebuilt = True
-        self._directory.put(self.name, self._file.mapped(self._encoded()))
+    def _decoded(self, data: bytes) -> tuple[Column, Column]:
+        index = offset_index.decode(data, self.base_offset)
+        return index.offset, index.position
 
     def _encoded(self) -> bytes:
         rows = np.zeros(len(self.offset), offset_index.ENTRY_DTYPE)
@@ -177,22 +221,10 @@ class OffsetIndexFile:
         return rows.tobytes()
 
 
-class TimeIndexFile:
-    """A time index that has been loaded."""
+class TimeIndexFile(_EntriesFile):
+    """A time index that has been loaded: timestamps and offsets."""
 
-    def __init__(
-        self, directory: VirtualDirectory, name: str, base_offset: int, max_bytes: int
-    ) -> None:
-        self._directory = directory
-        self.name = name
-        self.base_offset = base_offset
-        self._max_bytes = max_bytes // time_index.ENTRY_BYTES * time_index.ENTRY_BYTES
-        self._file = _IndexBytes(directory, name, self._max_bytes)
-        self._columns: tuple[Column, Column] | None = None
-        self._released: tuple[int, tuple[int, int]] | None = None  # number, and last entry
-        self._is_rebuilt = False
-        if not self._file.exists:
-            self.reset()
+    _entry_bytes = time_index.ENTRY_BYTES
 
     @property
     def timestamp(self) -> Column:
@@ -201,46 +233,18 @@ class TimeIndexFile:
 
     @property
     def offset(self) -> Column:
-        """Of each entry, absolute."""
         return self._entries()[1]
-
-    def _entries(self) -> tuple[Column, Column]:
-        if self._columns is None:
-            data = self._file.padded()
-            if self._released is not None:
-                size_bytes = self._count * time_index.ENTRY_BYTES
-                data = self._directory.read_first(self.name, size_bytes)
-            index = time_index.decode(data, self.base_offset)
-            self._columns = index.timestamp, index.offset
-        return self._columns
 
     @property
     def room(self) -> int:
         """How many entries fit; the last slot is reserved for closing the segment."""
-        return self._max_bytes // time_index.ENTRY_BYTES - 1 - self._count
+        return self._free_slots - 1
 
     @property
     def last_entry(self) -> tuple[int, int]:
         """Timestamp and offset of the last entry; -1 and the base offset if there is none."""
-        if self._released is not None:
-            return self._released[1]
-        if not len(self.offset):
-            return NO_TIMESTAMP, self.base_offset
-        return int(self.timestamp[-1]), int(self.offset[-1])
-
-    @property
-    def _count(self) -> int:
-        return len(self.offset) if self._released is None else self._released[0]
-
-    def reset(self) -> None:
-        self._set(np.empty(0, np.int64), np.empty(0, np.int64))
-
-    def extend(self, timestamp: Column, offset: Column) -> None:
-        """Append entries; the caller ensures that timestamps and offsets rise."""
-        if len(offset):
-            self._set(
-                np.concatenate((self.timestamp, timestamp)), np.concatenate((self.offset, offset))
-            )
+        last = self._last
+        return (NO_TIMESTAMP, self.base_offset) if last is None else last
 
     def append_last(self, timestamp: int, offset: int) -> None:
         """Append the largest timestamp of a segment that is closed, if it has no entry yet.
@@ -264,34 +268,9 @@ class TimeIndexFile:
                 raise Refused("the time index is full", self.name, "BufferOverflowException")
             self.extend(np.array([timestamp], np.int64), np.array([offset], np.int64))
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above ``offset``."""
-        count = _count_below(self.offset, offset, time_index.ENTRY_BYTES)
-        self._set(self.timestamp[:count], self.offset[:count])
-
-    def require_resizable(self) -> None:
-        """Refuse an index that is larger than that of an active segment."""
-        _require_resizable(self.name, self._count * time_index.ENTRY_BYTES, self._max_bytes)
-
-    def trim(self) -> None:
-        """Truncate the file to its last entry."""
-        if self._is_rebuilt and self._released is None:
-            self._directory.put(self.name, Written(self._encoded()))
-        else:
-            self._directory.truncate(self.name, self._count * time_index.ENTRY_BYTES)
-
-    def release(self) -> None:
-        """Free the memory of the entries of a trimmed index; they are read again when needed."""
-        if self._columns is not None:
-            self._released = self._count, self.last_entry
-            self._columns = None
-        self._file.release()
-        self._directory.release(self.name)
-
-    def _set(self, timestamp: Column, offset: Column) -> None:
-        self._columns, self._released = (timestamp, offset), None
-        self._is_rebuilt = True
-        self._directory.put(self.name, self._file.mapped(self._encoded()))
+    def _decoded(self, data: bytes) -> tuple[Column, Column]:
+        index = time_index.decode(data, self.base_offset)
+        return index.timestamp, index.offset
 
     def _encoded(self) -> bytes:
         rows = np.zeros(len(self.offset), time_index.ENTRY_DTYPE)
@@ -393,12 +372,3 @@ def _count_below(offsets: Column, offset: int, entry_bytes: int) -> int:
     if slot == NO_SLOT:
         return 0
     return slot if int(offsets[slot]) == offset else slot + 1
-
-
-def _require_resizable(name: str, size_bytes: int, max_bytes: int) -> None:
-    if size_bytes > max_bytes:
-        raise Refused(
-            f"the index holds {size_bytes} bytes, more than segment.index.bytes ({max_bytes})",
-            name,
-            "IllegalArgumentException",
-        )
