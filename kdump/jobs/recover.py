@@ -102,36 +102,19 @@ class PartitionRecovery:
     Attributes:
         partition: the partition.
         outcome: of loading it; None if it was not loaded.
-        policy: what is done with damaged data.
+        verdict: what a broker would do, or what the policy does.
         unchanged: why it is left unchanged all the same; None if it is changed.
         findings: what a broker would do besides, or why it would not load the partition.
+        repeated: the name of the producer snapshot that is the only change, at every start; empty
+            if none.
     """
 
     partition: Partition
     outcome: Outcome | None
-    policy: Policy = Policy.BROKER
+    verdict: VerdictWords
     unchanged: NotRecovered | None = None
     findings: tuple[Finding, ...] = ()
-    verdict: VerdictWords = field(init=False, repr=False, compare=False)
-    """What a broker would do, or what the policy does."""
-
-    def __post_init__(self) -> None:
-        # Whoever shows or plans a recovery asks several times.
-        object.__setattr__(self, "verdict", self._verdict())
-
-    def _verdict(self) -> VerdictWords:
-        if isinstance(self.outcome, Unreadable):
-            sentence = f"{self.outcome.path} cannot be read: {self.outcome.what}"
-            return VerdictWords("unreadable", sentence, sentence)
-        codes = [finding.code for finding in self.findings]
-        predicted = None if self.outcome is None else verdict(self.outcome, self.policy)
-        words = verdict_words(self.partition, codes, predicted)
-        if self.repeated and words.kind == VerdictKind.SOUND.value:
-            return words.followed_by(
-                f"; a broker writes {self.repeated} of an empty log at one shutdown and deletes it"
-                " at the next start"
-            )
-        return words
+    repeated: str = ""
 
     @property
     def report(self) -> LoadReport | None:
@@ -151,23 +134,6 @@ class PartitionRecovery:
         return self.verdict.kind == VerdictKind.REFUSED.value
 
     @property
-    def repeated(self) -> str:
-        """The name of the producer snapshot that is the only change, at every start; empty if none.
-
-        If a log starts where it ends, a broker deletes the snapshot there when it loads the log,
-        and writes none when it stops. The next start finds none, and writes one at the stop
-        (``ProducerStateManager.takeSnapshot``).
-        """
-        outcome = self.outcome
-        if self.unchanged or not isinstance(outcome, Recovered):
-            return ""
-        if outcome.log_start_offset != outcome.log_end_offset:
-            return ""
-        changed = [name for name, file in outcome.files.items() if not isinstance(file, Kept)]
-        snapshot = OffsetFileName(outcome.log_end_offset, FileKind.PRODUCER_SNAPSHOT)
-        return changed[0] if changed == [str(snapshot)] else ""
-
-    @property
     def files(self) -> dict[str, TargetFile]:
         """The target state of its files; empty if it is left unchanged."""
         if (
@@ -177,6 +143,40 @@ class PartitionRecovery:
         ):
             return {}
         return self.outcome.files
+
+
+def _verdict_on(
+    partition: Partition,
+    outcome: Outcome | None,
+    policy: Policy,
+    findings: Iterable[Finding],
+    repeated: str,
+) -> VerdictWords:
+    if isinstance(outcome, Unreadable):
+        sentence = f"{outcome.path} cannot be read: {outcome.what}"
+        return VerdictWords("unreadable", sentence, sentence)
+    predicted = None if outcome is None else verdict(outcome, policy)
+    words = verdict_words(partition, [finding.code for finding in findings], predicted)
+    if repeated and words.kind == VerdictKind.SOUND.value:
+        return words.followed_by(
+            f"; a broker writes {repeated} of an empty log at one shutdown and deletes it at the"
+            " next start"
+        )
+    return words
+
+
+def _repeated_snapshot(outcome: Outcome | None) -> str:
+    """The name of the producer snapshot that is the only change, at every start; empty if none.
+
+    If a log starts where it ends, a broker deletes the snapshot there when it loads the log, and
+    writes none when it stops. The next start finds none, and writes one at the stop
+    (``ProducerStateManager.takeSnapshot``).
+    """
+    if not isinstance(outcome, Recovered) or outcome.log_start_offset != outcome.log_end_offset:
+        return ""
+    changed = [name for name, file in outcome.files.items() if not isinstance(file, Kept)]
+    snapshot = OffsetFileName(outcome.log_end_offset, FileKind.PRODUCER_SNAPSHOT)
+    return changed[0] if changed == [str(snapshot)] else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,10 @@ class _Recovery:
         check_belonging(scope_in(partition, directory, cluster, self.twice), into)
         if isinstance(outcome, Refusal):
             into.add(refused_finding(partition, verdict(outcome, policy)))
-        return PartitionRecovery(partition, outcome, policy, unchanged, into.findings())
+        repeated = "" if unchanged else _repeated_snapshot(outcome)
+        findings = into.findings()
+        words = _verdict_on(partition, outcome, policy, findings, repeated)
+        return PartitionRecovery(partition, outcome, words, unchanged, findings, repeated)
 
     def _directory_result(
         self, directory: LogDirectory, partitions: Iterable[PartitionRecovery]
