@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.parameters import LocationParameter
+from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import EventFormat, write_line
@@ -44,13 +45,7 @@ if TYPE_CHECKING:
     "output_format",
     "Output format: text (default) for people; json or jsonl for programs.",
 )
-@click.option(
-    "--progress/--no-progress",
-    "progress",
-    default=None,
-    help="Show progress on standard error, as a line every few seconds if that is not a "
-    "terminal (default: only on a terminal).",
-)
+@progress_option
 def command(
     source: Location,
     local_dir: str,
@@ -114,7 +109,7 @@ def _target(name: str, sources: list[Location]) -> Location:
                 raise UsageProblem(f"{name}: is inside {source}: name a directory elsewhere")
             if own in other.parents:
                 raise UsageProblem(f"{name}: contains {source}: name a directory elsewhere")
-        refuse_log_directories(name, option="")
+        refuse_log_directories(name)
     return target
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kdump.cli.options.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
+from kdump.cli.options.parameters import NumberParameter, max_record_bytes_option
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
+from kdump.cli.options.range_options import edge_options
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.output.rendering import (
     SAMPLE_ROWS,
@@ -134,12 +135,7 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
 )
 @payload_options
 @output_option
-@click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset.")
-@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset.")
-@click.option(
-    "--from-time", type=TIME, metavar="TIME", help="Print only records from this time on."
-)
-@click.option("--to-time", type=TIME, metavar="TIME", help="Print only records before this time.")
+@edge_options("Print")
 @click.option(
     "--limit",
     type=NumberParameter(least=1),

@@ -104,7 +104,7 @@ def command(
 
     columns = _columns(options["columns"], payloads, with_headers=options["include_headers"])
     with phase(f"looking at {out}"):
-        refuse_log_directories(out)
+        refuse_log_directories(out, f"--out {out}")
     diagnostics = Diagnostics()
     decoded = _payloads(payloads, paths, diagnostics)
     with without_garbage_collection():

@@ -10,6 +10,7 @@ import click
 
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.parameters import LocationParameter
+from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.repair_options import writing_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import EventFormat
@@ -80,13 +81,7 @@ def _options(command: Any) -> Any:
 @click.option("--balance", is_flag=True, help="Even out the given log directories by bytes.")
 @selection_options
 @_options
-@click.option(
-    "--progress/--no-progress",
-    "progress",
-    default=None,
-    help="Show progress on standard error, as a line every few seconds if that is not a "
-    "terminal (default: only on a terminal).",
-)
+@progress_option
 def command(
     paths: Sequence[Location],
     source: Location | None,

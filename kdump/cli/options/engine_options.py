@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kdump.cli.options.parameters import PropertyParameter
+from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.verbose_option import is_verbose
 from kdump.engine.engine_choice import Because, Decision, EngineChoice, EngineOptions
 from kdump.engine.progress import Progress
@@ -44,13 +45,6 @@ _SPARK_CONF: Final = click.option(
     metavar="KEY=VALUE",
     help="Set a Spark property; may be repeated.",
 )
-_PROGRESS: Final = click.option(
-    "--progress/--no-progress",
-    "progress",
-    default=None,
-    help="Show progress on standard error, as a line every few seconds if that is not a "
-    "terminal (default: only on a terminal).",
-)
 
 
 def engine_options(command: Command) -> Command:
@@ -75,7 +69,7 @@ def engine_options(command: Command) -> Command:
             "paths. Implies Spark with --engine auto.",
         ),
         _SPARK_CONF,
-        _PROGRESS,
+        progress_option,
     )
 
 
@@ -154,6 +148,6 @@ def spark_options(command: Command) -> Command:
         help="Use this Spark master (default: local[*]); the nodes of a cluster must see the same "
         "paths.",
     )
-    for option in (_PROGRESS, _SPARK_CONF, master):
+    for option in (progress_option, _SPARK_CONF, master):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]

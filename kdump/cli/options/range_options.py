@@ -70,16 +70,22 @@ def range_options(verb: str) -> Callable[[Command], Command]:
             records = RangeArguments(from_offset, to_offset, from_time, to_time, isolation_level)
             return command(*args, records=records, **others)
 
-        decorated: Any = with_one_argument
-        for option in reversed(_options(verb)):
-            decorated = option(decorated)
+        isolation_level_option = click.option(
+            "--isolation-level",
+            type=click.Choice(IsolationLevel, case_sensitive=False),
+            default=IsolationLevel.READ_UNCOMMITTED,
+            help=f"{verb} all records (read_uncommitted, default) or, as read_committed consumers "
+            "do, not those of aborted and open transactions.",
+        )
+        decorated: Any = edge_options(verb)(isolation_level_option(with_one_argument))
         return decorated  # type: ignore[no-any-return]
 
     return decorate
 
 
-def _options(verb: str) -> list[Callable[[Any], Any]]:
-    return [
+def edge_options(verb: str) -> Callable[[Command], Command]:
+    """Add only those of them that say where to start and stop, each as an argument of its own."""
+    options = (
         click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset."),
         click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset."),
         click.option(
@@ -91,11 +97,11 @@ def _options(verb: str) -> list[Callable[[Any], Any]]:
         click.option(
             "--to-time", type=TIME, metavar="TIME", help=f"{verb} only records before this time."
         ),
-        click.option(
-            "--isolation-level",
-            type=click.Choice(IsolationLevel, case_sensitive=False),
-            default=IsolationLevel.READ_UNCOMMITTED,
-            help=f"{verb} all records (read_uncommitted, default) or, as read_committed consumers "
-            "do, not those of aborted and open transactions.",
-        ),
-    ]
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate

@@ -60,7 +60,7 @@ class OutFile:
         try:
             out = cls(name, Path(name).resolve(), is_replaced)
             out._refuse_existing()
-            refuse_log_directories(name)
+            refuse_log_directories(name, f"--out {name}")
             out._require_writable_directory()
         except (OSError, ValueError, RuntimeError) as failure:
             raise _problem(name, failure) from failure
@@ -110,12 +110,12 @@ class OutFile:
             raise UsageProblem(f"--out {self.name}: exists: name another file, or give --force")
 
 
-def refuse_log_directories(name: str, option: str = "--out ") -> None:
-    """Refuse a path of ``--out`` inside a log directory or a partition, at any depth.
+def refuse_log_directories(path: str, named: str | None = None) -> None:
+    """Refuse to write to a path inside a log directory or a partition, at any depth.
 
     Args:
-        name: the path, as typed.
-        option: what messages put before it.
+        path: the path.
+        named: how messages name it; None for the path itself.
 
     Raises:
         UsageProblem: it is inside one.
@@ -123,23 +123,23 @@ def refuse_log_directories(name: str, option: str = "--out ") -> None:
     """
     from kdump.log.directory import DirectoryKind, directory_kind
 
-    path = Path(name).resolve()
-    for directory in path.parents:
+    resolved = Path(path).resolve()
+    for directory in resolved.parents:
         place = local(str(directory))
         try:
             kind = directory_kind(place)
         except OSError:
-            if directory == path.parent and not _is_directory(place):
+            if directory == resolved.parent and not _is_directory(place):
                 raise
             continue
         # Kafka 0.7 marks a log directory by nothing but its partitions, so any directory above may
         # look like one.
-        is_above = directory != path.parent
+        is_above = directory != resolved.parent
         if is_above and kind is DirectoryKind.LOG_DIRECTORY_0_7:
             continue
         if kind.is_log_directory or kind.is_partition:
             raise UsageProblem(
-                f"{option}{name}: is inside the {kind.value} {directory}: name a place elsewhere"
+                f"{named or path}: is inside the {kind.value} {directory}: name a place elsewhere"
             )
 
 
