@@ -118,10 +118,13 @@ def lost_bytes(states: Mapping[str, FileState], target: Mapping[str, TargetFile]
                 pass
     lost = {}
     for name in changed_paths:
-        if name in states:
-            gaps = gaps_between(kept.get(name, []), states[name].size_bytes)
-            size_bytes = sum(end - start for start, end in gaps)
-            lost[name] = min(size_bytes, states[name].allocated_bytes)
+        if name not in states:
+            continue
+        state = states[name]
+        lost[name] = state.allocated_bytes
+        if name in kept:
+            gaps = gaps_between(kept[name], state.size_bytes)
+            lost[name] = min(sum(end - start for start, end in gaps), lost[name])
     return lost
 
 

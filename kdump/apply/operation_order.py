@@ -35,6 +35,7 @@ original partition. So the phases follow what a broker does itself:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -242,9 +243,11 @@ class _Planner:
         gone = [
             _offset(name) for name, each in plain.items() if isinstance(each, Gone) and is_log(name)
         ]
-        if not gone or max(gone) >= self._first_offset():
+        if not gone:
             return
         first = self._first_offset()
+        if max(gone) >= first:
+            return
         new = [name for name, each in plain.items() if isinstance(each, NewBytes | StagedBytes)]
         new = [name for name in new if _offset(name) == first and name.endswith(SEGMENT_SUFFIXES)]
         if any(map(is_log, new)) and not any(map(self._is_there, new)):
@@ -354,11 +357,14 @@ class _Planner:
         )
 
 
+@functools.lru_cache(maxsize=1024)
 def _offset(name: str) -> int:
+    """The offset in a name. Each name is asked for several times, and partitions share many."""
     offset = leading_offset(name)
     return _NO_OFFSET if offset is None else offset
 
 
+@functools.lru_cache(maxsize=1024)
 def _by_segment(name: str) -> tuple[int, int, str]:
     """Sort key: segments in order; within each the log first, then its indexes."""
     stem = name

@@ -22,19 +22,31 @@ class FileState:
     """A file as it is before any change.
 
     Attributes:
-        size_bytes: of its content; a symbolic link is followed.
-        allocated_bytes: how much of it is on disk; less if it has holes.
-        metadata: of the content.
+        status: of its content; a symbolic link is followed.
         is_own: whether no other name has the same content: no symbolic link, no other hard link.
             Only such a file is changed in place.
-        identity: device and inode of its content.
     """
 
-    size_bytes: int
-    allocated_bytes: int
-    metadata: Metadata
+    status: os.stat_result
     is_own: bool
-    identity: tuple[int, int]
+
+    @property
+    def size_bytes(self) -> int:
+        return self.status.st_size
+
+    @property
+    def allocated_bytes(self) -> int:
+        """How much of it is on disk; less if it has holes."""
+        return min(self.status.st_size, self.status.st_blocks * 512)
+
+    @property
+    def metadata(self) -> Metadata:
+        return Metadata.of(self.status)
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode of its content."""
+        return identity_of(self.status)
 
 
 class FileStates(Mapping[str, FileState]):
@@ -95,13 +107,7 @@ def _state_of(path: str) -> FileState:
     is_link = stat.S_ISLNK(status.st_mode)
     if is_link:
         status = Path(path).stat()
-    return FileState(
-        status.st_size,
-        min(status.st_size, status.st_blocks * 512),
-        Metadata.of(status),
-        not is_link and status.st_nlink == 1,
-        identity_of(status),
-    )
+    return FileState(status, not is_link and status.st_nlink == 1)
 
 
 class OperationKind(enum.Enum):

@@ -6,6 +6,7 @@ from typing import Final
 
 from kdump.formats.names import FileKind, FileStage, leading_offset
 
+_LOG: Final = FileKind.LOG.value
 CLEANED: Final = FileStage.CLEANED.value
 SWAP: Final = FileStage.SWAP.value
 DELETED: Final = FileStage.DELETED.value
@@ -27,4 +28,4 @@ def is_temporary(name: str) -> bool:
 
 def is_log(name: str, stage: str = "") -> bool:
     """Whether it is the log of a segment, with the suffix ``stage``."""
-    return name.endswith(FileKind.LOG.value + stage) and leading_offset(name) is not None
+    return name.endswith(_LOG + stage) and leading_offset(name) is not None

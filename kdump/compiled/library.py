@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "libsegments.so.1"
 """Not one that Python takes for an extension module."""
-_INTERFACE: Final = 1
+_INTERFACE: Final = 2
 """``kdump_interface`` of the source. Another number is that of a library of an older clone."""
 
 
@@ -42,6 +42,7 @@ def compiled() -> ctypes.CDLL | None:
         ctypes.c_int,
         (address, number, number, *[address] * 4, number, address),
     )
+    _declare(library.kdump_largest_timestamps, number, (address, number, number, address))
     _declare(library.kdump_text, ctypes.c_int, (address,))
     return library
 

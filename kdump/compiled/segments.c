@@ -17,7 +17,7 @@
 typedef uint8_t byte;
 
 /* To be raised with every change of what library.py passes: an old library is then not used. */
-const int kdump_interface = 1;
+const int kdump_interface = 2;
 
 enum { /* of a batch's header */
     LENGTH_AT = 8, LEADER_EPOCH_AT = 12, MAGIC_AT = 16, CRC_AT = 17, ATTRIBUTES_AT = 21,
@@ -250,6 +250,34 @@ int kdump_records(const byte *data, int64_t size, int64_t sections, const int64_
         if (count[section] && must_fill[section] && cursor.at != cursor.end) return 0;
     }
     return row == most;
+}
+
+/* Writes the largest timestamp of the records of each batch of `data`, -1 for a batch without any.
+ * Returns how many batches there are; -1 if they do not fill `data`, if one is not plain, or if
+ * there are more than `most`. */
+int64_t kdump_largest_timestamps(const byte *data, int64_t size, int64_t most, int64_t *largest) {
+    int64_t count = 0;
+    for (int64_t at = 0, bytes; at < size; at += bytes) {
+        if (count == most || !(bytes = whole_batch(data, size, at))) return -1;
+        const byte *batch = data + at;
+        int32_t attributes = int16_at(batch + ATTRIBUTES_AT);
+        int32_t records_count = int32_at(batch + RECORDS_COUNT_AT);
+        if (batch[MAGIC_AT] != 2 || attributes & CODEC_MASK || records_count < 0) return -1;
+        if (!has_its_checksum(batch, bytes)) return -1;
+        Cursor cursor = {batch + HEADER_BYTES, batch + bytes};
+        int64_t base_timestamp = int64_at(batch + BASE_TIMESTAMP_AT), greatest = -1;
+        for (int32_t i = 0; i < records_count; i++) {
+            Record record;
+            if (!read_record(&cursor, &record)) return -1;
+            int64_t timestamp = attributes & LOG_APPEND_TIME
+                ? int64_at(batch + MAX_TIMESTAMP_AT)
+                : (int64_t)((uint64_t)base_timestamp + (uint64_t)record.timestamp_delta);
+            if (timestamp > greatest) greatest = timestamp;
+        }
+        if (records_count && cursor.at != cursor.end) return -1;
+        largest[count++] = greatest;
+    }
+    return count;
 }
 
 /* ---- Text ---- */

@@ -15,10 +15,14 @@ from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.header_seek import HeaderSeekableLog, find_in_index
 from kdump.log.headers import BatchSpan
 from kdump.log.index_tail import TimeIndexEntry, last_time_entry, time_entry_below
+from kdump.scan import compiled_loops
 from kdump.scan.batches import Window, read_windows
 from kdump.scan.records import RecordColumns
+from kdump.scan.source import read_at
+from kdump.scan.usual_batches import LARGEST_SMALL_LOG_BYTES, UnusualError, usual_batches
 from kdump.scan.walk import MessageSet, expand_window
 
+_OFFSETS_END: Final = 2**63
 _FIRST_BYTES: Final = 16 << 10
 """Usually only the first batch is needed, or the next one."""
 _MAX_BYTES_AFTER_LAST_ENTRY: Final = 1 << 20
@@ -63,6 +67,10 @@ class SeekableLog(HeaderSeekableLog):
             OSError: the log cannot be read.
         """
         entry = find_in_index(self.time_index, last_time_entry)
+        if entry is not None and self.log.size_bytes <= LARGEST_SMALL_LOG_BYTES:
+            found = self._largest_of_usual(entry)
+            if found is not None:
+                return found
         position = None if entry is None else self._position_after(entry)
         if entry is None or position is None:
             return None
@@ -70,6 +78,30 @@ class SeekableLog(HeaderSeekableLog):
             return None
         after = self._largest_from(position)
         return None if after is None else max(entry.timestamp, after)
+
+    def _largest_of_usual(self, entry: TimeIndexEntry) -> int | None:
+        """The same for a small log with the last entry of its time index; None if any is unusual.
+
+        Whatever the offset index says then, it leads to the batch that holds the entry's offset.
+        """
+        data = read_at(self.log, 0, self.log.size_bytes)
+        largest = compiled_loops.largest_timestamps(data)
+        if largest is None or entry.timestamp < 0 or entry.relative_offset < 0:
+            return None
+        offset = self.base_offset + entry.relative_offset
+        last_offset, row_of_entry = -1, -1
+        try:
+            for row, (_, _, header) in enumerate(usual_batches(data, checksums=False)):
+                if not last_offset < header[0] <= header[0] + header[6] < _OFFSETS_END:
+                    return None
+                last_offset = header[0] + header[6]
+                if row_of_entry < 0 and last_offset >= offset:
+                    if header[0] > offset or largest[row] != entry.timestamp:
+                        return None
+                    row_of_entry = row
+        except UnusualError:
+            return None
+        return max(largest[row_of_entry:]) if row_of_entry >= 0 else None
 
     def read_largest_timestamp(self) -> int | None:
         """The same from the records alone; None if some of them are damaged.

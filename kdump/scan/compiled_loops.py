@@ -6,6 +6,7 @@ with NumPy.
 
 from __future__ import annotations
 
+from array import array
 from typing import NamedTuple
 
 import numpy as np
@@ -91,3 +92,22 @@ def record_fields(
         columns.ctypes.data,
     )
     return RecordFields(*columns) if is_plain else None
+
+
+def largest_timestamps(data: bytes) -> list[int] | None:
+    """Find the largest timestamp of the records of each batch; -1 for a batch without any.
+
+    Args:
+        data: the batches, which fill it.
+
+    Returns:
+        None if not all of them are plain: whole, of magic 2, not compressed, and with their
+        checksums.
+    """
+    loops = library.compiled()
+    if loops is None:
+        return None
+    most = len(data) // record_batch.HEADER_BYTES
+    largest = array("q", bytes(8 * most))
+    count = loops.kdump_largest_timestamps(data, len(data), most, largest.buffer_info()[0])
+    return None if count < 0 else largest[:count].tolist()

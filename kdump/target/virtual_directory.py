@@ -35,6 +35,10 @@ from kdump.target.target_file import (
 )
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+_LOG_SUFFIX: Final = FileKind.LOG.value
+_KEPT: Final = Kept()
+_GONE: Final = Gone()
+"""One object for all files: results with 100,000 of them are sent from worker to worker."""
 _PAGE_BYTES: Final = 4096
 INDEX_SUFFIXES: Final = (
     FileKind.OFFSET_INDEX.value,
@@ -330,19 +334,23 @@ class VirtualDirectory:
         """Open ``name`` for reading."""
         return self.open_content(self._contents[name])
 
-    @contextmanager
-    def open_content(self, content: Content) -> Iterator[ByteSource]:
+    def open_content(self, content: Content) -> AbstractContextManager[ByteSource]:
         """Open ``content`` for reading."""
+        if not isinstance(content, Stored):
+            return self._open_made(content)
+        file = (self.path / content.name).open_file()
+        is_whole = not content.start and content.end == file.size_bytes
+        return file if is_whole else _open_range(file, content)
+
+    @contextmanager
+    def _open_made(self, content: Joined | Written | Spilled) -> Iterator[ByteSource]:
+        """Open content that is not that of one file."""
         if isinstance(content, Written):
             yield BytesSource(content.data + bytes(content.padding_bytes))
             return
         if isinstance(content, Spilled):
             with content.store.source(content.number) as source:
                 yield source
-            return
-        if isinstance(content, Stored):
-            with (self.path / content.name).open_file() as file:
-                yield _range(file, content)
             return
         with ExitStack() as stack:
             files = {
@@ -384,7 +392,7 @@ class VirtualDirectory:
     def _target(self, name: str, uses: Counter[str]) -> TargetFile:
         content = self._contents.get(name)
         if content is None:
-            return Gone()
+            return _GONE
         if isinstance(content, Written):
             return self._target_bytes(name, content.data + bytes(content.padding_bytes))
         if isinstance(content, Spilled):
@@ -401,7 +409,7 @@ class VirtualDirectory:
         return CopiedFrom(content.name, content.start, content.end)
 
     def _kept(self, name: str, size_bytes: int) -> TargetFile:
-        return Kept() if size_bytes == self._on_disk[name] else KeptUpTo(size_bytes)
+        return _KEPT if size_bytes == self._on_disk[name] else KeptUpTo(size_bytes)
 
     def _target_bytes(self, name: str, data: bytes) -> TargetFile:
         return self._kept(name, len(data)) if self._is_on_disk(name, data) else NewBytes(data)
@@ -417,6 +425,14 @@ def file_name(offset: int, kind: FileKind) -> str:
     """Name of a file at ``offset``; a sign comes before all twenty digits, as in Java."""
     sign = "-" if offset < 0 else ""
     return f"{sign}{abs(offset):020d}{kind.value}"
+
+
+def segment_file_names(base_offset: int) -> tuple[str, str, str, str]:
+    """Names of the log of a segment and its indexes: offset, time and transaction index."""
+    log = file_name(base_offset, FileKind.LOG)
+    stem = log.removesuffix(_LOG_SUFFIX)
+    offset_index, time_index, transaction_index = INDEX_SUFFIXES
+    return log, stem + offset_index, stem + time_index, stem + transaction_index
 
 
 def part_of(content: Content, start: int, end: int) -> Content:
@@ -462,6 +478,13 @@ def _part_of_joined(content: Joined, start: int, end: int) -> Content:
         cut.append(Stored(piece.name, piece.start + begin, piece.start + until))
         position += piece.size_bytes
     return join(cut)
+
+
+@contextmanager
+def _open_range(file: StoredFile, piece: Stored) -> Iterator[ByteSource]:
+    """A range of a file that is open, and is closed in the end."""
+    with file:
+        yield _range(file, piece)
 
 
 def _range(source: StoredFile, piece: Stored) -> RangeSource:

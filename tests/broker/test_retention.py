@@ -58,7 +58,7 @@ def test_the_active_segment_is_deleted_too_when_everything_is_old() -> None:
 
 def test_an_empty_active_segment_is_kept() -> None:
     log = log_of([1, 2])
-    empty = replace(log.segments[1], size_bytes=0)
+    empty = log.segments[1]._replace(size_bytes=0)
     log = replace(log, segments=(log.segments[0], empty), log_end_offset=10)
     assert reasons(log, DAY) == [Reason.OVER_AGE, Reason.EMPTY_ACTIVE]
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.batches import batch, record
+from builders.log_directories import offset_index, time_index
 from builders.memory_storage import MemoryStorage
 from builders.message_sets import message
 from builders.sources import BytesSource
@@ -32,9 +33,12 @@ from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.java.java_text import java_utf8
 from kdump.formats.record_batch import BatchHeader, encode_batch
+from kdump.log.seek import SeekableLog
+from kdump.scan import compiled_loops
 from kdump.scan.batches import read_windows
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, Skipped, walk_segment
+from kdump.storage.location import Location
 
 FOLDER = Path(library.__file__).parent
 
@@ -170,6 +174,56 @@ def test_the_text_of_a_dump_is_that_of_the_formatters_in_python(
     found = dumped(data, options)
     with only_python():
         assert found == dumped(data, options)
+
+
+@st.composite
+def timed_logs(draw: st.DrawFn) -> tuple[bytes, bytes, bytes]:
+    """A log of a few batches and its indexes, each more or less true."""
+    parts: list[bytes] = []
+    offset, entries = 0, [(0, 0)]
+    for times in draw(st.lists(st.lists(st.integers(-1, 9), min_size=1, max_size=3), max_size=5)):
+        offset += draw(st.sampled_from([0, 0, 2, -1]))
+        rows = [record(offset + step, timestamp=ms) for step, ms in enumerate(times)]
+        flags = draw(st.sampled_from([0, 0, record_batch.LOG_APPEND_TIME_FLAG]))
+        codec = draw(st.sampled_from([Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP]))
+        entries.append((offset + len(times) - 1, sum(map(len, parts))))
+        parts.append(batch(rows, attributes=flags, codec=codec))
+        offset += len(times)
+    log = bytearray(b"".join(parts))
+    if log and draw(st.integers(0, 3)) == 0:
+        log[draw(st.integers(0, len(log) - 1))] ^= 1
+    last_time = draw(st.integers(-1, 9)), draw(st.sampled_from([each[0] for each in entries]))
+    offsets = draw(st.sampled_from([(), entries[1:], [(0, 7)], [(3, len(log))]]))
+    return bytes(log), offset_index(*offsets), time_index(last_time)
+
+
+@is_compiled
+@pytest.mark.slow
+@given(timed_logs())
+def test_the_largest_timestamp_is_the_one_that_is_found_in_python(
+    logs: tuple[bytes, bytes, bytes],
+) -> None:
+    files = dict(zip(("log", "index", "timeindex"), logs, strict=True))
+    root = Location(MemoryStorage("memory", files, frozenset()), "")
+    log = SeekableLog(BytesSource(logs[0]), 0, root / "index", root / "timeindex")
+    found = log.largest_timestamp()
+    with only_python():
+        assert found == log.largest_timestamp()
+
+
+@is_compiled
+@given(segments)
+def test_largest_timestamps_are_those_of_the_records(data: bytes) -> None:
+    largest = compiled_loops.largest_timestamps(data)
+    if largest is None:
+        return
+    found = [-1] * len(largest)
+    for step in walk_segment(BytesSource(data), with_records=True):
+        if isinstance(step, RecordColumns):
+            assert not step.problems
+            for row, timestamp in zip(step.batch.tolist(), step.timestamp.tolist(), strict=True):
+                found[row] = max(found[row], timestamp)
+    assert found == largest
 
 
 utf8_like = st.lists(

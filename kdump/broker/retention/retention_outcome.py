@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
 from kdump.broker.loader.segment_times import last_timestamp_ms, modified_ms
 from kdump.broker.retention.retention import (
@@ -37,6 +36,7 @@ from kdump.target.virtual_directory import (
     VirtualDirectory,
     Written,
     file_name,
+    segment_file_names,
 )
 
 
@@ -101,8 +101,8 @@ class LoadedLog:
             remaining = [self.log.log_end_offset]
             _add_empty_segment(directory, self.log.log_end_offset)
         for segment in segments[:count]:
-            for kind in SEGMENT_KINDS:
-                directory.remove(file_name(segment.base_offset, kind))
+            for name in segment_file_names(segment.base_offset):
+                directory.remove(name)
             directory.remove(snapshot_name(segment.base_offset))
         start = max(
             self.log.log_start_offset,
@@ -176,7 +176,7 @@ def retainable_log(
 def _segment(
     directory: VirtualDirectory, base_offset: int, context: LoadContext
 ) -> RetainableSegment:
-    log, *indexes = (file_name(base_offset, kind) for kind in SEGMENT_KINDS)
+    log, *indexes = segment_file_names(base_offset)
     timestamp_ms = last_timestamp_ms(directory, base_offset)
     has_timestamp = timestamp_ms is not None
     if timestamp_ms is None:
@@ -275,18 +275,17 @@ def dated_by_records(loaded: LoadedLog) -> RetainableLog | RetainableSegment:
         if largest_ms is None:
             return segment
         if largest_ms >= 0:  # records of magic 0 have no timestamp
-            segments[at] = replace(segment, timestamp_ms=largest_ms, has_timestamp=True)
+            segments[at] = segment._replace(timestamp_ms=largest_ms, has_timestamp=True)
     return replace(loaded.log, segments=tuple(segments))
 
 
 def _largest_ms(loaded: LoadedLog, segment: RetainableSegment) -> int | None:
     """The largest timestamp of the records of a segment; None if some are damaged."""
-    log, offset_index, time_index = (
-        loaded.path / file_name(segment.base_offset, kind)
-        for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
-    )
-    with log.open_file() as source:
-        indexed = SeekableLog(source, segment.base_offset, offset_index, time_index)
+    log, offset_index, time_index, _ = segment_file_names(segment.base_offset)
+    with (loaded.path / log).open_file() as source:
+        indexed = SeekableLog(
+            source, segment.base_offset, loaded.path / offset_index, loaded.path / time_index
+        )
         largest_ms = indexed.largest_timestamp()
         return indexed.read_largest_timestamp() if largest_ms is None else largest_ms
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
-from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.retention.retention import Reason, RetainableLog, RetainableSegment
 from kdump.broker.retention.retention_outcome import (
     RetainedPartition,
@@ -31,7 +30,7 @@ from kdump.repair.verdict import Verdict
 from kdump.state.metadata.settings import TopicSettings
 from kdump.storage.location import Location
 from kdump.target.target_file import Gone, TargetFile
-from kdump.target.virtual_directory import file_name
+from kdump.target.virtual_directory import segment_file_names
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
@@ -275,17 +274,14 @@ def _target(directory: LogDirectory, results: Sequence[PartitionDeletion]) -> Ta
 def _may_go_early(result: PartitionDeletion) -> Iterator[tuple[Path, ...]]:
     """The files of the deleted segments, but for the last of a log, which gives its end offset."""
     assert result.log is not None
+    directory, files = result.partition.path.local_path, result.files
     for leftover in result.dropped_leftovers:
-        yield ((result.partition.path / leftover.name).local_path,)
+        yield (directory / leftover.name,)
     for segment in result.log.segments[:-1]:
-        file_names = [file_name(segment.base_offset, kind) for kind in SEGMENT_KINDS]
-        if not isinstance(result.files.get(file_names[0]), Gone):
+        file_names = segment_file_names(segment.base_offset)
+        if not isinstance(files.get(file_names[0]), Gone):
             return
-        yield tuple(
-            (result.partition.path / name).local_path
-            for name in file_names
-            if isinstance(result.files.get(name), Gone)
-        )
+        yield tuple(directory / name for name in file_names if isinstance(files.get(name), Gone))
 
 
 def _stale_log_starts(

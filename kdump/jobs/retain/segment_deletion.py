@@ -185,8 +185,10 @@ def load_undamaged(split: DeleteSegmentsSplit) -> LoadedLog | Verdict | Unreadab
         return Unreadable.of(failure, split.path)
     if isinstance(loaded, Refusal):
         return verdict(loaded)
+    found = verdict(loaded.loaded)
+    if found.kind is VerdictKind.SOUND:
+        return loaded
     # Leftover files that matter were refused before (``why_untouchable``).
     report = replace(loaded.loaded.report, leftovers=())
-    if verdict(replace(loaded.loaded, report=report)).kind is not VerdictKind.SOUND:
-        return verdict(loaded.loaded)
-    return loaded
+    is_sound = verdict(replace(loaded.loaded, report=report)).kind is VerdictKind.SOUND
+    return loaded if is_sound else found
