@@ -127,19 +127,20 @@ class PartitionState(enum.Enum):
     """A broker found that it does not belong here."""
 
 
-_OFFSET_FILE: Final = re.compile(
-    r"([0-9]{20,})"
-    r"(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
-    r"(|\.cleaned|\.swap|\.deleted)"
-)
+_OFFSET_DIGITS: Final = 20
+_LARGEST_OFFSET: Final = 2**63 - 1
+_OFFSET_FILES: Final = {
+    kind.value + stage.value: (kind, stage)
+    for kind in FileKind
+    if kind is not FileKind.LOG_0_7
+    for stage in FileStage
+}
+"""What follows the digits, and what it says."""
 _OFFSET_FILE_0_7: Final = re.compile(r"([0-9]{11}|[0-9]{20})\.kafka")
-_KINDS: Final = {kind.value: kind for kind in FileKind}
-_STAGES: Final = {stage.value: stage for stage in FileStage}
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFileName:
-    """The name of a file that begins with an offset.
+class OffsetFileName(NamedTuple):
+    """The name of a file that begins with an offset. A tuple, because listings make so many.
 
     Attributes:
         offset: base offset of the segment; of a producer snapshot, the offset at which it was
@@ -165,18 +166,14 @@ def parse_offset_file_name(name: str) -> OffsetFileName | None:
 
     Partitions share many names (``00000000000000000000.log``), so results are cached.
     """
-    match = _OFFSET_FILE.fullmatch(name)
-    if match is None:
-        match = _OFFSET_FILE_0_7.fullmatch(name)
-        if match is None:
-            return None
-        offset = parse_long(match[1])
-        return None if offset is None else OffsetFileName(offset, FileKind.LOG_0_7)
-    digits = match[1]
-    offset = parse_long(digits)
-    if offset is None or len(digits) > 20:
+    digits, known = name[:_OFFSET_DIGITS], _OFFSET_FILES.get(name[_OFFSET_DIGITS:])
+    if known is not None and digits.isascii() and digits.isdigit():
+        offset = int(digits)
+        return OffsetFileName(offset, *known) if offset <= _LARGEST_OFFSET else None
+    match = _OFFSET_FILE_0_7.fullmatch(name)
+    if match is None or int(match[1]) > _LARGEST_OFFSET:
         return None
-    return OffsetFileName(offset, _KINDS[match[2]], _STAGES[match[3]])
+    return OffsetFileName(int(match[1]), FileKind.LOG_0_7)
 
 
 def leading_offset(name: str) -> int | None:

@@ -51,8 +51,8 @@ HEADER_FIELDS: Final = (
 )
 """The header, in the order of the bytes: name and struct format of each field."""
 
-_HEADER_STRUCT: Final = layout(HEADER_FIELDS)
-HEADER_BYTES: Final = _HEADER_STRUCT.size
+HEADER_LAYOUT: Final = layout(HEADER_FIELDS)
+HEADER_BYTES: Final = HEADER_LAYOUT.size
 
 LENGTH_START: Final = field_start(HEADER_FIELDS, "length")
 LOG_OVERHEAD_BYTES: Final = field_start(HEADER_FIELDS, "partition_leader_epoch")
@@ -175,7 +175,7 @@ def decode_header(data: bytes | bytearray | memoryview, position: int = 0) -> Ba
             expected=f"{HEADER_BYTES} bytes",
             found=max(len(data) - position, 0),
         )
-    return BatchHeader(*_HEADER_STRUCT.unpack_from(data, position))
+    return BatchHeader(*HEADER_LAYOUT.unpack_from(data, position))
 
 
 def compute_crc(batch: bytes | bytearray | memoryview) -> int:
@@ -321,7 +321,7 @@ def encode_batch(header: BatchHeader, body: bytes) -> bytes:
     """Encode a batch with the right ``length`` and ``crc`` for a compressed ``body``."""
     fields: dict[str, Any] = {name: getattr(header, name) for name, _ in HEADER_FIELDS}
     fields["length"] = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(body)
-    batch = bytearray(_HEADER_STRUCT.pack(*fields.values()) + body)
+    batch = bytearray(HEADER_LAYOUT.pack(*fields.values()) + body)
     struct.pack_into(">I", batch, CRC_START, compute_crc(batch))
     return bytes(batch)
 

@@ -6,6 +6,7 @@ partition takes only a few small reads.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ from kdump.log.headers import BatchSpan, batch_spans
 from kdump.log.index_tail import last_time_entry
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
+from kdump.storage.location import StoredFile
 
 NO_CHECKPOINTS: Final = Checkpoints()
 
@@ -164,8 +166,11 @@ def read_segment_end(partition: Partition, segment: Segment) -> SegmentEnd:
     if segment.time_index_bytes and segment.offset_index_bytes:
         with partition.segment_path(segment, FileKind.TIME_INDEX).open_file() as index:
             entry = last_time_entry(index)
-    with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-        seekable = HeaderSeekableLog.of_segment(partition, segment, log)
+    with (
+        partition.segment_path(segment, FileKind.LOG).open_file() as log,
+        _opened_index(partition, segment) as offset_index,
+    ):
+        seekable = HeaderSeekableLog.of_segment(partition, segment, log, offset_index)
         start = seekable.last_indexed_position() if segment.offset_index_bytes else 0
         for span in batch_spans(log, start, segment.base_offset):
             end = span.last_offset + 1
@@ -175,6 +180,16 @@ def read_segment_end(partition: Partition, segment: Segment) -> SegmentEnd:
         elif start and (entry is not None or latest != NO_TIMESTAMP):
             latest = max(map(_time_of, batch_spans(log, 0, segment.base_offset)), default=latest)
     return SegmentEnd(end, latest)
+
+
+def _opened_index(
+    partition: Partition, segment: Segment
+) -> contextlib.AbstractContextManager[StoredFile | None]:
+    """The offset index, to look it up twice; None for an empty one, and if it cannot be opened."""
+    if segment.offset_index_bytes:
+        with contextlib.suppress(OSError):
+            return partition.segment_path(segment, FileKind.OFFSET_INDEX).open_file()
+    return contextlib.nullcontext()
 
 
 def _time_of(span: BatchSpan) -> int:

@@ -46,21 +46,30 @@ class HeaderSeekableLog:
         base_offset: of the segment.
         offset_index: the file.
         time_index: the file.
+        opened_offset_index: the same file where it is open already.
     """
 
     log: ByteSource
     base_offset: int
     offset_index: Location
     time_index: Location
+    opened_offset_index: ByteSource | None = None
 
     @classmethod
-    def of_segment(cls, partition: Partition, segment: Segment, log: ByteSource) -> Self:
+    def of_segment(
+        cls,
+        partition: Partition,
+        segment: Segment,
+        log: ByteSource,
+        opened_offset_index: ByteSource | None = None,
+    ) -> Self:
         """A segment of a partition; ``log`` is its opened log."""
         return cls(
             log,
             segment.base_offset,
             partition.segment_path(segment, FileKind.OFFSET_INDEX),
             partition.segment_path(segment, FileKind.TIME_INDEX),
+            opened_offset_index,
         )
 
     def position_of(self, offset: int) -> int:
@@ -83,18 +92,26 @@ class HeaderSeekableLog:
         if offset is not None and offset <= self.base_offset:
             return 0
         relative_offset = None if offset is None else offset - self.base_offset
-        found = find_in_index(self.offset_index, lambda index: _nearest(index, relative_offset))
+        found = self._find(lambda index: _nearest(index, relative_offset))
         if not found:
             return None if found is None else 0
         if self._is_true_for(found[0], offset):
             return found[0].position
-        earlier = find_in_index(
-            self.offset_index, lambda index: earlier_offset_entries(index, relative_offset)
-        )
+        earlier = self._find(lambda index: earlier_offset_entries(index, relative_offset))
         for entry in earlier or ():
             if self._is_true_for(entry, offset):
                 return entry.position
         return None
+
+    def _find(self, find: Callable[[ByteSource], Entry | None]) -> Entry | None:
+        """What a lookup in the offset index finds; None if the index cannot be read."""
+        index = self.opened_offset_index
+        if index is None:
+            return find_in_index(self.offset_index, find)
+        try:
+            return find(index)
+        except OSError:
+            return None
 
     def last_indexed_position(self) -> int:
         """Where the batch of the offset index's last true entry begins; 0 in doubt.

@@ -8,8 +8,7 @@ not decoded. A read is one page, which may have the headers of several small bat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kdump.formats import message_set, record_batch
 from kdump.formats.errors import FormatError
@@ -18,10 +17,10 @@ from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
 _PAGE_BYTES: Final = 4096
+_LARGEST_OFFSET: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSpan:
+class BatchSpan(NamedTuple):
     """The position, offsets and times in a batch header; nothing is verified.
 
     Attributes:
@@ -93,35 +92,43 @@ def _span_in(data: bytes, at: int, position: int, file_bytes: int) -> BatchSpan 
         if data[at + record_batch.MAGIC_START] in (0, 1):
             span = _message_span(message_set.decode_header(data, at), position)
         else:
-            span = _batch_span(record_batch.decode_header(data, at), position)
+            span = _batch_span(data, at, position)
     except FormatError:
         return None
     return span if span is not None and span.next_position <= file_bytes else None
 
 
-def _batch_span(header: record_batch.BatchHeader, position: int) -> BatchSpan | None:
+def _batch_span(data: bytes, at: int, position: int) -> BatchSpan | None:
+    """Decode a header of magic 2; without a ``BatchHeader``, which takes longer than reading it."""
+    if len(data) - at < record_batch.HEADER_BYTES:
+        return None
+    base_offset, length, leader_epoch, magic, _, attributes, *others = (
+        record_batch.HEADER_LAYOUT.unpack_from(data, at)
+    )
+    last_offset_delta, base_timestamp, max_timestamp, *_ = others
+    size_bytes = record_batch.LOG_OVERHEAD_BYTES + length
+    last_offset = base_offset + last_offset_delta
     if (
-        header.magic != 2
-        or header.size_bytes < record_batch.HEADER_BYTES
-        or header.base_offset < 0
-        or header.last_offset_delta < 0
-        or header.last_offset < header.base_offset
+        magic != 2
+        or size_bytes < record_batch.HEADER_BYTES
+        or base_offset < 0
+        or last_offset_delta < 0
+        or last_offset > _LARGEST_OFFSET
     ):
         return None
-    if header.is_log_append_time:
-        first_timestamp: int | None = header.max_timestamp
-    elif header.delete_horizon_ms is not None:
+    first_timestamp: int | None = base_timestamp
+    if attributes & record_batch.LOG_APPEND_TIME_FLAG:
+        first_timestamp = max_timestamp
+    elif attributes & record_batch.DELETE_HORIZON_FLAG:
         first_timestamp = None
-    else:
-        first_timestamp = header.base_timestamp
     return BatchSpan(
-        position=position,
-        size_bytes=header.size_bytes,
-        base_offset=header.base_offset,
-        last_offset=header.last_offset,
-        first_timestamp_ms=_or_none(first_timestamp),
-        max_timestamp_ms=_or_none(header.max_timestamp),
-        leader_epoch=header.partition_leader_epoch,
+        position,
+        size_bytes,
+        base_offset,
+        last_offset,
+        _or_none(first_timestamp),
+        _or_none(max_timestamp),
+        leader_epoch,
     )
 
 

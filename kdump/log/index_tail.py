@@ -41,8 +41,9 @@ def last_offset_entry(source: ByteSource) -> OffsetIndexEntry | None:
     Raises:
         OSError: reading fails.
     """
-    slot = _count_used(source, _OFFSET_ENTRY) - 1
-    return None if slot < 0 else OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, slot))
+    entries = _Entries(source, _OFFSET_ENTRY)
+    slot = entries.count_used() - 1
+    return None if slot < 0 else OffsetIndexEntry(*entries.at(slot))
 
 
 def first_offset_entries(source: ByteSource, most: int) -> list[OffsetIndexEntry]:
@@ -62,8 +63,9 @@ def offset_entry_at_or_below(source: ByteSource, relative_offset: int) -> Offset
     Raises:
         OSError: reading fails.
     """
-    slot = _count_rising(source, _OFFSET_ENTRY, relative_offset) - 1
-    return None if slot < 0 else OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, slot))
+    entries = _Entries(source, _OFFSET_ENTRY)
+    slot = entries.count_rising(relative_offset) - 1
+    return None if slot < 0 else OffsetIndexEntry(*entries.at(slot))
 
 
 def earlier_offset_entries(
@@ -81,17 +83,18 @@ def earlier_offset_entries(
     Raises:
         OSError: reading fails.
     """
+    entries = _Entries(source, _OFFSET_ENTRY)
     if relative_offset is None:
-        count = _count_used(source, _OFFSET_ENTRY)
+        count = entries.count_used()
     else:
-        count = _count_rising(source, _OFFSET_ENTRY, relative_offset)
-    entries = []
+        count = entries.count_rising(relative_offset)
+    found = []
     slot, step = count - 2, 1
     while slot >= 0:
-        entries.append(OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, slot)))
+        found.append(OffsetIndexEntry(*entries.at(slot)))
         slot -= step
         step *= 2
-    return tuple(entries)
+    return tuple(found)
 
 
 def last_time_entry(source: ByteSource) -> TimeIndexEntry | None:
@@ -100,8 +103,9 @@ def last_time_entry(source: ByteSource) -> TimeIndexEntry | None:
     Raises:
         OSError: reading fails.
     """
-    slot = _count_used(source, _TIME_ENTRY) - 1
-    return None if slot < 0 else TimeIndexEntry(*_entry(source, _TIME_ENTRY, slot))
+    entries = _Entries(source, _TIME_ENTRY)
+    slot = entries.count_used() - 1
+    return None if slot < 0 else TimeIndexEntry(*entries.at(slot))
 
 
 def time_entry_below(source: ByteSource, timestamp: int) -> TimeIndexEntry | None:
@@ -110,46 +114,62 @@ def time_entry_below(source: ByteSource, timestamp: int) -> TimeIndexEntry | Non
     Raises:
         OSError: reading fails.
     """
-    slot = _count_rising(source, _TIME_ENTRY, timestamp - 1) - 1
-    return None if slot < 0 else TimeIndexEntry(*_entry(source, _TIME_ENTRY, slot))
+    entries = _Entries(source, _TIME_ENTRY)
+    slot = entries.count_rising(timestamp - 1) - 1
+    return None if slot < 0 else TimeIndexEntry(*entries.at(slot))
 
 
-def _count_rising(source: ByteSource, layout: struct.Struct, most: int) -> int:
-    """Count the entries whose first field is at most ``most``; by binary search, as they rise."""
-    low, high = 0, _count_used(source, layout)
-    while low < high:
-        middle = (low + high) // 2
-        if _entry(source, layout, middle)[0] <= most:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+class _Entries:
+    """The entries of an index; a small one is read once."""
 
+    def __init__(self, source: ByteSource, layout: struct.Struct) -> None:
+        self._source = source
+        self._layout = layout
+        self._slots = source.size_bytes // layout.size
+        self._data: bytes | None = None
+        if source.size_bytes <= _PAGE_BYTES:
+            self._data = self._read(0, self._slots)
 
-def _count_used(source: ByteSource, layout: struct.Struct) -> int:
-    """Count the entries before the padding.
+    def count_rising(self, most: int) -> int:
+        """Count the entries whose first field is at most ``most``; by binary search."""
+        low, high = 0, self.count_used()
+        while low < high:
+            middle = (low + high) // 2
+            if self.at(middle)[0] <= most:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
-    Two reads are enough for an index that is full or whose entries fit in a page. Otherwise each
-    read halves the range, until one page of it is left.
-    """
-    low, high = 0, source.size_bytes // layout.size
-    page = _PAGE_BYTES // layout.size
-    if high > page and any(_entry(source, layout, high - 1)):
-        return high
-    # The last entry is usually near the beginning.
-    middle = min(page, high) - 1
-    while high - low > page:
-        if any(_entry(source, layout, middle)):
-            low = middle + 1
-        else:
-            high = middle
-        middle = (low + high) // 2
-    data = read_at(source, low * layout.size, (high - low) * layout.size)
-    # Only padding is all zeroes, but the last byte of an entry may be zero.
-    return low + -(-len(data.rstrip(b"\0")) // layout.size)
+    def count_used(self) -> int:
+        """Count the entries before the padding.
 
+        Two reads are enough for an index that is full or whose entries fit in a page. Otherwise
+        each read halves the range, until one page of it is left.
+        """
+        low, high = 0, self._slots
+        page = _PAGE_BYTES // self._layout.size
+        if high > page and any(self.at(high - 1)):
+            return high
+        # The last entry is usually near the beginning.
+        middle = min(page, high) - 1
+        while high - low > page:
+            if any(self.at(middle)):
+                low = middle + 1
+            else:
+                high = middle
+            middle = (low + high) // 2
+        data = self._read(low, high - low)
+        # Only padding is all zeroes, but the last byte of an entry may be zero.
+        return low + -(-len(data.rstrip(b"\0")) // self._layout.size)
 
-def _entry(source: ByteSource, layout: struct.Struct, slot: int) -> tuple[int, ...]:
-    data = read_at(source, slot * layout.size, layout.size)
-    # The file may have become shorter while it was read.
-    return layout.unpack(data.ljust(layout.size, b"\0"))
+    def at(self, slot: int) -> tuple[int, ...]:
+        """The fields of an entry."""
+        # The file may have become shorter while it was read.
+        return self._layout.unpack(self._read(slot, 1).ljust(self._layout.size, b"\0"))
+
+    def _read(self, slot: int, count: int) -> bytes:
+        start, size = slot * self._layout.size, count * self._layout.size
+        if self._data is not None:
+            return self._data[start : start + size]
+        return read_at(self._source, start, size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kdump.formats.names import FileKind, OffsetFileName
+from kdump.formats.names import FileKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,4 @@ class Segment:
 
     def file_name(self, kind: FileKind) -> str:
         """Return the name of one of its files, whether it exists or not."""
-        return (
-            self.log_name if kind is self.log_kind else str(OffsetFileName(self.base_offset, kind))
-        )
+        return self.log_name if kind is self.log_kind else f"{self.base_offset:020d}{kind.value}"

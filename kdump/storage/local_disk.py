@@ -46,8 +46,13 @@ class LocalDisk:
         return path
 
     def entries(self, path: str) -> list[Entry]:
+        entries = []
         with os.scandir(path) as listed:
-            return [entry for found in listed if (entry := _listed(found)) is not None]
+            for found in listed:
+                entry = _listed(found)
+                if entry is not None:
+                    entries.append(entry)
+        return entries
 
     def status(self, path: str) -> Entry:
         found = os.lstat(path)
@@ -243,14 +248,9 @@ def _entry(name: str, status: os.stat_result, is_link: bool) -> Entry:
         return Entry(name, _kind(status), is_link)
     size_bytes = status.st_size
     hole_bytes = size_bytes - status.st_blocks * _BLOCK_BYTES
-    return Entry(
-        name,
-        EntryKind.FILE,
-        is_link,
-        size_bytes,
-        status.st_mtime_ns,
-        hole_bytes if hole_bytes >= _LEAST_HOLE_BYTES else 0,
-    )
+    if hole_bytes < _LEAST_HOLE_BYTES:
+        hole_bytes = 0
+    return Entry(name, EntryKind.FILE, is_link, size_bytes, status.st_mtime_ns, hole_bytes)
 
 
 def _kind(status: os.stat_result) -> EntryKind:
