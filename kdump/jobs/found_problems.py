@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING, Protocol, Self
 
 from kdump.errors import KdumpError
@@ -59,19 +60,20 @@ class HeldProblems:
     """A reporter that holds what it is given, until it is known where that belongs."""
 
     def __init__(self) -> None:
+        # Calls of a method can be pickled, unlike functions made here: a worker may hold them.
         self._held: list[Callable[[ProblemReporter], None]] = []
 
     def report(self, path: Location, problem: FormatError | OSError | str, /) -> None:
-        self._held.append(lambda to: to.report(path, problem))
+        self._held.append(methodcaller("report", path, problem))
 
     def report_failure(self, failure: KdumpError, /) -> None:
-        self._held.append(lambda to: to.report_failure(failure))
+        self._held.append(methodcaller("report_failure", failure))
 
     def report_damage(self, damage: Damage, /) -> None:
-        self._held.append(lambda to: to.report_damage(damage))
+        self._held.append(methodcaller("report_damage", damage))
 
     def report_problem(self, path: str, what: str, /, *, is_damage: bool) -> None:
-        self._held.append(lambda to: to.report_problem(path, what, is_damage=is_damage))
+        self._held.append(methodcaller("report_problem", path, what, is_damage=is_damage))
 
     def release(self, reporter: ProblemReporter) -> None:
         """Report everything in order."""

@@ -6,7 +6,7 @@ Nothing heavy is imported here: ``kdump ls`` starts fast.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -17,15 +17,13 @@ from kdump.formats.names import (
     FileStage,
     TopicPartition,
 )
-from kdump.jobs.found_problems import HeldProblems, ProblemReporter
+from kdump.jobs.found_problems import ProblemReporter
 from kdump.log import directory
 from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import phase
 from kdump.storage.location import Location
-from kdump.storage.parallel_reads import each_read
-from kdump.storage.places import concurrent_reads
 
 Value = TypeVar("Value")
 
@@ -211,22 +209,3 @@ def partition_row(
         "leftovers": {kind.value: count for kind, count in partition.leftover_counts.items()},
         "foreign": list(partition.foreign),
     }
-
-
-def partition_rows(
-    partitions: Iterable[Partition], log_directory: LogDirectory, problems: ProblemReporter
-) -> Iterator[dict[str, Any]]:
-    """Yield :func:`partition_row` of each; in an object store, several are read at a time."""
-    threads = concurrent_reads()
-    if threads == 1:
-        for each in partitions:
-            yield partition_row(each, log_directory, problems)
-        return
-
-    def read(partition: Partition) -> tuple[dict[str, Any], HeldProblems]:
-        held = HeldProblems()
-        return partition_row(partition, log_directory, held), held
-
-    for row, held in each_read(read, partitions, threads):
-        held.release(problems)
-        yield row

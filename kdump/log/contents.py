@@ -19,7 +19,7 @@ from kdump.log.valid_windows import segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Window
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.location import StoredFile
+from kdump.storage.location import Location, StoredFile
 
 FORMAT_0_7: Final = "Kafka 0.7"
 _UNKNOWN_CODEC: Final = "unknown"
@@ -85,15 +85,33 @@ def survey_partition(partition: Partition) -> tuple[LogContents, list[FileProble
     problems: list[FileProblem] = []
     for segment, following in partition.with_following():
         path = partition.segment_path(segment, segment.log_kind)
-        try:
-            with path.open_file() as source:
-                for found in _survey(source, segment, following):
-                    if isinstance(found, FormatError):
-                        problems.append(FileProblem(path, found))
-                    else:
-                        parts.append(found)
-        except OSError as failure:
-            problems.append(FileProblem(path, failure))
+        contents, damage = survey_segment(path, segment, following)
+        parts.append(contents)
+        problems += damage
+    return merged(parts), problems
+
+
+def survey_segment(
+    path: Location, segment: Segment, following: Segment | None
+) -> tuple[LogContents, list[FileProblem]]:
+    """As :func:`survey_partition`, for one segment.
+
+    Args:
+        path: of its log.
+        segment: the segment.
+        following: the next segment; None for the last.
+    """
+    parts: list[LogContents] = []
+    problems: list[FileProblem] = []
+    try:
+        with path.open_file() as source:
+            for found in _survey(source, segment, following):
+                if isinstance(found, FormatError):
+                    problems.append(FileProblem(path, found))
+                else:
+                    parts.append(found)
+    except OSError as failure:
+        problems.append(FileProblem(path, failure))
     return merged(parts), problems
 
 

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
@@ -18,7 +19,7 @@ from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.partition import Partition, read_partition
 from kdump.log.problems import FileProblem
-from kdump.phases import Phase, phase
+from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
@@ -219,20 +220,63 @@ def read_log_directory(
             ``problems``.
     """
     with phase(f"listing {path}") as listing:
-        return _read(path, directory_kind(path) if kind is None else kind, select, listing)
+        root, places = read_root(path, kind, select=select)
+        listing.total = len(places)
+        partitions, unreadable, problems = [], [], []
+        for place in listing.over(places):
+            try:
+                partitions.append(place.read(path))
+            except OSError as failure:
+                unreadable.append(place.name)
+                problems.append(FileProblem(path / place.name, failure))
+    return dataclasses.replace(
+        root,
+        partitions=tuple(sorted(partitions, key=_order)),
+        unreadable=tuple(sorted(unreadable)),
+        problems=(*problems, *root.problems),
+    )
 
 
-def _read(
+class PartitionPlace(NamedTuple):
+    """The directory of a partition in a log directory, by its name."""
+
+    name: str
+    topic_partition: TopicPartition
+    state: PartitionState
+
+    @property
+    def order(self) -> tuple[str, int, int, str]:
+        """The order of partitions in a :class:`LogDirectory`."""
+        return *self.topic_partition, _STATE_ORDER.index(self.state), self.name
+
+    def read(self, log_directory: Location) -> Partition:
+        """List the directory.
+
+        Raises:
+            OSError: as :func:`~kdump.log.partition.read_partition`.
+        """
+        return read_partition(log_directory / self.name, self.topic_partition, self.state)
+
+
+def read_root(
     path: Location,
-    kind: DirectoryKind,
-    select: Callable[[str, TopicPartition], bool],
-    listing: Phase,
-) -> LogDirectory:
+    kind: DirectoryKind | None = None,
+    *,
+    select: Callable[[str, TopicPartition], bool] = _every,
+) -> tuple[LogDirectory, list[PartitionPlace]]:
+    """Read the files in the root of a log directory, and find its partitions without listing them.
+
+    Takes and raises what :func:`read_log_directory` does.
+
+    Returns:
+        The log directory as if it had no partitions, and the selected ones, as the storage lists
+        them.
+    """
+    kind = directory_kind(path) if kind is None else kind
     files, directories = _listed(path)
     reader = _Reader(path, files)
-    partitions, identities, unreadable, refused = [], [], [], []
-    listing.total = len(directories)
-    for name in listing.over(directories):
+    places, identities, refused = [], [], []
+    for name in directories:
         if name == names.REMOTE_INDEX_CACHE:
             continue
         try:
@@ -244,14 +288,9 @@ def _read(
             refused.append(name)
             continue
         identities.append((topic_partition, state))
-        if not select(name, topic_partition):
-            continue
-        try:
-            partitions.append(read_partition(path / name, topic_partition, state))
-        except OSError as failure:
-            unreadable.append(name)
-            reader.problems.append(FileProblem(path / name, failure))
-    return LogDirectory(
+        if select(name, topic_partition):
+            places.append(PartitionPlace(name, topic_partition, state))
+    root = LogDirectory(
         path=path,
         kind=kind,
         is_clean=names.CLEAN_SHUTDOWN_MARKER in files,
@@ -264,13 +303,14 @@ def _read(
             high_watermarks=reader.read_offsets(names.REPLICATION_OFFSET_CHECKPOINT),
             cleaner_offsets=reader.read_offsets(names.CLEANER_OFFSET_CHECKPOINT),
         ),
-        partitions=tuple(sorted(partitions, key=_order)),
+        partitions=(),
         identities=tuple(sorted(identities, key=_identity_order)),
-        unreadable=tuple(sorted(unreadable)),
+        unreadable=(),
         refused=tuple(sorted(refused)),
         foreign=tuple(sorted(files - names.LOG_DIRECTORY_FILES - _TEMPORARY_NAMES)),
         problems=tuple(reader.problems),
     )
+    return root, places
 
 
 _BROKER_FILES: Final = frozenset(

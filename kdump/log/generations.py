@@ -8,7 +8,7 @@ in the same way.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
+from kdump.storage.location import Location
 
 Version = tuple[int, ...]
 
@@ -102,9 +103,9 @@ def _segment_generation(partition: Partition, segment: Segment) -> Generation:
         if magic == 0 and segment.time_index_bytes is None:
             found &= _BEFORE_TIME_INDEXES
         if magic == 2:
-            for each in _evidence(log, partition, segment):
-                found &= each
-            found &= _of_batch(_header_in(first))
+            for each in (*_evidence(log, partition, segment), _of_batch(_header_in(first))):
+                if each is not ANY:
+                    found &= each
     return found
 
 
@@ -173,10 +174,15 @@ _WITH_LEADER_EPOCHS: Final = Generation((0, 11))
 _WITH_TOPIC_IDS: Final = Generation((2, 8))
 
 
-def broker_generation(directory: LogDirectory) -> Generation:
-    """Return which versions can have used a log directory last, by the small files in it."""
+def broker_generation(directory: LogDirectory, partitions: Iterable[Location]) -> Generation:
+    """Return which versions can have used a log directory last, by the small files in it.
+
+    Args:
+        directory: the log directory.
+        partitions: the directories of its partitions.
+    """
     found = ANY
-    for each in (*_of_meta_properties(directory), *_of_root(directory)):
+    for each in (*_of_meta_properties(directory), *_of_root(directory, list(partitions))):
         found &= each
     return found
 
@@ -194,17 +200,17 @@ def _of_meta_properties(directory: LogDirectory) -> Iterator[Generation]:
         yield _WITH_DIRECTORY_ID
 
 
-def _of_root(directory: LogDirectory) -> Iterator[Generation]:
+def _of_root(directory: LogDirectory, partitions: Sequence[Location]) -> Iterator[Generation]:
     marker = directory.clean_shutdown
     if marker is not None:
         yield _WITH_EMPTY_MARKER if marker.version is None else _WITH_BROKER_EPOCH
     if directory.checkpoints.log_start_offsets is not None:
         yield _WITH_LOG_STARTS
-    if _any_has(directory.partitions, names.LEADER_EPOCH_CHECKPOINT):
+    if _any_has(partitions, names.LEADER_EPOCH_CHECKPOINT):
         yield _WITH_LEADER_EPOCHS
-    if _any_has(directory.partitions, names.PARTITION_METADATA):
+    if _any_has(partitions, names.PARTITION_METADATA):
         yield _WITH_TOPIC_IDS
 
 
-def _any_has(partitions: Iterable[Partition], name: str) -> bool:
-    return any((each.path / name).kind() is not None for each in partitions)
+def _any_has(partitions: Sequence[Location], name: str) -> bool:
+    return any((each / name).kind() is not None for each in partitions)

@@ -189,7 +189,7 @@ def test_a_directory_in_another_storage_has_no_lock(tmp_path: Path) -> None:
     log_dir = write_log_directory(tmp_path / "logs", clean=False)
     (log_dir / names.LOCK_FILE).touch()
     everything = PartitionSelection()
-    (row,) = info_rows([MemoryStorage.copied(log_dir)], False, everything, Diagnostics())
+    (row,) = info_rows([MemoryStorage.copied(log_dir)], None, everything, Diagnostics())
     assert (row["in_use_by"], row["has_lock_file"]) == (None, True)
 
 

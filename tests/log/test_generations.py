@@ -25,7 +25,7 @@ GENERATIONS = {
 def test_a_directory_shows_its_generation(fixtures: Path, version: str) -> None:
     directory = read_log_directory(local(fixtures / "old" / version / "clean"))
     broker, segments = GENERATIONS[version]
-    assert str(broker_generation(directory)) == broker
+    assert str(broker_generation(directory, [each.path for each in directory.partitions])) == broker
     found = set().union(*map(segment_generations, directory.partitions))
     assert found == segments
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
@@ -16,11 +17,13 @@ from kdump.cli.output.value_text import Kind
 from kdump.errors import ExitStatus
 from kdump.phases import phase
 from kdump.storage.location import Location
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.listed_partitions import LonePartition
-    from kdump.log.directory import LogDirectory
+    from kdump.jobs.partition_totals import PartitionTotals
+    from kdump.log.directory import DirectoryKind, LogDirectory
     from kdump.log.partition import Partition
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
@@ -94,12 +97,14 @@ COLUMNS: Final = (
 @selection_options
 @remote_option
 @output_option
+@engine_options
 def command(
     directories: Sequence[Location],
     deep: bool,
     selection: PartitionSelection,
     remote: RemotePlace | None,
     output: OutputFormat,
+    engine: EngineArguments,
 ) -> ExitStatus:
     """Show what a directory is, whether it was shut down cleanly, and its totals.
 
@@ -115,7 +120,9 @@ def command(
     diagnostics = Diagnostics()
     paths = with_remote(directories, remote)
     is_tiered = remote is not None
-    rows: Iterable[Row] = info_rows(paths, deep, selection, diagnostics, is_tiered=is_tiered)
+    rows: Iterable[Row] = info_rows(
+        paths, engine if deep else None, selection, diagnostics, is_tiered=is_tiered
+    )
     if not selection.is_everything:
         rows = list(rows)
         is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
@@ -129,13 +136,21 @@ def command(
 
 def info_rows(
     paths: Iterable[Location],
-    deep: bool,
+    deep: EngineArguments | None,
     selection: PartitionSelection,
     diagnostics: Diagnostics,
     *,
     is_tiered: bool = False,
 ) -> Iterator[Row]:
-    """Yield the rows of directories in any storage; what cannot be read is reported."""
+    """Yield the rows of directories in any storage; what cannot be read is reported.
+
+    Args:
+        paths: the directories.
+        deep: how to read every batch; None to read none.
+        selection: of partitions.
+        diagnostics: takes what cannot be read.
+        is_tiered: whether the directories have remote segments.
+    """
     for path in paths:
         try:
             with phase(f"reading {path}"):
@@ -149,51 +164,82 @@ def info_rows(
 
 def _row(
     path: Location,
-    deep: bool,
+    deep: EngineArguments | None,
     selection: PartitionSelection,
     diagnostics: Diagnostics,
     *,
     is_tiered: bool,
 ) -> Row | None:
     """Return the row of a directory; None for a partition that is not selected."""
-    from kdump.cli.shared.directories import without_garbage_collection
-    from kdump.jobs.listed_partitions import as_loaded, read_lone_partition
-    from kdump.log.directory import directory_kind, log_directories_below, read_log_directory
+    from kdump.jobs.listed_partitions import read_lone_partition
+    from kdump.log.directory import directory_kind, log_directories_below
 
     kind = directory_kind(path)
     row: dict[str, Any] = {"type": "directory", "path": str(path), "kind": kind.value}
-    partitions: Sequence[Partition | None] = ()
+    loaded: Sequence[Partition] = ()
     if kind.is_log_directory:
-        with without_garbage_collection():
-            found = read_log_directory(path, kind, select=selection.matches)
-        diagnostics.report_directory(found)
-        partitions = [as_loaded(partition, diagnostics) for partition in found.partitions]
-        row |= _log_directory_fields(found, partitions, diagnostics)
+        is_loaded = is_tiered or deep is not None
+        found, totals, loaded = _listed(path, kind, selection, diagnostics, is_loaded=is_loaded)
+        row |= _log_directory_fields(found, totals, diagnostics)
     elif kind.is_partition:
         lone = read_lone_partition(path)
         if lone.partition not in selection:
             return None
-        fields, partitions = _partition_fields(lone, diagnostics)
+        fields, loaded = _partition_fields(lone, diagnostics)
         row |= fields
     else:
         row["log_directories"] = [str(inside) for inside in log_directories_below(path)]
     if is_tiered and (kind.is_log_directory or kind.is_partition):
-        row |= _remote_totals([*filter(None, partitions)], is_one=kind.is_partition)
-    if deep:
-        row |= _deep_fields(filter(None, partitions), diagnostics)
+        row |= _remote_totals(loaded, is_one=kind.is_partition)
+    if deep is not None:
+        row |= _deep_fields(loaded, deep, diagnostics)
     return row
 
 
+def _listed(
+    path: Location,
+    kind: DirectoryKind,
+    selection: PartitionSelection,
+    diagnostics: Diagnostics,
+    *,
+    is_loaded: bool,
+) -> tuple[LogDirectory, list[PartitionTotals], list[Partition]]:
+    """List a log directory; with ``is_loaded`` also return its partitions as a broker loads them.
+
+    Without, workers list 10,000 partitions and send only their totals.
+    """
+    from kdump.cli.shared.directories import without_garbage_collection
+    from kdump.jobs.partition_listing import described_partitions
+    from kdump.jobs.partition_totals import only_totals, totals_and_loaded
+
+    with without_garbage_collection():
+        found, described = described_partitions(
+            path,
+            kind,
+            selection.matches,
+            totals_and_loaded if is_loaded else only_totals,
+            in_workers=not is_loaded,
+        )
+    diagnostics.report_directory(found)
+    for each in described:
+        each.problems.release(diagnostics)
+    descriptions = [each.description for each in described if each.description is not None]
+    loaded = [partition for _, partition in descriptions if partition is not None]
+    return found, [totals for totals, _ in descriptions], loaded
+
+
 def _log_directory_fields(
-    found: LogDirectory, loaded: Iterable[Partition | None], diagnostics: Diagnostics
+    found: LogDirectory, partitions: Sequence[PartitionTotals], diagnostics: Diagnostics
 ) -> Row:
-    from kdump.formats.names import PartitionState
+    from kdump.formats.names import CLUSTER_METADATA_PARTITION, PartitionState
     from kdump.formats.uuids import format_uuid
     from kdump.log.directory import DirectoryKind
     from kdump.log.generations import broker_generation
+    from kdump.log.partition import read_partition
 
     meta = found.meta_properties
-    by_state = Counter(partition.state for partition in found.partitions)
+    by_state = Counter(partition.state for partition in partitions)
+    paths = [found.path / partition.name for partition in partitions]
     fields: dict[str, Any] = {
         "cluster_id": meta and meta.cluster_id,
         "node_id": meta and meta.node_id,
@@ -207,20 +253,21 @@ def _log_directory_fields(
     fields |= {
         "in_use_by": _lock_holder(found),
         "has_lock_file": found.has_lock_file,
-        "broker_generation": str(broker_generation(found)),
-        "topics": len({p.topic_partition.topic for p in found.partitions if p.topic_partition}),
-        "partitions": len(found.partitions) + len(found.unreadable),
+        "broker_generation": str(broker_generation(found, paths)),
+        "topics": len({each.topic_partition.topic for each in partitions if each.topic_partition}),
+        "partitions": len(partitions) + len(found.unreadable),
         "future_partitions": by_state[PartitionState.FUTURE],
         "delete_partitions": by_state[PartitionState.DELETE],
         "stray_partitions": by_state[PartitionState.STRAY],
-        **_totals(zip(found.partitions, loaded, strict=True), diagnostics),
+        **_totals(partitions),
         "refused": list(found.refused),
         "unreadable": list(found.unreadable),
         "foreign": list(found.foreign),
     }
-    for partition in found.partitions:
-        if partition.is_cluster_metadata:
-            fields |= _quorum_fields(partition, diagnostics)
+    for each in partitions:
+        key, state = each.topic_partition, each.state
+        if key == CLUSTER_METADATA_PARTITION and state is PartitionState.LIVE:
+            fields |= _quorum_fields(read_partition(found.path / each.name, key), diagnostics)
     return fields
 
 
@@ -234,29 +281,17 @@ def _lock_holder(directory: LogDirectory) -> str | None:
     return holder_of(path)
 
 
-def _totals(
-    partitions: Iterable[tuple[Partition, Partition | None]], diagnostics: Diagnostics
-) -> Row:
-    from kdump.log.generations import segment_generations
-
-    """Add up partitions, each as it is on disk and as a broker loads it."""
-    segments = log_bytes = total_bytes = 0
+def _totals(partitions: Sequence[PartitionTotals]) -> Row:
+    """Add up partitions."""
     leftovers, generations = Counter[str](), Counter[str]()
-    with phase("reading partitions") as step:
-        for partition, loaded in step.over(partitions):
-            segments += len((loaded or partition).segments)
-            log_bytes += (loaded or partition).log_bytes
-            total_bytes += partition.total_bytes
-            leftovers.update(leftover.kind.value for leftover in partition.leftovers)
-            try:
-                generations.update(segment_generations(loaded or partition))
-            except OSError as failure:
-                diagnostics.report(partition.path, failure)
+    for each in partitions:
+        leftovers.update(each.leftovers)
+        generations.update(each.generations)
     return {
-        "segments": segments,
+        "segments": sum(each.segments for each in partitions),
         "generations": dict(sorted(generations.items())),
-        "log_bytes": log_bytes,
-        "total_bytes": total_bytes,
+        "log_bytes": sum(each.log_bytes for each in partitions),
+        "total_bytes": sum(each.total_bytes for each in partitions),
         "leftovers": dict(leftovers),
     }
 
@@ -291,12 +326,13 @@ def _quorum_fields(partition: Partition, diagnostics: Diagnostics) -> Row:
 
 def _partition_fields(
     lone: LonePartition, diagnostics: Diagnostics
-) -> tuple[Row, Sequence[Partition | None]]:
+) -> tuple[Row, Sequence[Partition]]:
     from kdump.formats.names import LEADER_EPOCH_CHECKPOINT
-    from kdump.jobs.listed_partitions import as_loaded, bounds_fields, readable, topic_id
+    from kdump.jobs.listed_partitions import bounds_fields, readable, topic_id
+    from kdump.jobs.partition_totals import totals_and_loaded
 
     partition = lone.partition
-    loaded = as_loaded(partition, diagnostics)
+    totals, loaded = totals_and_loaded(partition, lone.log_directory, diagnostics)
     if lone.log_directory is not None:
         diagnostics.report_problems(lone.log_directory)
     topic, number = partition.topic_partition or (None, None)
@@ -308,27 +344,25 @@ def _partition_fields(
         "partition": number,
         "state": partition.state.name.lower(),
         "topic_id": topic_id(partition, diagnostics),
-        **_totals([(partition, loaded)], diagnostics),
+        **_totals([totals]),
         **bounds_fields(loaded, lone.log_directory, diagnostics),
         "leader_epoch": epochs[-1].epoch if epochs else None,
         "foreign": list(partition.foreign),
     }
     if partition.is_cluster_metadata:
         fields |= _quorum_fields(partition, diagnostics)
-    return fields, [loaded]
+    return fields, [] if loaded is None else [loaded]
 
 
-def _deep_fields(partitions: Iterable[Partition], diagnostics: Diagnostics) -> Row:
-    from kdump.log.contents import merged, survey_partition
+def _deep_fields(
+    partitions: Sequence[Partition], engine: EngineArguments, diagnostics: Diagnostics
+) -> Row:
+    from kdump.jobs.found_problems import report_all
+    from kdump.jobs.survey import survey
 
-    parts = []
-    for partition in partitions:
-        with phase(f"reading {partition.path}"):
-            contents, problems = survey_partition(partition)
-        parts.append(contents)
-        for problem in problems:
-            diagnostics.report(problem.path, problem.error)
-    total = merged(parts)
+    with phase(f"reading {counted(len(partitions), 'partition')}"):
+        total, problems = survey(partitions, engine.options, engine.progress)
+    report_all(problems, diagnostics)
     return {
         "batches": total.batches,
         "records": total.records,

@@ -19,6 +19,9 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.found_problems import ProblemReporter
+    from kdump.log.directory import LogDirectory
+    from kdump.log.partition import Partition
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
 
@@ -157,22 +160,26 @@ def _rows(
     remote: RemotePlace | None,
 ) -> Iterator[Row]:
     """Yield the rows of a log directory, or the single row of a partition."""
-    from kdump.jobs.listed_partitions import (
-        partition_row,
-        partition_rows,
-        read_lone_partition,
-        remote_fields,
-    )
-    from kdump.log.directory import directory_kind, read_log_directory
+    from kdump.jobs.listed_partitions import partition_row, read_lone_partition, remote_fields
+    from kdump.jobs.partition_listing import described_partitions
+    from kdump.log.directory import directory_kind
 
     try:
         kind = directory_kind(path)
         if kind.is_log_directory:
-            found = read_log_directory(path, kind, select=selection.matches)
+            found, described = described_partitions(
+                path,
+                kind,
+                selection.matches,
+                _only_row if remote is None else _row_and_partition,
+                in_workers=remote is None,
+            )
             diagnostics.report_directory(found)
-            rows = partition_rows(found.partitions, found, diagnostics)
-            for partition, row in zip(found.partitions, rows, strict=True):
-                yield row if remote is None else {**row, **remote_fields(partition)}
+            for each in described:
+                each.problems.release(diagnostics)
+                if each.description is not None:
+                    row, partition = each.description
+                    yield row if partition is None else {**row, **remote_fields(partition)}
             for name in found.unreadable:
                 unknown = _UNKNOWN if remote is None else _UNKNOWN | _UNKNOWN_REMOTE
                 yield {"type": "partition", "log_dir": str(path), "directory": name, **unknown}
@@ -187,6 +194,20 @@ def _rows(
             diagnostics.refuse(path)
     except OSError as failure:
         diagnostics.report(path, failure)
+
+
+def _row_and_partition(
+    partition: Partition, log_directory: LogDirectory, problems: ProblemReporter
+) -> tuple[Row, Partition]:
+    return _only_row(partition, log_directory, problems)[0], partition
+
+
+def _only_row(
+    partition: Partition, log_directory: LogDirectory, problems: ProblemReporter
+) -> tuple[Row, None]:
+    from kdump.jobs.listed_partitions import partition_row
+
+    return partition_row(partition, log_directory, problems), None
 
 
 _UNKNOWN_REMOTE: Final = {column.name: None for column in REMOTE_COLUMNS}
