@@ -107,16 +107,17 @@ class RateCase:
     Attributes:
         name: name of the line in the table.
         words: the program in this folder and its arguments; ``{data}`` stands for the folder with
-            the data. Its last line begins with the rate, in millions of records per second of one
-            core.
+            the data. Its last line begins with the rate.
         data: what it needs.
         at_least: limit of the rate.
+        unit: of the rate: millions of records per second of one core, or what else is said here.
     """
 
     name: str
     words: tuple[str, ...]
     data: tuple[Data, ...]
     at_least: float | None = None
+    unit: str = "M records/s a core"
 
 
 SPARK: Final = ("--engine", "spark", "--master", "local[2]")

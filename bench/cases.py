@@ -8,7 +8,7 @@ from case import Case, RateCase
 from check_cases import GROWING, RECOVERIES, REPORTS, VERIFICATIONS
 from compact_cases import COMPACTIONS
 from dump_cases import DUMPS, GROUPS, LOOKUPS, QUERIES, RATES, SEARCHES
-from engine_cases import ENGINES
+from engine_cases import ENGINES, SPEED_UPS
 from linear_cases import MANY_BYTES, MANY_PARTITIONS
 
 CASES: Final[tuple[Case, ...]] = (
@@ -26,4 +26,4 @@ CASES: Final[tuple[Case, ...]] = (
     *QUERIES,
     *ENGINES,
 )
-RATE_CASES: Final[tuple[RateCase, ...]] = RATES
+RATE_CASES: Final[tuple[RateCase, ...]] = (*RATES, *SPEED_UPS)

@@ -8,15 +8,16 @@ from case import (
     GIB,
     LOCAL,
     MIB,
-    NOW_MS,
     Case,
     Data,
     Other,
     Program,
+    RateCase,
     compactable,
     copied,
     partitions,
 )
+from compact_cases import compaction
 
 _SPARK: Final = ("--engine", "spark")
 _AT_MOST: Final = 1.1
@@ -70,11 +71,47 @@ def _exported(gib: float) -> Case:
 def _compacted(gib: float) -> Case:
     folder = f"engine-keyed-{gib:g}-gib"
     data = compactable(folder, _COMPACTED_BYTES // 8, partitions=int(gib * GIB) // _COMPACTED_BYTES)
-    words = (
-        *("compact", "--topic", "topic", "--now", NOW_MS, "--config", "cleanup.policy=compact"),
-        f"{{data}}/{folder}-to-compact",
-    )
+    words = compaction(f"{folder}-to-compact")
     return _on_each_engine(words, gib, data, copied(folder, "to-compact"), gib * 0.05)
 
 
 ENGINES: Final = tuple(make(gib) for gib in _PARTS for make in (_verified, _compacted, _exported))
+
+_SPEED_UP: Final = 1.7
+_CLUSTER_GIB: Final = {"verify": 128, "compact": 16}
+"""Enough that the start of the command, which no worker speeds up, hardly counts."""
+
+
+def _sped_up(before: str, data: Data, *words: str) -> RateCase:
+    """Run a command on a cluster of one worker of one core, and of two."""
+    return RateCase(
+        f"speed-up from one worker to two, {words[0]}, {_CLUSTER_GIB[words[0]]} GiB",
+        ("speed_up.py", "--data", "{data}", "--before", before, *words),
+        (data,),
+        _SPEED_UP,
+        "times",
+    )
+
+
+_CLUSTER_SCANNED: Final = f"cluster-{_CLUSTER_GIB['verify']}-gib"
+_CLUSTER_KEYED: Final = f"cluster-keyed-{_CLUSTER_GIB['compact']}-gib"
+
+SPEED_UPS: Final = (
+    _sped_up(
+        "",
+        partitions(
+            _CLUSTER_SCANNED, "1024-mib,1024,97,text,none", _CLUSTER_GIB["verify"], is_clean=True
+        ),
+        "verify",
+        f"{{data}}/{_CLUSTER_SCANNED}",
+    ),
+    _sped_up(
+        copied(_CLUSTER_KEYED, "to-compact"),
+        compactable(
+            _CLUSTER_KEYED,
+            _COMPACTED_BYTES // 8,
+            partitions=_CLUSTER_GIB["compact"] * GIB // _COMPACTED_BYTES,
+        ),
+        *compaction(f"{_CLUSTER_KEYED}-to-compact"),
+    ),
+)

@@ -14,7 +14,7 @@ HEADER: Final = (
     "| case | kdump | CPU | other program | its time | its CPU | ratio | at most "
     "| kdump's peak | its peak |\n|---|---:|---:|---|---:|---:|---:|---:|---:|---:|"
 )
-RATE_HEADER: Final = "| case | million records/s a core | at least |\n|---|---:|---:|"
+RATE_HEADER: Final = "| case | rate | at least |\n|---|---:|---:|"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def limit_of(case: Case) -> str:
 
 
 def rate_line_of(case: RateCase, rate: float) -> Line:
-    """Judge a rate, in millions of records per second."""
+    """Judge a rate."""
     is_slow = case.at_least is not None and rate < case.at_least
     limit = "" if case.at_least is None else f"{case.at_least:.2f}"
     mark = " **under**" if is_slow else ""
-    excess = f"{rate:.2f} M/s a core, at least {limit}" if is_slow else ""
-    return Line(f"| {case.name} | {rate:.2f} | {limit}{mark} |", excess)
+    excess = f"{rate:.2f} {case.unit}, at least {limit}" if is_slow else ""
+    return Line(f"| {case.name} | {rate:.2f} {case.unit} | {limit}{mark} |", excess)

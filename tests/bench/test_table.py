@@ -61,7 +61,7 @@ def test_limits_are_judged_by_pairs_and_beside_the_fastest(repository_root: Path
         "seconds": "2.00 s, at most 1.00 s",
         "peak": "peak of 100 MB, at most 50 MB",
         "worker": "worker of 60 MB, at most 50 MB",
-        "rate": "1.50 M/s a core, at least 2.00",
+        "rate": "1.50 M records/s a core, at least 2.00",
         "enough": "",
     }
 
