@@ -26,7 +26,6 @@ _PATIENCE_SECONDS: Final = 240
 _POLL_SECONDS: Final = 0.02
 _LISTENS: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = re.compile(r"Successfully registered with master")
-_RUNNING: Final = re.compile(r"Running task \S+ in stage")
 
 
 def until(is_so: Callable[[], bool], what: str) -> None:
@@ -82,32 +81,39 @@ class _Daemon:
         return self.process.poll() is not None
 
     def kill(self) -> None:
-        """Kill it and every process below it, as a machine that loses power."""
-        if self.has_ended:
-            return
-        for process in [self.process.pid, *below(self.process.pid)]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        self.process.wait()
+        """Kill it and its executors."""
+        if not self.has_ended:
+            kill_machine(self.process.pid)
+            self.process.wait()
 
 
 class Worker(_Daemon):
-    """A machine of the cluster, with one core."""
+    """A machine of the cluster, with one core and an address of its own."""
 
-    def __init__(self, folder: Path, master: str, memory: str) -> None:
-        options = ("--host", "127.0.0.1", "--cores", "1", "--memory", memory)
+    def __init__(self, folder: Path, address: str, master: str, memory: str) -> None:
+        options = ("--host", address, "--cores", "1", "--memory", memory)
         work = ("--work-dir", str(folder / "work"), "--webui-port", "0")
         super().__init__(folder, "worker.Worker", *options, *work, master)
         self.wait_for(_REGISTERED)
 
-    def _executors_said(self, pattern: re.Pattern[str]) -> bool:
+    def has_a_task(self, stage: int = 0) -> bool:
+        """Whether an executor of this worker has begun a task of a stage of its application."""
+        begun = re.compile(rf"Running task \S+ in stage {stage}\.")
         logs = (self.folder / "work").glob("app-*/*/stderr")
-        return any(pattern.search(log.read_text()) for log in logs)
+        return any(begun.search(log.read_text()) for log in logs)
 
-    @property
-    def has_a_task(self) -> bool:
-        """Whether an executor of this worker has begun a task."""
-        return self._executors_said(_RUNNING)
+    def freeze(self) -> None:
+        """Stop its executors and their processes, as a machine that is too slow to answer."""
+        self._signal_executors(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let its executors go on."""
+        self._signal_executors(signal.SIGCONT)
+
+    def _signal_executors(self, number: signal.Signals) -> None:
+        for process in below(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
 
     def wait_until_idle(self) -> None:
         """Wait until it has no executor, and so no process of Python."""
@@ -132,18 +138,21 @@ class StandaloneCluster:
 
     def add_worker(self) -> Worker:
         """Start a worker, and wait until the master knows it."""
-        folder = self._folder / f"worker-{next(self._numbers)}"
-        worker = Worker(folder, self.url, self._memory)
+        number = next(self._numbers)
+        # Spark runs no task twice on one host: all of 127.0.0.0/8 is this machine.
+        address = f"127.0.0.{number + 2}"
+        worker = Worker(self._folder / f"worker-{number}", address, self.url, self._memory)
         self.workers.append(worker)
         return worker
 
-    def first_at_work(self) -> Worker:
-        """Wait until a worker has a task, and return it.
+    def first_at_work(self, stage: int = 0) -> Worker:
+        """Wait until a worker has a task of a stage, and return it.
 
-        Its Python process starts first, for longer than it takes to stop or kill the worker.
+        In the first stage its Python process starts then, for longer than it takes to stop or kill
+        the worker.
         """
-        until(lambda: any(each.has_a_task for each in self.workers), "a worker has a task")
-        return next(each for each in self.workers if each.has_a_task)
+        until(lambda: any(each.has_a_task(stage) for each in self.workers), "a worker has a task")
+        return next(each for each in self.workers if each.has_a_task(stage))
 
     def remove_workers(self) -> None:
         """Kill all workers, and forget them."""
@@ -170,6 +179,13 @@ class StandaloneCluster:
             daemon.kill()
 
 
+def kill_machine(first: int) -> None:
+    """Kill a process and every process below it, as a machine that loses power."""
+    for process in [first, *below(first)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
 def below(ancestor: int) -> Iterator[int]:
     """Yield all processes below a process."""
     children: dict[int, list[int]] = {}
@@ -186,11 +202,14 @@ def below(ancestor: int) -> Iterator[int]:
         pending.extend(children.get(process, []))
 
 
-def start_kdump(*args: str | Path, cwd: Path) -> subprocess.Popen[str]:
-    """Start the command line in a process of its own."""
+def start_kdump(*args: str | Path, cwd: Path, temporary: Path) -> subprocess.Popen[str]:
+    """Start the command line in a process of its own, with a folder for all temporary files."""
+    temporary.mkdir(exist_ok=True)
+    folders = {"TMPDIR": str(temporary), "SPARK_LOCAL_DIRS": str(temporary)}
     return subprocess.Popen(
         [sys.executable, "-m", "kdump", *map(str, args)],
         cwd=cwd,
+        env=os.environ | folders,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
