@@ -191,6 +191,25 @@ class VirtualDirectory:
         self._snapshot_names = {n: None for n in self._on_disk if n.endswith(SNAPSHOT_SUFFIX)}
         self._listing: SnapshotListing | None = None
 
+    @classmethod
+    def without_files(cls, path: Location, directories: Iterable[str] = ()) -> VirtualDirectory:
+        """The same directory as if it had no files; it is not listed.
+
+        Args:
+            path: the directory.
+            directories: names of directories in it that new files could have.
+        """
+        empty = cls.__new__(cls)
+        empty.path = path
+        empty._store = None
+        empty._on_disk = {}
+        empty._directories = frozenset(directories)
+        empty._is_untouched = False
+        empty._contents = {}
+        empty._snapshot_names = {}
+        empty._listing = None
+        return empty
+
     def untouched_sizes(self) -> dict[str, int] | None:
         """The sizes of all files on disk, while nothing has been changed; None afterwards.
 
@@ -215,15 +234,9 @@ class VirtualDirectory:
         return part
 
     def _empty(self) -> VirtualDirectory:
-        empty = VirtualDirectory.__new__(VirtualDirectory)
-        empty.path = self.path
+        empty = VirtualDirectory.without_files(self.path, self._directories)
         empty._store = self._store
         empty._on_disk = self._on_disk
-        empty._directories = self._directories
-        empty._is_untouched = False
-        empty._contents = {}
-        empty._snapshot_names = {}
-        empty._listing = None
         return empty
 
     def __contains__(self, name: str) -> bool:

@@ -22,10 +22,16 @@ from kdump.broker.loader.loaded_segment import SEGMENT_KINDS, IndexSettings, Loa
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns
+from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom, Gone, Kept, NewBytes, TargetFile
-from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
+from kdump.target.virtual_directory import (
+    VirtualDirectory,
+    Written,
+    file_name,
+    segment_file_names,
+)
 
 _INT32_MAX: Final = 2**31 - 1
 
@@ -113,10 +119,10 @@ class GroupRewriter:
         Raises:
             OSError: an old log cannot be read.
         """
-        new = _NewSegment(self._group)
         if rewritten is None:
             rewritten = map(rewrite_part, self._group.parts)
         try:
+            new = _NewSegment(self._group)
             yield from _coalesced(new.pieces(rewritten))
             self._outcome = new.finish()
         except Refused as refused:
@@ -235,11 +241,12 @@ class _NewSegment:
 
 def _cleaned_segment(group: GroupToRewrite) -> LoadedSegment:
     """The new segment, still empty."""
-    directory = VirtualDirectory(group.path)
     suffix = FileStage.CLEANED.value
-    for kind in SEGMENT_KINDS:
-        directory.remove(file_name(group.base_offset, kind) + suffix)
-    directory.put(file_name(group.base_offset, FileKind.LOG) + suffix, Written(b""))
+    log, *indexes = (name + suffix for name in segment_file_names(group.base_offset))
+    # One look at each: a listing for each group would take time for all files of a partition.
+    taken = [name for name in (log, *indexes) if (group.path / name).kind() is EntryKind.DIRECTORY]
+    directory = VirtualDirectory.without_files(group.path, taken)
+    directory.put(log, Written(b""))
     segment = LoadedSegment(directory, group.base_offset, group.settings, suffix)
     segment.load_indexes()
     return segment
