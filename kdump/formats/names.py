@@ -257,8 +257,7 @@ def parse_metadata_snapshot_name(name: str) -> MetadataSnapshotName | None:
     return MetadataSnapshotName(end_offset, epoch, _SNAPSHOT_STAGES[match[4]], match[3])
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionDirectoryName:
+class PartitionDirectoryName(NamedTuple):
     """The name of a partition's directory.
 
     Attributes:
@@ -288,17 +287,19 @@ class PartitionDirectoryName:
 
 _SUFFIXED_DIRECTORY: Final = re.compile(r"\S+-\S+\.\S+(?:-delete|-future|-stray)", re.ASCII)
 _SUFFIXED_STATES: Final = tuple(s for s in PartitionState if s is not PartitionState.LIVE)
+_SUFFIXES: Final = tuple(state.value for state in _SUFFIXED_STATES)
 
 
+@functools.lru_cache(maxsize=64)
 def parse_partition_directory_name(name: str) -> PartitionDirectoryName:
-    """Parse the name of a directory in a log directory.
+    """Parse the name of a directory in a log directory; the last names are cached.
 
     Raises:
         FormatError: for a name that Kafka refuses; a broker does not start on a log directory
             that has one (``LocalLog.parseTopicPartitionName``).
     """
     state, stem, unique_id = PartitionState.LIVE, name, ""
-    for suffixed in _SUFFIXED_STATES:
+    for suffixed in _SUFFIXED_STATES if name.endswith(_SUFFIXES) else ():
         if name.endswith(suffixed.value):
             if not _SUFFIXED_DIRECTORY.fullmatch(name):
                 raise _refused(name, f"TOPIC-PARTITION.ID{suffixed.value}")

@@ -19,7 +19,7 @@ from kdump.log.headers import BatchSpan, batch_spans
 from kdump.log.index_tail import last_time_entry
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.storage.location import StoredFile
+from kdump.storage.location import Location, StoredFile
 
 NO_CHECKPOINTS: Final = Checkpoints()
 
@@ -162,15 +162,17 @@ def read_segment_end(partition: Partition, segment: Segment) -> SegmentEnd:
     if not segment.log_bytes:
         return SegmentEnd(end, latest)
     entry = None
+    index_path = partition.segment_path(segment, FileKind.OFFSET_INDEX)
+    time_path = partition.segment_path(segment, FileKind.TIME_INDEX)
     # Without an offset index all headers are read, which the time index adds nothing to.
     if segment.time_index_bytes and segment.offset_index_bytes:
-        with partition.segment_path(segment, FileKind.TIME_INDEX).open_file() as index:
+        with time_path.open_file() as index:
             entry = last_time_entry(index)
     with (
         partition.segment_path(segment, FileKind.LOG).open_file() as log,
-        _opened_index(partition, segment) as offset_index,
+        _opened(index_path if segment.offset_index_bytes else None) as offset_index,
     ):
-        seekable = HeaderSeekableLog.of_segment(partition, segment, log, offset_index)
+        seekable = HeaderSeekableLog(log, segment.base_offset, index_path, time_path, offset_index)
         start = seekable.last_indexed_position() if segment.offset_index_bytes else 0
         for span in batch_spans(log, start, segment.base_offset):
             end = span.last_offset + 1
@@ -182,13 +184,11 @@ def read_segment_end(partition: Partition, segment: Segment) -> SegmentEnd:
     return SegmentEnd(end, latest)
 
 
-def _opened_index(
-    partition: Partition, segment: Segment
-) -> contextlib.AbstractContextManager[StoredFile | None]:
-    """The offset index, to look it up twice; None for an empty one, and if it cannot be opened."""
-    if segment.offset_index_bytes:
+def _opened(path: Location | None) -> contextlib.AbstractContextManager[StoredFile | None]:
+    """The offset index, open for two lookups; None for an empty one, and if that fails."""
+    if path is not None:
         with contextlib.suppress(OSError):
-            return partition.segment_path(segment, FileKind.OFFSET_INDEX).open_file()
+            return path.open_file()
     return contextlib.nullcontext()
 
 

@@ -61,7 +61,6 @@ class HeaderSeekableLog:
         partition: Partition,
         segment: Segment,
         log: ByteSource,
-        opened_offset_index: ByteSource | None = None,
     ) -> Self:
         """A segment of a partition; ``log`` is its opened log."""
         return cls(
@@ -69,7 +68,6 @@ class HeaderSeekableLog:
             segment.base_offset,
             partition.segment_path(segment, FileKind.OFFSET_INDEX),
             partition.segment_path(segment, FileKind.TIME_INDEX),
-            opened_offset_index,
         )
 
     def position_of(self, offset: int) -> int:

@@ -102,10 +102,9 @@ def _batch_span(data: bytes, at: int, position: int) -> BatchSpan | None:
     """Decode a header of magic 2; without a ``BatchHeader``, which takes longer than reading it."""
     if len(data) - at < record_batch.HEADER_BYTES:
         return None
-    base_offset, length, leader_epoch, magic, _, attributes, *others = (
-        record_batch.HEADER_LAYOUT.unpack_from(data, at)
-    )
-    last_offset_delta, base_timestamp, max_timestamp, *_ = others
+    fields = record_batch.HEADER_LAYOUT.unpack_from(data, at)
+    base_offset, length, leader_epoch, magic, _, attributes = fields[:6]
+    last_offset_delta, base_timestamp, max_timestamp = fields[6:9]
     size_bytes = record_batch.LOG_OVERHEAD_BYTES + length
     last_offset = base_offset + last_offset_delta
     if (

@@ -205,6 +205,7 @@ _LEFTOVER_OF_SNAPSHOT_STAGE: Final = {
     SnapshotStage.DELETED: LeftoverKind.DELETED,
 }
 _TEMPORARY_NAMES: Final = frozenset(name + names.TEMPORARY_SUFFIX for name in names.PARTITION_FILES)
+_EXTENSIONS: Final = tuple(kind.value for kind in FileKind)
 _LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
 _INDEX_KINDS: Final = (
     FileKind.OFFSET_INDEX,
@@ -260,7 +261,7 @@ class _Listing:
 
     def __init__(self) -> None:
         # By extension, because a string is hashed faster than an enum member.
-        self.sizes: dict[str, dict[int, int]] = {kind.value: {} for kind in FileKind}
+        self.sizes: dict[str, dict[int, int]] = {extension: {} for extension in _EXTENSIONS}
         self.hole_bytes: dict[tuple[str, int], int] = {}
         self.names_0_7: dict[int, str] = {}
         self.metadata_snapshots: list[MetadataSnapshotFile] = []
@@ -338,8 +339,8 @@ class _Listing:
                     time_index_bytes=time_indexes.get(base_offset),
                     transaction_index_bytes=transaction_indexes.get(base_offset),
                     log_kind=log_kind,
-                    log_name=self.names_0_7.get(base_offset, "")
-                    or str(names.OffsetFileName(base_offset, log_kind)),
+                    log_name=self.names_0_7.get(base_offset)
+                    or f"{base_offset:020d}{log_kind.value}",
                     hole_bytes=self.hole_bytes.get((log_kind.value, base_offset), 0),
                 )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kdump.storage.byte_source import ByteSource, SparseSource
+from kdump.storage.local_disk import LocalFile
 
 _STEP_BYTES: Final = 1 << 18
 """How much is held in memory while searching for the end of data. New memory for a megabyte costs
@@ -78,6 +79,8 @@ def without_padding(data: bytes) -> bytes:
 def read_at(source: ByteSource, position: int, size: int) -> bytes:
     """Read up to ``size`` bytes from ``position`` on; fewer only where the source ends."""
     size = max(0, min(size, source.size_bytes - position))
+    if isinstance(source, LocalFile):
+        return source.read_at(position, size)
     buffer = bytearray(size)
     view = memoryview(buffer)
     filled = source.read_into(view, position)

@@ -49,9 +49,16 @@ class LocalDisk:
         entries = []
         with os.scandir(path) as listed:
             for found in listed:
-                entry = _listed(found)
-                if entry is not None:
-                    entries.append(entry)
+                try:
+                    if found.is_dir(follow_symlinks=False):
+                        # It is not looked at any further: a log directory can have 10,000 of them.
+                        entries.append(Entry(found.name, EntryKind.DIRECTORY))
+                    else:
+                        entries.append(_entry(found.name, found.stat(), found.is_symlink()))
+                except OSError as failure:
+                    entry = _not_looked_at(found, failure)
+                    if entry is not None:
+                        entries.append(entry)
         return entries
 
     def status(self, path: str) -> Entry:
@@ -143,6 +150,22 @@ class LocalFile(StoredFile):
             ) from failure
         return filled
 
+    def read_at(self, position: int, size: int) -> bytes:
+        """Read up to ``size`` bytes, in one call where the system gives all of them at once.
+
+        A buffer to read into takes as long to make as the call.
+        """
+        try:
+            data = os.pread(self._descriptor, size, position)
+        except OSError:
+            data = b""  # the other way names the file and the byte
+        if len(data) == size:
+            self.reached_bytes = position + size
+            return data
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        return bytes(view[: self.read_into(view, position)])
+
     def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Everything from ``start`` to ``end`` where the file system knows of no holes."""
         position = start
@@ -224,23 +247,15 @@ def _require_not_special(path: str, status: os.stat_result) -> None:
         raise special_file_error(path, kind)
 
 
-def _listed(found: os.DirEntry[str]) -> Entry | None:
-    """The entry that a listing found; None if it has gone since.
-
-    A directory is not looked at any further: a log directory can have 10,000 of them.
-    """
-    try:
-        if found.is_dir(follow_symlinks=False):
-            return Entry(found.name, EntryKind.DIRECTORY)
-        return _entry(found.name, found.stat(), found.is_symlink())
-    except OSError as failure:
-        is_missing = isinstance(failure, FileNotFoundError)
-        if found.is_symlink():
-            error = None if is_missing else failure
-            return Entry(found.name, EntryKind.BROKEN_LINK, is_link=True, error=error)
-        if is_missing:
-            return None
-        return Entry(found.name, EntryKind.UNKNOWN, error=failure)
+def _not_looked_at(found: os.DirEntry[str], failure: OSError) -> Entry | None:
+    """The entry that a listing found and that cannot be looked at; None if it has gone since."""
+    is_missing = isinstance(failure, FileNotFoundError)
+    if found.is_symlink():
+        error = None if is_missing else failure
+        return Entry(found.name, EntryKind.BROKEN_LINK, is_link=True, error=error)
+    if is_missing:
+        return None
+    return Entry(found.name, EntryKind.UNKNOWN, error=failure)
 
 
 def _entry(name: str, status: os.stat_result, is_link: bool) -> Entry:

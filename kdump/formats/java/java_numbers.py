@@ -14,6 +14,7 @@ from typing import Final
 _DECIMAL: Final = re.compile(r"[+-]?\d+")
 _LAST_SINGLE_CHAR: Final = "\uffff"
 _ASCII: Final = re.compile(r"-?[0-9]{1,18}")
+_PLAIN_DIGITS: Final = 18
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 """What ``Double.parseDouble`` ignores around a number, as ``String.trim`` does."""
 _NO_NUMBER: Final = re.compile(r"[+-]?(?:NaN|Infinity)")
@@ -49,7 +50,9 @@ def parse_double(text: str) -> float | None:
 
 
 def _parse(text: str, bits: int) -> int | None:
-    if not _ASCII.fullmatch(text):
+    # Without a regular expression for nearly all numbers: checkpoints have 10,000 of them.
+    is_plain = text.isdigit() and text.isascii() and len(text) <= _PLAIN_DIGITS
+    if not is_plain and not _ASCII.fullmatch(text):
         # Java compares UTF-16 units, so it accepts no digit that needs two of them.
         if not _DECIMAL.fullmatch(text) or max(text) > _LAST_SINGLE_CHAR:
             return None
