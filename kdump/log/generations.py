@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kdump.formats import names, record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
-from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
-from kdump.formats.record_batch import BatchHeader
 from kdump.log.directory import LogDirectory
 from kdump.log.index_tail import first_offset_entries
 from kdump.log.partition import Partition
@@ -127,37 +125,53 @@ def _evidence(log: ByteSource, partition: Partition, segment: Segment) -> Iterat
         yield _of_entry(offset, header)
 
 
-def _header_at(log: ByteSource, position: int) -> BatchHeader | None:
+class _Header(NamedTuple):
+    """What evidence there is in the header of a batch of magic 2.
+
+    Only this: of many small segments, to decode all of the header takes longer than to read it.
+    """
+
+    base_offset: int
+    attributes: int
+    last_offset_delta: int
+    records_count: int
+
+
+def _header_at(log: ByteSource, position: int) -> _Header | None:
     return _header_in(read_at(log, position, record_batch.HEADER_BYTES))
 
 
-def _header_in(data: bytes) -> BatchHeader | None:
-    try:
-        header = record_batch.decode_header(data)
-    except FormatError:
+def _header_in(data: bytes) -> _Header | None:
+    if len(data) < record_batch.HEADER_BYTES:
         return None
-    return header if header.magic == 2 else None
+    base_offset, _, _, magic, _, attributes, last_offset_delta, *_, records_count = (
+        record_batch.HEADER_LAYOUT.unpack(data)
+    )
+    if magic != 2:
+        return None
+    return _Header(base_offset, attributes, last_offset_delta, records_count)
 
 
-def _of_batch(header: BatchHeader | None) -> Generation:
+def _of_batch(header: _Header | None) -> Generation:
     if header is None:
         return ANY
     found = ANY
     if header.attributes & CODEC_MASK == Codec.ZSTD:
         found &= _WITH_ZSTD
-    if header.delete_horizon_ms is not None:
+    if header.attributes & record_batch.DELETE_HORIZON_FLAG:
         found &= _WITH_DELETE_HORIZON
     return found
 
 
-def _of_entry(offset: int, header: BatchHeader) -> Generation:
+def _of_entry(offset: int, header: _Header) -> Generation:
     """What the offset of an entry shows, by which offset of the batch at its position it is."""
-    if offset > header.last_offset:
+    last_offset = record_batch.wrap_int64(header.base_offset + header.last_offset_delta)
+    if offset > last_offset:
         return _BY_OFFSET_OF_LATER_BATCH
     # Cleaned batches lack records, and the entries of some cleaners have what is left.
     if header.records_count != header.last_offset_delta + 1 or header.last_offset_delta == 0:
         return ANY
-    if offset == header.last_offset:
+    if offset == last_offset:
         return _BY_LAST_OFFSET
     return _BY_FIRST_OFFSET if offset == header.base_offset else ANY
 

@@ -201,7 +201,9 @@ def require_not_special(path: PurePath | str) -> None:
         SpecialFileError: it is a FIFO, a socket or a device, or a symbolic link to one.
         OSError: there is nothing.
     """
-    _require_not_special(str(path), os.stat(path))
+    status = os.stat(path)
+    if _kind(status) in SPECIAL_KINDS:
+        raise _not_regular(str(path), status)
 
 
 def open_for_reading(path: PurePath | str) -> io.FileIO:
@@ -215,11 +217,14 @@ def open_for_reading(path: PurePath | str) -> io.FileIO:
 
 def _open(path: str) -> tuple[int, int]:
     """Open a regular file; its descriptor and its size in bytes."""
-    _require_regular(path, os.stat(path))
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise _not_regular(path, status)
     descriptor = os.open(path, _FLAGS)
     try:
         status = os.fstat(descriptor)
-        _require_regular(path, status)
+        if not stat.S_ISREG(status.st_mode):
+            raise _not_regular(path, status)
     except BaseException:
         os.close(descriptor)
         raise
@@ -234,17 +239,12 @@ def _with_rest(descriptor: int, data: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def _require_regular(path: str, status: os.stat_result) -> None:
-    if stat.S_ISREG(status.st_mode):
-        return
-    _require_not_special(path, status)
-    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-
-
-def _require_not_special(path: str, status: os.stat_result) -> None:
+def _not_regular(path: str, status: os.stat_result) -> OSError:
+    """Why something is not opened that is no regular file."""
     kind = _kind(status)
     if kind in SPECIAL_KINDS:
-        raise special_file_error(path, kind)
+        return special_file_error(path, kind)
+    return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
 def _not_looked_at(found: os.DirEntry[str], failure: OSError) -> Entry | None:
