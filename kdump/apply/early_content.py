@@ -8,6 +8,9 @@ Nothing else is touched, and a preview writes nothing.
 Spark may run a task again, or twice at the same time, and kill either. So no attempt writes to a
 file of another one: each file has a random number. The file of an attempt that does not count is
 removed with those that no plan uses.
+
+A node of a cluster may have another directory at the same path, even that of a broker that runs. So
+content is written only where the lock file is the one that the driver holds.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from kdump.apply.disk_space import DISK_FULL
 from kdump.apply.files import DISK, Files
 from kdump.apply.journal import own_name
 from kdump.apply.journal_file import next_run_number
-from kdump.apply.pinned_directory import pinned
+from kdump.apply.pinned_directory import pinned, status_of
+from kdump.formats.names import LOCK_FILE
 from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
 from kdump.target.content_store import is_large
@@ -46,11 +50,13 @@ class EarlyContent:
     Attributes:
         log_dir: the log directory.
         run: number of the run; it has no other files yet.
+        lock: inode and modification time, in nanoseconds, of the lock file; None if there is none.
         files: through which the content is written.
     """
 
     log_dir: Path
     run: int
+    lock: tuple[int, int] | None
     files: Files = DISK
 
     @classmethod
@@ -61,7 +67,7 @@ class EarlyContent:
             KdumpError: the run cannot have a number.
             OSError: the directory cannot be read.
         """
-        return cls(log_dir, next_run_number(log_dir), files)
+        return cls(log_dir, next_run_number(log_dir), _lock_in(log_dir), files)
 
     def staged(self, target: TargetFile) -> TargetFile:
         """The same target file, whose content is on disk, if it is large.
@@ -83,6 +89,8 @@ class EarlyContent:
         number = _LEAST_NUMBER + int.from_bytes(os.urandom(_RANDOM_BYTES))
         path = self._path(number)
         with pinned(self.log_dir):
+            if _lock_in(self.log_dir) != self.lock:
+                return None
             try:
                 self.files.create(path, [data])
             except OSError as failure:
@@ -103,3 +111,8 @@ class EarlyContent:
 
     def _path(self, number: int) -> Path:
         return self.log_dir / own_name(self.run, f"-new-{number}")
+
+
+def _lock_in(log_dir: Path) -> tuple[int, int] | None:
+    status = status_of(log_dir / LOCK_FILE)
+    return None if status is None else (status.st_ino, status.st_mtime_ns)

@@ -19,6 +19,7 @@ from kdump.apply.files import DISK
 from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
 from kdump.apply.undo import undo
 from kdump.errors import KdumpError
+from kdump.formats.names import LOCK_FILE
 from kdump.jobs.execution import Writing, locked_for_writing
 from kdump.storage.local_disk import local
 from kdump.target.content_store import without_content
@@ -87,6 +88,27 @@ def test_another_attempt_of_a_task_leaves_what_the_first_has_written(log_dir: Pa
 
     assert (log_dir / "orders-0" / INDEX).read_bytes() == LARGE.data
     assert not list(log_dir.glob(".kdump-*"))
+
+
+def test_nothing_is_written_where_the_directory_has_another_lock(
+    log_dir: Path, quick_path: Path
+) -> None:
+    """A node of a cluster may have the log directory of another broker at the same path."""
+    other = quick_path / "other" / "orders-0"
+    other.mkdir(parents=True)
+    (other.parent / LOCK_FILE).touch()
+    with locked_for_writing([local(log_dir)], Writing("test")):
+        there = replace(EarlyContent.of_next_run(log_dir), log_dir=other.parent)
+        assert there.staged(LARGE) is LARGE
+    assert [path.name for path in other.parent.glob(".kdump*")] == []
+
+
+def test_nothing_is_written_after_the_lock_was_released(log_dir: Path) -> None:
+    """Tasks of a driver that is gone may still run."""
+    with locked_for_writing([local(log_dir)], Writing("test")):
+        content = EarlyContent.of_next_run(log_dir)
+    assert content.staged(LARGE) is LARGE
+    assert [path.name for path in log_dir.iterdir()] == ["orders-0"]
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
