@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from kdump.apply.files import DISK
+from kdump.apply.journal import Fingerprint
 from kdump.apply.lock import hold_locks
 from kdump.apply.pinned_directory import directory_of, status_of
 from kdump.errors import KdumpError, UsageProblem
@@ -49,8 +50,7 @@ TEMPORARY_PREFIX: Final = "file-"
 _CONTINUE: Final = "the files that are complete stay: run the same command again to continue"
 _OWN: Final = frozenset({JOURNAL, FOLDER, LOCK_FILE})
 
-Mark = tuple[int, int]
-"""Size in bytes, and modification time in nanoseconds, of a file in the source."""
+_LEAST_INT64: Final = -(2**63)
 
 
 class CopyError(KdumpError):
@@ -63,13 +63,13 @@ class EarlierCopy:
 
     Attributes:
         request: what is copied.
-        files: the files that have their names.
+        files: the files that have their names, as their sources were.
         made: those among them that the source does not have.
         reports: of the directories that are complete, by name.
     """
 
     request: Mapping[str, Any]
-    files: dict[str, Mark] = field(default_factory=dict)
+    files: dict[str, Fingerprint] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
     reports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -91,9 +91,13 @@ class EarlierCopy:
         if "size_bytes" not in line.fields:
             self.files.pop(path, None)
             return
-        self.files[path] = line.number("size_bytes"), int(line.value("modified_ns"))
+        modified_ns = line.number("modified_ns", least=_LEAST_INT64)
+        source = Fingerprint(line.number("size_bytes"), modified_ns)
         if line.flag("is_made"):
             self.made.add(path)
+        else:
+            self.made.discard(path)
+        self.files[path] = source
 
 
 def read_earlier(path: Path) -> EarlierCopy | None:
@@ -134,13 +138,13 @@ def _read_journal(path: Path) -> EarlierCopy:
     return earlier
 
 
-def is_there(path: Path, file: str, mark: Mark) -> bool:
+def is_there(path: Path, file: str, source: Fingerprint) -> bool:
     """Whether a file of a copy is there, with the size and time of its source."""
     try:
         status = (path / file).lstat()
     except OSError:
         return False
-    return (status.st_size, status.st_mtime_ns) == mark
+    return Fingerprint(status.st_size, status.st_mtime_ns) == source
 
 
 class UnfinishedCopy:
@@ -155,7 +159,7 @@ class UnfinishedCopy:
         self.path = path
         self.folder = path / FOLDER
         self._journal = journal
-        self._renamed: set[Path] = set()
+        self._unsynced: set[Path] = set()
         self._directories: set[str] = set()
 
     def make_directories(self, names: Iterable[str]) -> None:
@@ -170,26 +174,28 @@ class UnfinishedCopy:
             if status is None or not path.is_dir() or path.is_symlink():
                 raise CopyError(f"{path}: is in the way: name a new directory")
             self._directories.add(name)
-            self._renamed.add(path.parent)
+            # Names in it, too: those that an earlier run gave may not be durable yet.
+            self._unsynced |= {path.parent, path}
 
-    def place(self, temporary: str, file: str, mark: Mark, *, is_made: bool = False) -> None:
+    def place(
+        self, temporary: str, file: str, source: Fingerprint, *, is_made: bool = False
+    ) -> None:
         """Give a complete file its name.
 
         Args:
             temporary: where it is.
             file: its path in the copy.
-            mark: of its source.
+            source: how its source was.
             is_made: whether the source does not have it.
         """
         path = self.path / file
         DISK.rename(self.folder / Path(temporary).name, path)
-        self._renamed.add(path.parent)
-        size_bytes, modified_ns = mark
+        self._unsynced.add(path.parent)
         self._note(
             {
                 "file": file,
-                "size_bytes": size_bytes,
-                "modified_ns": modified_ns,
+                "size_bytes": source.size_bytes,
+                "modified_ns": source.modified_ns,
                 "is_made": is_made,
             }
         )
@@ -200,13 +206,13 @@ class UnfinishedCopy:
             new.stream.write(content)
             new.set_modified(modified_ns)
             new.finish()
-            self.place(new.keep(), file, (len(content), modified_ns), is_made=True)
+            self.place(new.keep(), file, Fingerprint(len(content), modified_ns), is_made=True)
 
     def remove(self, files: Iterable[str]) -> None:
         """Remove files that the source does not have any more."""
         for file in files:
             DISK.unlink(self.path / file)
-            self._renamed.add((self.path / file).parent)
+            self._unsynced.add((self.path / file).parent)
             self._note({"file": file})
 
     def note_report(self, directory: str, report: Mapping[str, Any] | None) -> None:
@@ -215,7 +221,7 @@ class UnfinishedCopy:
 
     def finish(self) -> None:
         """End the copy: all files are complete."""
-        DISK.sync(sorted(self._renamed))
+        DISK.sync(sorted(self._unsynced))
         self.drop_temporary()
         DISK.remove_directory(self.folder)
         DISK.sync([self.path])
@@ -261,8 +267,14 @@ def begun_copy(path: Path, request: Mapping[str, Any]) -> Iterator[UnfinishedCop
 
 
 def _begin_or_continue(path: Path, request: Mapping[str, Any]) -> None:
-    if read_earlier(path) is None:
+    earlier = read_earlier(path)
+    if earlier is None:
         _begin_journal(path, request)
+    elif earlier.request != request:
+        # Whoever planned this copy looked before the lock was held.
+        raise UsageProblem(
+            f"{path}: a copy of something else was begun there meanwhile: name a new directory"
+        )
     with contextlib.suppress(FileExistsError):
         (path / FOLDER).mkdir()
     for each in list((path / FOLDER).iterdir()):

@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from builders.lock_holder import held_elsewhere
 from builders.log_directories import write_log_directory
 from builders.trees import contents_of
 from builders.two_disks import CHECKPOINTS, lines_of, write_two_disks
+from kdump.apply.files import Disk
 from kdump.apply.unfinished_copy import FOLDER, JOURNAL, UnfinishedCopy
 from kdump.errors import ExitStatus
 from kdump.formats import names
@@ -215,6 +216,72 @@ def test_a_stopped_copy_goes_on_where_it_was(
     assert (folder / "new" / FOLDER).is_dir()
     assert not (folder / "new/.lock").exists()
     assert summary(folder, "d1", "new")["kept_files"] >= max(0, count - 3)
+    assert kept(folder / "new") == kept(folder / "d1")
+
+
+def test_directories_of_files_that_an_earlier_run_named_are_synced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power failure after the last run must not take back what an earlier one renamed."""
+    with monkeypatch.context() as patch:
+        patch.setattr(UnfinishedCopy, "finish", stop)
+        copy(folder, "d1", "new")
+    synced: set[Path] = set()
+    with monkeypatch.context() as patch:
+        sync = Disk.sync
+
+        def noting(self: Disk, paths: Iterable[Path]) -> None:
+            every = list(paths)
+            synced.update(every)
+            sync(self, every)
+
+        patch.setattr(Disk, "sync", noting)
+        assert copy(folder, "d1", "new").exit_status == 0
+    directories = {path for path in (folder / "new").rglob("*") if path.is_dir()}
+    assert {folder / "new", *directories} <= {folder / path for path in synced}
+
+
+def test_a_copy_of_something_else_that_was_begun_meanwhile_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both looked at the directory before one of them took the lock."""
+    existing = copy_module._existing
+    is_begun = False
+
+    def begin_other(target: Any) -> Path:
+        nonlocal is_begun
+        if not is_begun:
+            is_begun = True
+            with pytest.MonkeyPatch.context() as patch:
+                stop_at(5, patch, KeyboardInterrupt)
+                copy(folder, "d2", "new")
+        return existing(target)
+
+    monkeypatch.setattr(copy_module, "_existing", begin_other)
+    outcome = copy(folder, "d1", "new")
+    assert outcome.exit_status == ExitStatus.USAGE
+    assert b"new: a copy of something else was begun there meanwhile" in outcome.stderr
+    monkeypatch.undo()
+    assert copy(folder, "d2", "new").exit_status == 0
+    assert kept(folder / "new") == kept(folder / "d2")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"file":"users-0/x","size_bytes":3,"modified_ns":null,"is_made":false}',
+        '{"file":"users-0/x","size_bytes":3,"modified_ns":[],"is_made":false}',
+        '{"file":"users-0/x","size_bytes":{},"modified_ns":1,"is_made":1}',
+        '{"directory":7,"report":[]}',
+        "7",
+        '{"file":',
+    ],
+)
+def test_a_malformed_line_of_the_journal_is_ignored(folder: Path, line: str) -> None:
+    begin(folder)
+    with (folder / "new" / JOURNAL).open("a") as journal:
+        journal.write(f"{line}\n")
+    assert copy(folder, "d1", "new").exit_status == 0
     assert kept(folder / "new") == kept(folder / "d1")
 
 

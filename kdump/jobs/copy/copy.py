@@ -248,8 +248,8 @@ class _Kept:
     def has(self, file: CopiedFile) -> bool:
         found = self._known.get(file.path)
         if found is None:
-            is_noted = self.earlier.files.get(file.path) == file.mark
-            found = is_noted and is_there(self.target, file.path, file.mark)
+            is_noted = self.earlier.files.get(file.path) == file.fingerprint
+            found = is_noted and is_there(self.target, file.path, file.fingerprint)
             self._known[file.path] = found
         return found
 
@@ -364,13 +364,13 @@ class _Run:
     def _place(self, name: str, split: CopySplit, written: WrittenFiles) -> None:
         self.result.unreadable += written.unreadable
         self._failures = self._failures + 1 if written.unreadable else 0
-        if self._failures == _MOST_FAILURES and split.path.storage != LOCAL_DISK:
+        if self._failures >= _MOST_FAILURES and split.path.storage != LOCAL_DISK:
             raise unwritable(
                 self.copy.path, f"gave up: nothing can be read any more: {written.unreadable[-1]}"
             )
         for file, temporary in zip(split.files, written.temporary, strict=True):
             if temporary is not None:
-                self.copy.place(temporary, file.path, file.mark)
+                self.copy.place(temporary, file.path, file.fingerprint)
         self._written[name].append((split, written))
         self._waiting[name] -= 1
         if not self._waiting[name]:
@@ -396,8 +396,8 @@ class _Run:
     def _notice_changes(self) -> None:
         """Look again at what was copied: nobody should write to it meanwhile."""
         again = plan_copy(self.request.directory, self.request.selection)
-        marks = {each.path: each.mark for each in self.plan.files()}
-        changed, gone = changed_files(again, marks)
+        fingerprints = {each.path: each.fingerprint for each in self.plan.files()}
+        changed, gone = changed_files(again, fingerprints)
         sources = {each.path: str(each.source) for each in self.plan.files()}
         for path in (*(each.path for each in changed), *gone):
             self.result.unreadable.append(

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kdump.apply.journal import Fingerprint
 from kdump.apply.unfinished_copy import FOLDER, JOURNAL
 from kdump.errors import KdumpError
 from kdump.formats import names
@@ -53,9 +54,9 @@ class CopiedFile:
     content: bytes | None = None
 
     @property
-    def mark(self) -> tuple[int, int]:
-        """What tells whether the source has changed: size and time."""
-        return self.size_bytes, self.modified_ns
+    def fingerprint(self) -> Fingerprint:
+        """Tells whether the source has changed."""
+        return Fingerprint(self.size_bytes, self.modified_ns)
 
     @property
     def needed_bytes(self) -> int:
@@ -256,16 +257,18 @@ def is_plain(name: str) -> bool:
 
 
 def changed_files(
-    plan: CopyPlan, earlier: Mapping[str, tuple[int, int]]
+    plan: CopyPlan, earlier: Mapping[str, Fingerprint]
 ) -> tuple[list[CopiedFile], list[str]]:
     """The files that changed in the source since they were copied, and those that are gone.
 
     Args:
         plan: what there is now.
-        earlier: size and time of what was copied, by path in the copy.
+        earlier: how the sources of what was copied were, by path in the copy.
     """
     current = {each.path: each for each in plan.files()}
     changed = [
-        each for path, each in current.items() if path in earlier and earlier[path] != each.mark
+        each
+        for path, each in current.items()
+        if path in earlier and earlier[path] != each.fingerprint
     ]
     return changed, sorted(earlier.keys() - current.keys())
