@@ -16,7 +16,7 @@ from kdump.check.index_files import check_offset_index, check_time_index, used_b
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
 from kdump.check.part_statistics import PartStatisticsBuilder
 from kdump.check.records import BatchRecords, check_message_set, valid_control_batches
-from kdump.check.small_segment import LARGEST_SMALL_LOG_BYTES, check_small
+from kdump.check.small_segment import check_small
 from kdump.formats import offset_index, record_batch, time_index
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
@@ -35,6 +35,7 @@ from kdump.scan.batches import (
 )
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.scan.source import is_zero, read_at
+from kdump.scan.usual_batches import LARGEST_SMALL_LOG_BYTES
 from kdump.scan.walk import Skipped, walk_windows
 from kdump.state.transactions.markers import NO_MARKERS, read_markers
 from kdump.state.transactions.producer_events import EventBuilder

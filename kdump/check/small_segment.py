@@ -17,29 +17,22 @@ from kdump.check import batches as batch_checks
 from kdump.check.batches import SegmentScope
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
 from kdump.formats import record_batch
-from kdump.formats.checksum import crc32c
 from kdump.formats.fixed_layout import layout
 from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP, increment_sequence
 from kdump.scan.source import read_at
+from kdump.scan.usual_batches import UnusualError, usual_batches
 from kdump.state.transactions.producer_events import BatchRun, EventBuilder
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location
 
-LARGEST_SMALL_LOG_BYTES: Final = 16 << 10
-"""Larger logs may have so many batches that columns are faster."""
-
-_HEADER: Final = layout(record_batch.HEADER_FIELDS)
+_LARGEST_INDEX_BYTES: Final = 4096
+"""More than the entries of a small log take: preallocated space, which may be any size."""
 _OFFSET_ENTRY: Final = layout(OFFSET_ENTRY_FIELDS)
 _TIME_ENTRY: Final = layout(TIME_ENTRY_FIELDS)
-_LEAST_LENGTH_BYTES: Final = record_batch.HEADER_BYTES - record_batch.LOG_OVERHEAD_BYTES
 _BEFORE_ALL: Final = -(2**63)
 _OF_TRANSACTIONS: Final = record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG
-
-
-class _UnusualError(Exception):
-    """Something is not as usual."""
 
 
 def check_small(
@@ -49,7 +42,7 @@ def check_small(
 
     Args:
         scope: the segment.
-        source: its log, of at most :data:`LARGEST_SMALL_LOG_BYTES`.
+        source: its log, of at most ``LARGEST_SMALL_LOG_BYTES``.
         level: below ``DEEP``.
         now_ms: what time it is.
 
@@ -62,7 +55,7 @@ def check_small(
         log.check_offset_index(offset_index)
         time_index = _read(scope.file(FileKind.TIME_INDEX))
         last_indexed_ms = log.check_time_index(time_index)
-    except _UnusualError:
+    except UnusualError:
         return None
     return SegmentPart(
         path=scope.path,
@@ -88,7 +81,7 @@ class _SmallLog:
     """The batches of a small log, each the usual successor of the one before.
 
     Raises:
-        _UnusualError: from the constructor and the checks.
+        UnusualError: from the constructor and the checks.
     """
 
     def __init__(self, scope: SegmentScope, source: ByteSource, level: Level, now_ms: int) -> None:
@@ -105,36 +98,28 @@ class _SmallLog:
         self.events = EventBuilder()
         data = read_at(source, 0, self.size_bytes)
         if len(data) != self.size_bytes:
-            raise _UnusualError
+            raise UnusualError
         self._walk(data, with_checksums=level > Level.QUICK)
         self._check_limits(scope, now_ms)
 
     def _walk(self, data: bytes, *, with_checksums: bool) -> None:
         """Take all batches; there is nothing between and after them."""
-        view = memoryview(data)
-        size_bytes, at, following_offset = len(data), 0, self.base_offset
-        while at < size_bytes:
-            if at + record_batch.HEADER_BYTES > size_bytes:
-                raise _UnusualError
+        following_offset = self.base_offset
+        for at, _, header in usual_batches(data, checksums=with_checksums):
             # fmt: off
             (
-                base_offset, length, epoch, magic, crc, attributes, offset_delta,
+                base_offset, _, epoch, _, _, attributes, offset_delta,
                 base_timestamp, timestamp, producer_id, producer_epoch, sequence, count,
-            ) = _HEADER.unpack_from(data, at)
+            ) = header
             # fmt: on
-            end = at + record_batch.LOG_OVERHEAD_BYTES + length
             if (
-                length < _LEAST_LENGTH_BYTES
-                or end > size_bytes
-                or magic != 2
-                or attributes & _OF_TRANSACTIONS
+                attributes & _OF_TRANSACTIONS
                 or attributes & record_batch.CODEC_MASK > batch_checks.HIGHEST_CODEC
                 or count <= 0
                 or count != offset_delta + 1
                 or (base_offset != following_offset if at else base_offset < following_offset)
-                or (with_checksums and crc32c(view[at + record_batch.CHECKED_START : end]) != crc)
             ):
-                raise _UnusualError
+                raise UnusualError
             last_offset = base_offset + offset_delta
             if not self.epochs or self.epochs[-1].epoch != epoch:
                 self.epochs.append(EpochRun(epoch, base_offset, at))
@@ -161,7 +146,7 @@ class _SmallLog:
             self.records += count
             if not at:
                 self.first_offset = base_offset
-            at, following_offset = end, last_offset + 1
+            following_offset = last_offset + 1
 
     def _check_limits(self, scope: SegmentScope, now_ms: int) -> None:
         """Check the greatest offset and timestamp."""
@@ -174,12 +159,12 @@ class _SmallLog:
             or (scope.next_base_offset is not None and last_offset >= scope.next_base_offset)
             or max(self.timestamps) > now_ms + batch_checks.CLOCK_SKEW_MS
         ):
-            raise _UnusualError
+            raise UnusualError
 
     def check_offset_index(self, data: bytes) -> None:
         """Check that each entry leads to the first batch that ends at or above its offset."""
         if len(data) % _OFFSET_ENTRY.size or _may_be_padded(data, _OFFSET_ENTRY.size):
-            raise _UnusualError
+            raise UnusualError
         rows = {start: row for row, start in enumerate(self.starts)} if data else {}
         offset_before = position_before = -1
         for relative_offset, position in _OFFSET_ENTRY.iter_unpack(data):
@@ -192,13 +177,13 @@ class _SmallLog:
                 or (row and offset <= self.last_offsets[row - 1])
                 or offset > self.last_offsets[-1]
             ):
-                raise _UnusualError
+                raise UnusualError
             offset_before, position_before = relative_offset, position
 
     def check_time_index(self, data: bytes) -> int:
         """Check that no batch before an entry's offset is as late; returns the last timestamp."""
         if len(data) % _TIME_ENTRY.size or _may_be_padded(data, _TIME_ENTRY.size):
-            raise _UnusualError
+            raise UnusualError
         row, greatest = 0, _BEFORE_ALL
         offset_before, timestamp_before = 0, _BEFORE_ALL
         for timestamp, relative_offset in _TIME_ENTRY.iter_unpack(data):
@@ -209,12 +194,12 @@ class _SmallLog:
                 or not self.starts
                 or offset > self.last_offsets[-1]
             ):
-                raise _UnusualError
+                raise UnusualError
             while self.last_offsets[row] < offset:
                 greatest = max(greatest, self.timestamps[row])
                 row += 1
             if timestamp <= greatest:
-                raise _UnusualError
+                raise UnusualError
             offset_before, timestamp_before = relative_offset, timestamp
         return timestamp_before if data else NO_TIMESTAMP
 
@@ -234,6 +219,9 @@ def _may_be_padded(data: bytes, entry_bytes: int) -> bool:
 def _read(path: Location) -> bytes:
     """Read an index; empty if it is missing, which the check of the partition reports."""
     try:
-        return path.read()
+        with path.open_file() as source:
+            if source.size_bytes > _LARGEST_INDEX_BYTES:
+                raise UnusualError
+            return read_at(source, 0, source.size_bytes)
     except FileNotFoundError:
         return b""

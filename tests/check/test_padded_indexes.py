@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,9 @@ def pad(partition: Path, *, has_hole: bool) -> None:
                 index.write(path.read_bytes().ljust(_PADDED_BYTES, b"\0"))
 
 
-def checked(partition: Path) -> SegmentPart:
-    scope = SegmentScope(local(file(partition, 0, FileKind.LOG)), 0, is_active=True)
+def checked(partition: Path, *, is_clean: bool = False) -> SegmentPart:
+    log = local(file(partition, 0, FileKind.LOG))
+    scope = SegmentScope(log, 0, is_active=True, is_clean=is_clean)
     return check_part(scope, 0, None, Level.DEFAULT, NOW_MS)
 
 
@@ -63,3 +65,15 @@ def test_holes_are_not_read(partition: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(LocalFile, "read_into", counted)
     checked(partition)
     assert read_bytes < 1 << 20
+
+
+def test_a_hole_takes_no_memory_beside_a_small_log(partition: Path) -> None:
+    pad(partition, has_hole=True)
+    checked(partition, is_clean=True)
+    tracemalloc.start()
+    try:
+        part = checked(partition, is_clean=True)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert part.index_account.padding_bytes > 2 * _PADDED_BYTES - 100
