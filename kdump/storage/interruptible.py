@@ -21,13 +21,13 @@ def interruptible(call: Callable[[], Value]) -> Value:
     A call that was left continues in its thread, which does not keep the process from ending
     (but see :func:`calls_left`).
     """
-    thread = threading.current_thread()
-    if thread is not threading.main_thread():
-        _under_way.add(thread)
+    own = threading.current_thread()
+    if own is not threading.main_thread():
+        _under_way.add(own)
         try:
             return call()
         finally:
-            _under_way.discard(thread)
+            _under_way.discard(own)
     values: list[Value] = []
     failures: list[BaseException] = []
     done = threading.Event()

@@ -148,18 +148,19 @@ def tiered_locations(paths: Sequence[Location], remote: RemotePlace) -> list[Loc
         KdumpError: ``remote`` has no remote segments, or cannot be listed.
     """
     root = find_remote_root(remote)
-    local = [path for path in paths if not is_remote_directory(path, remote)]
+    inside = [_inside(path, remote) for path in paths]
+    local = [path for path, where in zip(paths, inside, strict=True) if where is None]
     log_dirs = tuple(dict.fromkeys(_log_directory(path) for path in local))
     view = uuid.uuid4().hex
+    lone: RemoteDirectory | None = None
     found: list[Location] = []
-    for path in paths:
-        inside = _inside(path, remote)
-        if inside is None or not is_remote_directory(path, remote):
+    for path, where in zip(paths, inside, strict=True):
+        if where is None:
             found.append(Location(TieredStorage(path.storage, root, log_dirs, view), path.path))
             continue
-        base = RemoteDirectory(root, str(remote), _partitions_in(log_dirs))
-        if inside != ROOT or not local or base.entries(ROOT):
-            found.append(Location(TieredStorage(base, root, log_dirs, view), inside))
+        lone = lone or RemoteDirectory(root, str(remote), _partitions_in(log_dirs))
+        if where != ROOT or not local or lone.entries(ROOT):
+            found.append(Location(TieredStorage(lone, root, log_dirs, view), where))
     return found
 
 
@@ -168,25 +169,25 @@ def is_remote_directory(path: Location, remote: RemotePlace) -> bool:
 
     That is the place of the remote segments itself, or ``TOPIC-PARTITION`` below it.
     """
-    inside = _inside(path, remote)
-    if inside is None:
-        return False
-    name = inside[1:].partition("/")[0]
-    try:
-        return inside == ROOT or bool(parse_partition_directory_name(name))
-    except FormatError:
-        return False
+    return _inside(path, remote) is not None
 
 
 def _inside(path: Location, remote: RemotePlace) -> str | None:
-    """Where a path is in the place of remote segments; None if it is not in it."""
+    """Where such a path is in the place of remote segments; None for any other path."""
     if path.storage != remote.location.storage:
         return None
     around = remote.location.as_absolute().path.rstrip("/")
     absolute = path.as_absolute().path.rstrip("/")
-    if absolute != around and not absolute.startswith(f"{around}/"):
+    if absolute == around:
+        return ROOT
+    if not absolute.startswith(f"{around}/"):
         return None
-    return absolute[len(around) :] or ROOT
+    inside = absolute.removeprefix(around)
+    try:
+        parse_partition_directory_name(inside[1:].partition("/")[0])
+    except FormatError:
+        return None
+    return inside
 
 
 def _partitions_in(log_dirs: Sequence[Location]) -> frozenset[TopicPartition]:
