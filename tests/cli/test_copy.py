@@ -444,7 +444,7 @@ def complete(folder: Path) -> None:
         (complete, ("d1", "new"), "and is not an unfinished copy: name a new directory"),
         (begin, ("d2", "new"), "is an unfinished copy of something else: continue it with 'kdump"),
         (begin, ("d1", "new", "--topic", "users"), "is an unfinished copy of something else"),
-        (None, ("d1", "d1"), "d1: is what is to be copied"),
+        (None, ("d1", "d1"), "d1: is the source itself"),
         (None, ("d1", "d1/new"), "d1/new: is inside d1"),
         (None, ("d1", "."), ".: contains d1"),
         (None, ("d1", "d2/new"), "is inside the log directory"),

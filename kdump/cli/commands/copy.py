@@ -104,7 +104,7 @@ def _target(name: str, sources: list[Location]) -> Location:
                 continue
             other = PurePath(source.resolved().path)
             if own == other:
-                raise UsageProblem(f"{name}: is what is to be copied: name a directory elsewhere")
+                raise UsageProblem(f"{name}: is the source itself: name a directory elsewhere")
             if other in own.parents:
                 raise UsageProblem(f"{name}: is inside {source}: name a directory elsewhere")
             if own in other.parents:
