@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import (
@@ -41,6 +41,7 @@ from kdump.jobs.verify.verify_partition import (
     PartitionRun,
     PartitionSplit,
     SegmentSplit,
+    SmallSegmentsSplit,
     VerifyJob,
     VerifyResult,
     VerifySplit,
@@ -55,6 +56,10 @@ from kdump.repair.verdict import Verdict
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
+
+_SMALL_SEGMENT_BYTES: Final = 64 << 10
+_MOST_SMALL_SEGMENTS: Final = 64
+"""So many segments of at most this size are checked by one task."""
 
 if TYPE_CHECKING:
     from kdump.jobs.verify.verify_remote import RemotePieces, VerifyRemote
@@ -301,23 +306,43 @@ class _Pieces:
         self._partition = partition = scope.partition
         self._job = job
         self._run: PartitionRun | None = None
-        self._segments: list[tuple[Segment, list[SegmentSplit]]] = []
+        self._segments: list[tuple[list[Segment], list[SegmentSplit]]] = []
+        """Small segments that are one split, or a larger one and its splits."""
         self._findings: list[Finding] = []
         self.splits: list[VerifySplit] = []
         if partition.data_bytes <= size_bytes:
             self.splits.append(whole_split(scope, load))
             return
         self._run = PartitionRun(job, scope, load)
+        small: list[tuple[Segment, SegmentScope]] = []
         for segment, segment_scope in scope.segment_scopes():
+            if segment.data_bytes <= min(_SMALL_SEGMENT_BYTES, size_bytes):
+                small.append((segment, segment_scope))
+                if len(small) == _MOST_SMALL_SEGMENTS:
+                    self._add_small(small)
+                continue
+            self._add_small(small)
             try:
                 splits = _segment_splits(partition, segment, segment_scope, size_bytes)
             except OSError as failure:
                 self._findings.append(unreadable(segment_scope.path, failure))
                 continue
-            self._segments.append((segment, splits))
+            self._segments.append(([segment], splits))
             self.splits += splits
+        self._add_small(small)
         if load is not None and not self._run.is_plain:
             self.splits.append(load)
+
+    def _add_small(self, small: list[tuple[Segment, SegmentScope]]) -> None:
+        """Make one split of segments, and empty the list."""
+        if not small:
+            return
+        path = self._partition.path
+        size_bytes = sum(segment.data_bytes for segment, _ in small)
+        scopes = tuple(scope for _, scope in small)
+        self.splits.append(SmallSegmentsSplit(path, 0, None, size_bytes, path.name, scopes))
+        self._segments.append(([segment for segment, _ in small], []))
+        small.clear()
 
     def events(self, results: Results) -> Iterator[Finding | PartitionReport]:
         """Merge the results of the splits; takes exactly as many results as there are splits."""
@@ -339,7 +364,11 @@ class _Pieces:
 
     def _parts(self, results: Results) -> Iterator[tuple[Segment, SegmentPart]]:
         """The parts of all segments, each beginning where the one before ended."""
-        for segment, splits in self._segments:
+        for segments, splits in self._segments:
+            if not splits:
+                _, parts = next(results)
+                assert isinstance(parts, list)
+                yield from zip(segments, parts, strict=True)
             begins = 0
             for split in splits:
                 _, part = next(results)
@@ -350,7 +379,7 @@ class _Pieces:
                     # There is damage before the cut, or a batch does not begin there after all.
                     part = self._job.check(replace(split, start=begins))
                 begins = part.end
-                yield segment, part
+                yield segments[0], part
 
 
 def _segment_splits(

@@ -84,6 +84,19 @@ class SegmentSplit(Split):
     scope: SegmentScope = field(default_factory=lambda: SegmentScope(local(""), 0))
 
 
+@dataclass(frozen=True, slots=True)
+class SmallSegmentsSplit(Split):
+    """Some small segments of a partition, one after another.
+
+    To send each by itself, and its result, takes as long as checking it.
+
+    Attributes:
+        scopes: what to check each against.
+    """
+
+    scopes: tuple[SegmentScope, ...] = ()
+
+
 _NOWHERE = Partition(local(""), None, PartitionState.LIVE, (), (), (), (), (), 0)
 
 
@@ -100,8 +113,10 @@ class PartitionSplit(Split):
     load: LoadSplit | None = None
 
 
-VerifySplit = SegmentSplit | PartitionSplit | LoadSplit
-VerifyResult = SegmentPart | tuple[Finding | PartitionReport, ...] | Verdict | None
+VerifySplit = SegmentSplit | SmallSegmentsSplit | PartitionSplit | LoadSplit
+VerifyResult = (
+    SegmentPart | list[SegmentPart] | tuple[Finding | PartitionReport, ...] | Verdict | None
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +144,8 @@ class VerifyJob:
             assert isinstance(report, PartitionReport)
             # Who asked has the partition, and need not be sent it.
             return (*findings, replace(report, partition=_NOWHERE))
+        if isinstance(split, SmallSegmentsSplit):
+            return [self.check(SegmentSplit(scope.log, scope=scope)) for scope in split.scopes]
         return self.check(split)
 
     def check(self, split: SegmentSplit) -> SegmentPart:
