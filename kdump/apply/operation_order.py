@@ -268,9 +268,13 @@ class _Planner:
 
     def _first_offset(self) -> int:
         """Base offset of the first segment of the target state; the least offset if none."""
-        gone = {name for name, each in self.target.items() if isinstance(each, Gone)}
-        left = {*self.states, *self.target} - gone
-        return min((_offset(name) for name in left if is_log(name)), default=_NO_OFFSET)
+        left = [name for name in self.states if is_log(name) and name not in self.target]
+        left += [
+            name
+            for name, each in self.target.items()
+            if is_log(name) and not isinstance(each, Gone)
+        ]
+        return min(map(_offset, left), default=_NO_OFFSET)
 
     def _remove(self, plain: dict[str, TargetFile], at_least: int, phase: OperationPhase) -> None:
         """Remove those segments at or above an offset that go, from the last one down."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 from kdump.formats.names import FileKind, FileStage, leading_offset
@@ -26,6 +27,10 @@ def is_temporary(name: str) -> bool:
     return name.endswith(TEMPORARY_SUFFIXES)
 
 
+@functools.lru_cache(maxsize=1024)
 def is_log(name: str, stage: str = "") -> bool:
-    """Whether it is the log of a segment, with the suffix ``stage``."""
+    """Whether it is the log of a segment, with the suffix ``stage``.
+
+    Each name is asked for several times, and partitions share many, so results are cached.
+    """
     return name.endswith(_LOG + stage) and leading_offset(name) is not None
