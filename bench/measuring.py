@@ -29,7 +29,7 @@ _DATA_MODULES: Final = (
 _LOOK_SECONDS: Final = 0.05
 _SET_CHILD_SUBREAPER: Final = 36
 """Option of ``prctl``: processes whose parent ends become children of this one."""
-_ANSWERS: Final = (0, 1, 4, 5)
+ANSWERS: Final = (0, 1, 4, 5)
 """Exit statuses of a command that finished, whatever it found."""
 
 
@@ -119,7 +119,7 @@ def _run(command: Command) -> Measured:
         seconds = time.perf_counter() - begin
         left_seconds = _wait_for_orphans()
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in _ANSWERS:
+        if process.returncode not in ANSWERS:
             stderr.seek(0)
             said = stderr.read().decode(errors="replace")
             words = " ".join(command.words)

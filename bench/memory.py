@@ -14,13 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from measuring import Command, Peaks, kdump, make, peaks_of
+from measuring import ANSWERS, Command, Peaks, kdump, make, peaks_of
 from memory_cases import COMMANDS, HARD_INPUTS, MemoryCase, memory_cases
 
 _RESULTS: Final = "memory.jsonl"
 _COPY: Final = "memory-copy"
 _OUT: Final = "memory-out"
-_DONE: Final = (0, 1, 4, 5)
 
 
 def selected(only: str) -> list[MemoryCase]:
@@ -88,7 +87,7 @@ def _first_log(directory: Path) -> Path:
 
 def _excess(case: MemoryCase, peaks: Peaks) -> str:
     """Say which limit is exceeded, or nothing."""
-    if peaks.exit_status not in _DONE:
+    if peaks.exit_status not in ANSWERS:
         return f"exit status {peaks.exit_status}"
     for process, found, limit in (
         ("driver", peaks.driver, case.driver_mb),
@@ -100,7 +99,7 @@ def _excess(case: MemoryCase, peaks: Peaks) -> str:
 
 
 def _cell(case: MemoryCase, peaks: Peaks) -> str:
-    if peaks.exit_status not in _DONE:
+    if peaks.exit_status not in ANSWERS:
         return f"**exit {peaks.exit_status}**"
     jvm = f" + {peaks.jvm:.0f}" if peaks.jvm else ""
     worker = f" / {peaks.worker:.0f}" if peaks.worker else ""
