@@ -43,6 +43,13 @@ class ObjectServer:
     rewrite: Callable[[str], str] = str
     pause_seconds: float = 0.0
 
+    def reset(self) -> None:
+        """Forget the requests so far, and disturb no more."""
+        self.requests.clear()
+        self.disturb = lambda _request: None
+        self.rewrite = str
+        self.pause_seconds = 0.0
+
     def upload(self, directory: Path, prefix: str) -> str:
         """Upload the files of a directory; returns its URI."""
         for path in sorted(directory.rglob("*")):

@@ -65,11 +65,9 @@ def server(running: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[O
     """The server, undisturbed, with no request so far; a client that gives up soon."""
     monkeypatch.setattr(store_connection, "ATTEMPTS", 2)
     forget_places()
-    running.requests.clear()
+    running.reset()
     yield running
-    running.disturb = lambda _: None
-    running.rewrite = str
-    running.pause_seconds = 0.0
+    running.reset()
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,9 @@ def running() -> Iterator[ObjectServer]:
 def server(running: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
     """The server, undisturbed; a client that gives up soon."""
     monkeypatch.setattr(store_connection, "ATTEMPTS", 2)
-    running.requests.clear()
+    running.reset()
     yield running
-    running.disturb = lambda _: None
+    running.reset()
 
 
 @pytest.fixture(scope="module")
