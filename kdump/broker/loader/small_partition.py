@@ -153,8 +153,8 @@ class _SmallPartition:
         if not self._bases:
             raise UnusualError
         self._snapshots = sorted(offsets[_SNAPSHOT])
-        self._taken: dict[int, list[ProducerEntry]] = {}
-        """The producers in the snapshots that loading takes, by their offsets."""
+        self._taken: tuple[int, list[ProducerEntry]] | None = None
+        """The offset of the last snapshot that loading takes, and the producers in it."""
         self._changes: dict[str, bytes] = {}
         """New content of files, where it is not that on disk."""
         self._recovered: list[int] = []
@@ -311,7 +311,7 @@ class _SmallPartition:
         """Take a snapshot, and go on with what a state that is loaded from it has."""
         self._snapshots.append(offset)
         entries = [each.entry() for each in in_java_order(self._producers.by_id.values())]
-        self._taken[offset] = entries
+        self._taken = offset, entries
         data = producer_snapshot.encode(entries) if entries else _NO_PRODUCERS
         if len(data) > _MOST_FILE_BYTES:
             raise UnusualError
@@ -321,9 +321,8 @@ class _SmallPartition:
 
     def _entries_at(self, offset: int) -> list[ProducerEntry]:
         """The producers in the snapshot at an offset."""
-        taken = self._taken.get(offset)
-        if taken is not None:
-            return taken
+        if self._taken is not None and self._taken[0] == offset:
+            return self._taken[1]
         data = self._read(_named(offset, _SNAPSHOT))
         if data == _NO_PRODUCERS:
             return []
