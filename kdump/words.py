@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+_FIRST_STRAY_BYTE: Final = 0xDC80
+"""Stands for a byte of a file name that is not UTF-8."""
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -18,15 +22,17 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 def shell_command(words: str, paths: Iterable[object]) -> str:
     """A command to copy into a shell: ``kdump``, its words, and paths."""
-    import shlex
+    return f"kdump {words} {shell_words(paths)}"
 
-    return f"kdump {words} {shlex.join(map(str, paths))}"
+
+def shell_words(words: Iterable[object]) -> str:
+    """Words for a shell, on one line."""
+    return " ".join(_shell_quoted(str(each)) for each in words)
 
 
 def kafka_transactions_command(words: Sequence[str]) -> str:
     """A command of Kafka's own tool, to copy into a shell; the address is left to the user."""
-    quoted = " ".join(map(_shell_quoted, words))
-    return f"kafka-transactions.sh --bootstrap-server HOST:PORT {quoted}"
+    return f"kafka-transactions.sh --bootstrap-server HOST:PORT {shell_words(words)}"
 
 
 def _shell_quoted(word: str) -> str:
@@ -44,6 +50,8 @@ def _escaped(character: str) -> str:
     if character.isprintable():
         return character
     code = ord(character)
+    if _FIRST_STRAY_BYTE <= code < _FIRST_STRAY_BYTE + 0x80:
+        return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x80 else f"\\U{code:08x}"
 
 

@@ -188,10 +188,9 @@ class Location:
         """
         path = self.storage.local_path(self.path)
         if path is None:
-            from kdump.words import shell_command
+            from kdump.storage.places import not_local
 
-            command = shell_command("copy", [self, self.name or "copy"])
-            raise NotLocalError(f"{self} is not on a local disk; copy it to one first: {command}")
+            raise not_local(str(self))
         return path
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kdump.storage.local_disk import local
-from kdump.storage.location import Location
+from kdump.storage.local_disk import LOCAL_DISK, local
+from kdump.storage.location import Location, NotLocalError
+from kdump.words import shell_command, shell_words
 
 if TYPE_CHECKING:
     from kdump.storage.object_store import ObjectStore
@@ -49,14 +50,61 @@ def parse_location(text: str) -> Location:
     from kdump.storage.tar_archive import TarArchive
 
     where = _outside_archives(found["archive"])
-    if not found["archive"].endswith(".tar"):
+    if _is_compressed(found):
         from kdump.storage.spooled_archive import spooled
 
         archive = TarArchive.named(spooled(where, _spool[0] if _spool else None), str(where))
     else:
         archive = TarArchive.named(where)
     _archives.append(archive)
-    return Location(archive, posixpath.normpath(found["path"] or "/").replace("//", "/"))
+    return Location(archive, _path_in_archive(found))
+
+
+def require_local(text: str) -> None:
+    """Refuse a path of another place by its name: no archive is unpacked, and no store is asked.
+
+    Raises:
+        NotLocalError: it is not on a local disk.
+    """
+    found = _IN_ARCHIVE.fullmatch(text)
+    if found is not None:
+        name = f"{_outside_archives(found['archive'])}!{_path_in_archive(found)}"
+        raise not_local(name)
+    location = _outside_archives(text)
+    if location.storage != LOCAL_DISK:
+        raise not_local(str(location))
+
+
+def not_local(name: str) -> NotLocalError:
+    """The refusal of a path that is not on a local disk, with the command that copies it to one."""
+    base = name.rstrip("/").rpartition("/")[2]
+    is_whole = name.endswith("!/") or (is_store_uri(name) and name.count("/") == 2)
+    # A name that looks like an option would be taken for one.
+    target = "copy" if is_whole else f"./{base}" if base.startswith("-") else base
+    command = kdump_command("copy", [name, target])
+    return NotLocalError(f"{name} is not on a local disk; copy it to one first: {command}")
+
+
+def kdump_command(words: str, arguments: Iterable[object]) -> str:
+    """A command to copy into a shell, with ``--spool`` where it needs that.
+
+    Args:
+        words: of the command, as they are.
+        arguments: paths and other words, which are quoted.
+    """
+    texts = [str(each) for each in arguments]
+    archives = filter(None, map(_IN_ARCHIVE.fullmatch, texts))
+    if any(map(_is_compressed, archives)):
+        words = f"{shell_words(['--spool', _spool[0] if _spool else '.'])} {words}"
+    return shell_command(words, texts)
+
+
+def _is_compressed(named: re.Match[str]) -> bool:
+    return not named["archive"].endswith(".tar")
+
+
+def _path_in_archive(named: re.Match[str]) -> str:
+    return posixpath.normpath(named["path"] or "/").replace("//", "/")
 
 
 def ask_again() -> None:

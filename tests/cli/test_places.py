@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tarfile
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 
 from builders.image_plans import write_small_plan
 from builders.in_process import Outcome, run_kdump
 from builders.json_commands import leaf_commands
+from builders.log_directories import write_log_directory
 from builders.packed import pack
 from builders.source_tables import table_of
+from builders.trees import contents_of
 from kdump.errors import ExitStatus
+from kdump.storage import spooled_archive
+from kdump.storage.store_connection import StoreConnection
 
 LOG: Final = "d1/UPPER-Case.0-1-0/00000000000000000000.log"
 READING: Final = (
@@ -125,6 +130,46 @@ def test_commands_that_write_refuse_an_archive(archive: str, tmp_path: Path, lin
     status, said = answer(line, archive, tmp_path / "1")
     assert status & (ExitStatus.OPERATIONAL_ERROR | ExitStatus.USAGE)
     assert "is not on a local disk; copy it to one first: kdump copy '" in said
+
+
+@pytest.mark.parametrize("place", ["s3://key:secret@bucket/clean", "a.tar.gz!", "hdfs://h/clean"])
+@pytest.mark.parametrize("line", WRITING)
+def test_what_cannot_be_written_is_refused_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, place: str
+) -> None:
+    def opened(*_: object) -> None:
+        raise AssertionError("nothing is to be asked or unpacked")
+
+    monkeypatch.setattr(StoreConnection, "__init__", opened)
+    monkeypatch.setattr(spooled_archive, "spooled", opened)
+    status, said = answer(line, place, tmp_path / "1")
+    assert status & (ExitStatus.OPERATIONAL_ERROR | ExitStatus.USAGE)
+    assert "is not on a local disk; copy it to one first: kdump " in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize("name", ["d1", "data/d1", "-d 1", "it's\n50%", "\u202e$HOME!/x"])
+@pytest.mark.parametrize("packed", ["a.tar", "a b.tar.gz"])
+def test_the_command_in_a_refusal_can_be_pasted(tmp_path: Path, packed: str, name: str) -> None:
+    write_log_directory(tmp_path / "d1", clean=True)
+    mode: Literal["w", "w:gz"] = "w:gz" if packed.endswith("gz") else "w"
+    with tarfile.open(tmp_path / packed, mode) as archive:
+        archive.add(tmp_path / "d1", name)
+    refused = run_kdump(["recover", f"{packed}!/{name}"], tmp_path)
+    command = refused.stderr.decode().removesuffix("\n").partition("first: kdump ")[2]
+    split = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], stdout=subprocess.PIPE)
+    words = split.stdout.decode().split("\0")[:-1]
+    (tmp_path / "new").mkdir()
+    words = [each.replace(packed, f"../{packed}") for each in words]
+    assert run_kdump(words, tmp_path / "new").exit_status == ExitStatus.SOUND
+    assert contents_of(tmp_path / "new" / words[-1]) == contents_of(tmp_path / "d1")
+
+
+def test_the_directory_for_unpacked_archives_is_in_the_command(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    outcome = run_kdump(["--spool", "a b", "verify", "--repair", "x.txz!/d1"], tmp_path)
+    expected = b"first: kdump --spool 'a b' copy 'x.txz!/d1' d1\n"
+    assert outcome.stderr.endswith(expected)
 
 
 def test_the_data_source_reads_an_archive(directory: str, archive: str) -> None:

@@ -20,7 +20,9 @@ _MOST_NODE_ID = 2**31 - 1
 
 @click.command("apply")
 @click.argument("plan", metavar="PLAN", type=LocationParameter(readable=False))
-@click.argument("path", metavar="CONTROLLER_DIR", type=LocationParameter(readable=False))
+@click.argument(
+    "path", metavar="CONTROLLER_DIR", type=LocationParameter(readable=False, written=True)
+)
 @click.option(
     "--node-id",
     type=NumberParameter(most=_MOST_NODE_ID),

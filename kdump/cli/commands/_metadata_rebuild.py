@@ -27,10 +27,10 @@ _MOST_NODE_ID = 2**31 - 1
 
 
 @click.command("rebuild")
-@paths_argument("LOG_DIR")
+@paths_argument("LOG_DIR", written=True)
 @click.option(
     "--into",
-    type=LocationParameter(readable=False),
+    type=LocationParameter(readable=False, written=True),
     required=True,
     metavar="CONTROLLER_DIR",
     help="The metadata directory of a controller: an empty or a formatted one.",

@@ -165,7 +165,7 @@ class LineParameter(click.ParamType[Line]):
 
 
 @command.command("set")
-@click.argument("log_dir", metavar="LOG_DIR", type=LocationParameter(readable=False))
+@click.argument("log_dir", metavar="LOG_DIR", type=LocationParameter(readable=False, written=True))
 @click.argument("checkpoint", metavar="CHECKPOINT", type=click.Choice(list(CHECKPOINTS)))
 @click.argument("lines", metavar="LINE...", nargs=-1, required=True, type=LineParameter())
 @repair_options
@@ -224,7 +224,7 @@ def _require_reached(directory: LogDirectory, name: str, lines: Iterable[Line]) 
 
 
 @command.command("rebuild")
-@paths_argument("LOG_DIR")
+@paths_argument("LOG_DIR", written=True)
 @selection_options
 @repair_options
 def rebuild(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @click.command("compact")
-@paths_argument("LOG_DIR")
+@paths_argument("LOG_DIR", written=lambda given: not given["explain"])
 @selection_options
 @click.option(
     "--all-compacted",
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 @click.option(
     "--explain",
     is_flag=True,
+    is_eager=True,
     help="With --dry-run, compact nothing: show in which order the log cleaner would take the logs,"
     " and what keeps it from cleaning them (default: all compacted topics).",
 )

@@ -18,9 +18,9 @@ from kdump.cli.output.events import EventFormat, write_line
 from kdump.cli.output.rendering import format_option
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import phase
-from kdump.storage.local_disk import LOCAL_DISK
-from kdump.storage.location import Location
-from kdump.storage.places import parse_location
+from kdump.storage.local_disk import LOCAL_DISK, local
+from kdump.storage.location import Location, NotLocalError
+from kdump.storage.places import require_local
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
@@ -94,9 +94,11 @@ def _target(name: str, sources: list[Location]) -> Location:
     """
     from kdump.cli.output.out_file import refuse_log_directories
 
-    target = parse_location(name)
-    if target.storage != LOCAL_DISK:
-        raise UsageProblem(f"{name}: is not on a local disk: name a directory on one")
+    try:
+        require_local(name)
+    except NotLocalError:
+        raise UsageProblem(f"{name}: is not on a local disk: name a directory on one") from None
+    target = local(name)
     with phase(f"looking at {name}"):
         own = PurePath(target.resolved().path)
         for source in sources:

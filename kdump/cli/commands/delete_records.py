@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command("delete-records")
-@paths_argument("LOG_DIR")
+@paths_argument("LOG_DIR", written=True)
 @selection_options
 @click.option(
     "--before",

@@ -22,7 +22,8 @@ from kdump.cli.output.rendering import Output, OutputFormat, Row, open_output, o
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
-from kdump.words import counted, shell_command
+from kdump.storage.places import kdump_command
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.output.diff_output import DiffReport
@@ -89,7 +90,7 @@ def command(
         _report_damage(result, diagnostics)
     rows = _rows(paired, sides, results, settings, report)
     words = shlex.join(["diff", "--records", *selection_words(selection)])
-    listed = _RecordList(report, largest_record_bytes, records, shell_command(words, paths))
+    listed = _RecordList(report, largest_record_bytes, records, kdump_command(words, paths))
     listed.splits += [
         split for split, result in zip(splits, results, strict=True) if result.has_only_on_one
     ]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @click.command("identity")
-@paths_argument("LOG_DIR")
+@paths_argument("LOG_DIR", written=lambda given: bool(given["repair"]))
 @click.option(
     "--server-properties",
     metavar="FILE",
@@ -43,7 +43,10 @@ if TYPE_CHECKING:
     help="Read node.id, log.dirs, metadata.log.dir, process.roles and voters from FILE.",
 )
 @click.option(
-    "--repair", is_flag=True, help="Write meta.properties where a broker would not start."
+    "--repair",
+    is_flag=True,
+    is_eager=True,
+    help="Write meta.properties where a broker would not start.",
 )
 @click.option(
     "--cluster-id",

@@ -55,26 +55,28 @@ def _options(command: Any) -> Any:
 
 
 @click.command("move")
-@click.argument("paths", metavar="[LOG_DIR]...", nargs=-1, type=LocationParameter(readable=False))
+@click.argument(
+    "paths", metavar="[LOG_DIR]...", nargs=-1, type=LocationParameter(readable=False, written=True)
+)
 @click.option(
     "--from",
     "source",
     metavar="LOG_DIR",
-    type=LocationParameter(readable=False),
+    type=LocationParameter(readable=False, written=True),
     help="Move the selected partitions from LOG_DIR.",
 )
 @click.option(
     "--drain",
     "drained",
     metavar="LOG_DIR",
-    type=LocationParameter(readable=False),
+    type=LocationParameter(readable=False, written=True),
     help="Move all partitions from LOG_DIR, or the selected ones.",
 )
 @click.option(
     "--to",
     "targets",
     metavar="LOG_DIR",
-    type=LocationParameter(readable=False),
+    type=LocationParameter(readable=False, written=True),
     multiple=True,
     help="Move them to LOG_DIR; may be repeated: then each goes where most space is free.",
 )

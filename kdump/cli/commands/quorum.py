@@ -55,7 +55,9 @@ def show(paths: Sequence[Location], output: OutputFormat) -> ExitStatus:
 
 
 @command.command("reset")
-@click.argument("path", metavar="CONTROLLER_DIR", type=LocationParameter(readable=False))
+@click.argument(
+    "path", metavar="CONTROLLER_DIR", type=LocationParameter(readable=False, written=True)
+)
 @click.option(
     "--voter",
     "voters",

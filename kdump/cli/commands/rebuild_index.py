@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("rebuild-index")
-@paths_argument("PATH")
+@paths_argument("PATH", written=True)
 @selection_options
 @repair_options
 @config_options

@@ -65,7 +65,7 @@ _QUIET: Final = ("sound", "unclean", "deleted", "stray")
 
 
 @click.command("recover")
-@paths_argument("LOG_DIR")
+@paths_argument("LOG_DIR", written=True)
 @click.option(
     "--policy",
     "policy_name",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("resolve")
-@paths_argument("PATH")
+@paths_argument("PATH", written=True)
 @click.option(
     "--drop-deleted",
     is_flag=True,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @click.command("retain")
-@paths_argument("LOG_DIR")
+@paths_argument("LOG_DIR", written=True)
 @selection_options
 @click.option(
     "--free",

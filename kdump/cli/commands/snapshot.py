@@ -25,7 +25,7 @@ def command() -> None:
 
 
 @command.command("rebuild")
-@paths_argument("PATH")
+@paths_argument("PATH", written=True)
 @selection_options
 @repair_options
 @config_options

@@ -50,13 +50,15 @@ def _open_transactions(ctx: click.Context, param: click.Parameter, value: Any) -
 
 
 @click.command("transplant")
-@click.argument("source", metavar="PARTITION_DIR", type=LocationParameter(readable=False))
+@click.argument(
+    "source", metavar="PARTITION_DIR", type=LocationParameter(readable=False, written=True)
+)
 @click.option(
     "--into",
     "target",
     metavar="LOG_DIR",
     required=True,
-    type=LocationParameter(readable=False),
+    type=LocationParameter(readable=False, written=True),
     help="The log directory of the broker that gets the partition; it must be stopped.",
 )
 @click.option("--topic", metavar="NAME", help="The topic there (default: that of PARTITION_DIR).")

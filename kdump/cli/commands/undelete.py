@@ -38,7 +38,7 @@ class NameParameter(click.ParamType[tuple[str, str]]):
 
 
 @click.command("undelete")
-@paths_argument("LOG_DIR")
+@paths_argument("LOG_DIR", written=True)
 @selection_options
 @click.option(
     "--metadata",

@@ -41,7 +41,7 @@ FILE_COLUMNS: Final = (
 
 
 @click.command("undo")
-@click.argument("location", metavar="LOG_DIR", type=LocationParameter(readable=False))
+@click.argument("location", metavar="LOG_DIR", type=LocationParameter(readable=False, written=True))
 @click.argument("undo_id", metavar="[ID]", required=False)
 @click.option("--list", "is_list", is_flag=True, help="List the runs that can be undone.")
 @click.option(

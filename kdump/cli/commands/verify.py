@@ -34,7 +34,7 @@ class RepairPolicy(enum.Enum):
 
 
 @click.command("verify")
-@paths_argument("PATH")
+@paths_argument("PATH", written=lambda given: bool(given["repair"]))
 @click.option("--quick", is_flag=True, help="Check only batch headers and indexes.")
 @click.option("--deep", is_flag=True, help="Also decode every record.")
 @max_record_bytes_option
@@ -53,6 +53,7 @@ class RepairPolicy(enum.Enum):
 @click.option(
     "--repair",
     is_flag=True,
+    is_eager=True,
     help="Apply the minimal repair, then verify again.",
 )
 @click.option(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import LOCAL_DISK, local
-from kdump.storage.places import is_bare_archive, parse_location
+from kdump.storage.places import is_bare_archive, parse_location, require_local
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kdump.storage.location import Location
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Written = bool | Callable[[Mapping[str, Any]], bool]
 
 _SIZE: Final = re.compile(r"(\d+) *(?:([KMGTP])(?:iB|B)?|B)?", re.IGNORECASE | re.ASCII)
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
@@ -171,10 +172,27 @@ def max_record_bytes_option(command: Command) -> Command:
 
 
 class LocationParameter(click.Path):
-    """A file or directory to read, as a location: of this machine, or in an archive."""
+    """A file or directory, as a location: of this machine, in an archive, or in an object store.
+
+    One that is written must be on a local disk. Others are refused by their names, before an
+    archive is unpacked or a store is asked.
+    """
+
+    def __init__(self, *, written: Written = False, **options: Any) -> None:
+        """Make a type.
+
+        Args:
+            written: whether the command writes there; where options decide, a function of the
+                parameters before it, which must be eager to come before it.
+            options: as :class:`click.Path` has them.
+        """
+        super().__init__(**options)
+        self._written = written
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text = str(value)
+        if self._is_written({} if ctx is None else ctx.params):
+            require_local(text)
         if is_bare_archive(text) and local(text).kind() is EntryKind.FILE:
             self.fail(
                 f"{text} is an archive: name a directory in it, such as {text}!/data/kafka,"
@@ -186,6 +204,9 @@ class LocationParameter(click.Path):
         if location.storage == LOCAL_DISK:
             super().convert(value, param, ctx)
         return location
+
+    def _is_written(self, given: Mapping[str, Any]) -> bool:
+        return self._written if isinstance(self._written, bool) else self._written(given)
 
 
 class DirectoryIdParameter(click.ParamType["tuple[Location, UUID | None]"]):
@@ -205,12 +226,17 @@ class DirectoryIdParameter(click.ParamType["tuple[Location, UUID | None]"]):
         return local(path), directory_id
 
 
-def paths_argument(metavar: str) -> Callable[[Command], Command]:
-    """Add one or more paths, as the argument ``paths``; they are opened later."""
+def paths_argument(metavar: str, *, written: Written = False) -> Callable[[Command], Command]:
+    """Add one or more paths, as the argument ``paths``; they are opened later.
+
+    Args:
+        metavar: what each is, in the help.
+        written: as :class:`LocationParameter` has it.
+    """
     return click.argument(
         "paths",
         metavar=f"{metavar}...",
         nargs=-1,
         required=True,
-        type=LocationParameter(readable=False),
+        type=LocationParameter(readable=False, written=written),
     )

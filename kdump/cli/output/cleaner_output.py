@@ -22,6 +22,7 @@ from kdump.state.metadata.config_keys import (
     MIN_CLEANABLE_DIRTY_RATIO,
     MIN_COMPACTION_LAG_MS,
 )
+from kdump.storage.places import kdump_command
 from kdump.target.refusal import Refusal
 from kdump.words import counted, shell_command
 
@@ -234,7 +235,7 @@ def _broker_lines(queue: CleaningQueue, listed: int) -> Iterator[str]:
         line = f"{size} in {counted(len(held), 'partition')} cannot be cleaned yet: {_HELD[hold]}"
         if hold is Hold.OPEN_TRANSACTION:
             paths = [each.path for each in queue.directories]
-            line += f"; find hanging ones with: {shell_command('txns --hanging', paths)}"
+            line += f"; find hanging ones with: {kdump_command('txns --hanging', paths)}"
         yield line
     for directory in queue.directories:
         if not directory.is_clean:

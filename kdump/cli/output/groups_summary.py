@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.rendering import Row
-from kdump.words import counted, shell_command
+from kdump.storage.places import kdump_command
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.jobs.coordinator_topics import PartitionCount
@@ -71,7 +72,7 @@ def summary_lines(
     if pending:
         yield (
             f"{counted(len(pending), 'partition')} with offsets that are not committed yet: find"
-            f" the open transactions with '{shell_command('txns', paths)}'"
+            f" the open transactions with '{kdump_command('txns', paths)}'"
         )
     unknown = {
         str(each.partition)
@@ -98,7 +99,7 @@ def summary_lines(
     if offsets and not is_filtered:
         yield (
             "to move the offsets to another cluster: "
-            f"'{shell_command('groups --output reset-csv', paths)}'"
+            f"'{kdump_command('groups --output reset-csv', paths)}'"
         )
 
 
@@ -174,7 +175,7 @@ def _replica_lines(report: GroupsReport, paths: Sequence[Location]) -> Iterator[
         yield (
             f"{counted(len(apart), 'other offset')} only in replicas of coordinators' logs that"
             f" parted ({', '.join(directories)}): compare them with"
-            f" '{shell_command(words, paths)}'"
+            f" '{kdump_command(words, paths)}'"
         )
 
 

@@ -9,6 +9,7 @@ from kdump.cli.output.metadata_output import committed_line
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
 from kdump.cli.output.value_text import Kind
+from kdump.storage.places import kdump_command
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def ranking_lines(ranking: QuorumRanking) -> Iterator[str]:
         return
     nodes = ", ".join(map(str, missing))
     if not ranking.is_best_of_voter:
-        collect = shell_command("metadata collect", [best.log_dir])
+        collect = kdump_command("metadata collect", [best.log_dir])
         yield (
             f"{disks}, a majority is missing (nodes {nodes}), and {best.log_dir} is of no voter;"
             f" if those disks are lost, collect what is left: {collect} --out FILE"

@@ -42,7 +42,7 @@ from kdump.state.metadata.settings import Settings
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location
-from kdump.words import shell_command
+from kdump.storage.places import kdump_command
 
 _SPACE_BYTES_PER_FILE: Final = 4096
 _HERE: Final = EngineOptions(EngineChoice.LOCAL)
@@ -162,7 +162,7 @@ def _earlier(request: CopyRequest) -> EarlierCopy:
             for value in words.get(name) or ()
             for word in (f"--{name}", value)
         ]
-        again = shell_command("copy", [words.get("source", "?"), request.target, *options])
+        again = kdump_command("copy", [words.get("source", "?"), request.target, *options])
         raise UsageProblem(
             f"{request.target}: is an unfinished copy of something else: continue it with"
             f" '{again}', or name a new directory"

@@ -30,12 +30,12 @@ from kdump.payloads.payload_decoder import PayloadDecoder
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.phases import phase
 from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.storage.places import kdump_command
 from kdump.tables.kafka_log.columns import SourceColumn, columns_named
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 from kdump.tables.kafka_log.options import Mode
 from kdump.tables.kafka_log.pushed_filters import Interval, PushedFilters
 from kdump.tables.kafka_log.reader import SourceReading
-from kdump.words import shell_command
 
 _OFFSET: Final = "offset"
 _IN_THE_PATH: Final = frozenset({"topic", "partition"})
@@ -276,7 +276,7 @@ def _refuse_other_options(directory: ExportDirectory, options: Document) -> None
     if earlier is None or earlier == options:
         return
     if earlier == {**options, "sources": earlier.get("sources")}:
-        again = shell_command("export --out", [directory.name, *earlier["sources"]])
+        again = kdump_command("export --out", [directory.name, *earlier["sources"]])
         raise UsageProblem(
             f"{directory.name}: was exported from other directories: name a new directory, or"
             f" continue with '{again}' and the same options"
