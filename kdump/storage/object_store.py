@@ -12,7 +12,7 @@ import errno
 import os
 import threading
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,10 +20,12 @@ from kdump.phases import phase
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.object_file import ObjectFile, ObjectVersion, forget_kept_blocks
+from kdump.storage.place_problem import NO_FILE_NAME, PlaceProblem, note_problem
 from kdump.storage.request_counts import RequestCounts
 from kdump.storage.rooted_storage import ROOT, RootedStorage, normal_path
 from kdump.storage.store_connection import StoreConnection
 
+_NO_NAMES: Final = frozenset({"", ".", ".."})
 _WITHOUT_CREDENTIALS: Final = ("s3", "gs", "gcs")
 """Schemes whose user is the credential; that of others may be a container or a user."""
 
@@ -71,6 +73,12 @@ class ObjectStore(RootedStorage):
         others = _counted_elsewhere.get(self.name, RequestCounts())
         return others if own is None else others.plus(own.connection.counter.counts)
 
+    @property
+    def problems(self) -> Sequence[PlaceProblem]:
+        """What this process found in listings and left out."""
+        found = _stores.get((os.getpid(), self))
+        return () if found is None else tuple(found.problems.values())
+
     def changes(self) -> Sequence[str]:
         """Which objects are not as they were listed; asks once more for what was listed.
 
@@ -79,6 +87,14 @@ class ObjectStore(RootedStorage):
         """
         found = _stores.get((os.getpid(), self))
         return () if found is None else list(found.changes())
+
+    def list_again(self) -> None:
+        """Forget what was listed, but not what is to be listed with all below it."""
+        found = _stores.get((os.getpid(), self))
+        if found is not None:
+            found.directories.clear()
+            found.listed.clear()
+            found.problems.clear()
 
     def forget(self) -> None:
         """Ask again for what was asked for before: a new run begins."""
@@ -153,6 +169,8 @@ class _OpenStore:
     """What is in each listed directory, by name."""
     listed: list[str] = field(default_factory=list)
     """The directories that were listed with all that is below them."""
+    problems: dict[str, PlaceProblem] = field(default_factory=dict)
+    """What these have that is left out."""
     listing: threading.Lock = field(default_factory=threading.Lock)
 
     def entries(self, path: str) -> list[Entry]:
@@ -234,8 +252,6 @@ class _OpenStore:
         Raises:
             OSError: it is missing, no directory, or cannot be listed.
         """
-        from pyarrow.fs import FileType
-
         name = self.store.name_of(path)
         root = self.connection.path(path)
         with phase(f"listing {name}"):
@@ -246,22 +262,49 @@ class _OpenStore:
                     code = errno.ENOTDIR
                     raise NotADirectoryError(code, os.strerror(code), name) from None
                 raise
-            found: dict[str, dict[str, Entry]] = {path: {}}
             skipped_chars = len(root.rstrip("/")) + 1 if root else 0
-            for info in infos:
-                below = info.path[skipped_chars:].rstrip("/")
-                inner, _, last = below.rpartition("/")
-                around = f"{path.rstrip('/')}/{inner}".rstrip("/") or ROOT
-                if info.type == FileType.Directory:
-                    if is_deep:
-                        found.setdefault(f"{path.rstrip('/')}/{below}", {})
-                    entry = Entry(last, EntryKind.DIRECTORY)
-                else:
-                    entry = _file_entry(last, info)
-                found.setdefault(around, {})[last] = entry
+            found = self._tree(path, infos, skipped_chars, is_deep=is_deep)
         self.directories |= found
         if is_deep:
             self.listed.append(path)
+
+    def _tree(
+        self, path: str, infos: Iterable[Any], skipped_chars: int, *, is_deep: bool
+    ) -> dict[str, dict[str, Entry]]:
+        """The directories that a listing has.
+
+        Keys are any text: what no path can name is left out, and so are objects whose name is that
+        of a directory, too.
+        """
+        from pyarrow.fs import FileType
+
+        found: dict[str, dict[str, Entry]] = {path: {}}
+        prefix = path.rstrip("/")
+        for info in infos:
+            below = info.path[skipped_chars:]
+            is_directory = info.type == FileType.Directory
+            if not _NO_NAMES.isdisjoint(below.split("/")):
+                if not is_directory and is_deep:
+                    note_problem(
+                        self.problems, f"{self.store.name_of(prefix)}/{below}: {NO_FILE_NAME}"
+                    )
+                continue
+            inner, _, last = below.rpartition("/")
+            siblings = found.setdefault(f"{prefix}/{inner}".rstrip("/") or ROOT, {})
+            before = siblings.get(last)
+            if is_directory and is_deep:
+                found.setdefault(f"{prefix}/{below}", {})
+            if before is None:
+                entry = (
+                    Entry(last, EntryKind.DIRECTORY) if is_directory else _file_entry(last, info)
+                )
+                siblings[last] = entry
+            elif is_directory is not (before.kind is EntryKind.DIRECTORY):
+                siblings[last] = Entry(last, EntryKind.DIRECTORY)
+                if is_deep:
+                    what = "left out, because a directory has the same name"
+                    note_problem(self.problems, f"{self.store.name_of(prefix)}/{below}: {what}")
+        return found
 
     def _missing(self, path: str) -> OSError:
         name = self.store.name_of(path)

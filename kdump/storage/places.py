@@ -107,6 +107,12 @@ def _path_in_archive(named: re.Match[str]) -> str:
     return posixpath.normpath(named["path"] or "/").replace("//", "/")
 
 
+def list_again() -> None:
+    """List object stores anew when they are next asked: what was named may have been changed."""
+    for store in _stores:
+        store.list_again()
+
+
 def ask_again() -> None:
     """List object stores again where they were listed before: they may have been changed."""
     for store in _stores:

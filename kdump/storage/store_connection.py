@@ -13,12 +13,14 @@ import errno
 import os
 import re
 import threading
+import time
 import urllib.parse
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from kdump.errors import KdumpError
 from kdump.storage.interruptible import interruptible
 from kdump.storage.request_counts import RequestCounter, RequestCounts
 
@@ -34,10 +36,21 @@ READ_SECONDS: Final = 30.0
 """A response that stalls for so long is asked for again."""
 ATTEMPTS: Final = 5
 """For connections that fail, and answers such as 500 and 503; with growing pauses in between."""
+GONE_SECONDS: Final = 30.0
+"""A store that has answered nothing for so long is gone, after a few requests with all attempts."""
+_GONE_REQUESTS: Final = 3
 ENTRIES_OF_A_PAGE: Final = 1000
 _MOST_OPEN: Final = 4096
 _LONGEST_MESSAGE: Final = 400
+_REFUSED: Final = re.compile(
+    r"ACCESS_DENIED|AccessControl|HTTP status 4\d\d|[Pp]ermission ?[Dd]enied"
+)
+"""Answers that are about one object: the store is there."""
 _REQUEST_ID: Final = re.compile(r" ?\(Request ID: [^)]*\)")
+
+
+class StoreGoneError(KdumpError):
+    """A store does not answer any more: asking for thousands of other objects would take hours."""
 
 
 class StoreVersion(NamedTuple):
@@ -86,7 +99,10 @@ class StoreConnection:
         """
         from pyarrow.fs import FileSystem, S3FileSystem
 
+        self._name = name
         self._secrets = _secrets_of(root_uri)
+        self._failures = 0
+        self._silent_since_s = 0.0
         self.counter = RequestCounter()
         self._open: OrderedDict[str, OpenObject] = OrderedDict()
         self._lock = threading.Lock()
@@ -195,13 +211,40 @@ class StoreConnection:
 
         Raises:
             OSError: the call failed; has the store's answer, and no credentials.
+            StoreGoneError: so did the calls before it.
         """
+        self._require_there("")
+        begin_s = time.monotonic()
         try:
-            return interruptible(ask)
+            value = interruptible(ask)
         except FileNotFoundError:
+            self._failures = 0
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from None
         except (OSError, ValueError, NotImplementedError) as failure:
-            raise OSError(errno.EIO, self._answer(failure), name) from None
+            answer = self._answer(failure)
+            if _REFUSED.search(answer):
+                self._failures = 0
+            else:
+                if not self._failures:
+                    self._silent_since_s = begin_s
+                self._failures += 1
+                self._require_there(f": {answer}")
+            raise OSError(errno.EIO, answer, name) from None
+        self._failures = 0
+        return value
+
+    def _require_there(self, answer: str) -> None:
+        """Give up a store that is gone.
+
+        Raises:
+            StoreGoneError: it is.
+        """
+        silent_s = time.monotonic() - self._silent_since_s
+        if self._failures >= _GONE_REQUESTS and silent_s >= GONE_SECONDS:
+            raise StoreGoneError(
+                f"{self._name}: gave up after {silent_s:.0f} s without an answer{answer}; run kdump"
+                " again when the store answers"
+            )
 
     def _answer(self, failure: Exception) -> str:
         """What the store said, on one line."""

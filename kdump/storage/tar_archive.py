@@ -18,11 +18,11 @@ from typing import Final
 from kdump.phases import phase
 from kdump.storage.entries import SPECIAL_KINDS, Entry, EntryKind, special_file_error
 from kdump.storage.location import Location, StoredFile
+from kdump.storage.place_problem import PlaceProblem
 from kdump.storage.rooted_storage import RootedStorage, normal_path
 from kdump.storage.tar_index import (
     Member,
     TarIndex,
-    TarProblem,
     read_tar_index,
 )
 from kdump.storage.tar_index_cache import keep_index, kept_index
@@ -64,7 +64,7 @@ class TarArchive(RootedStorage):
         return cls(absolute, found, name or str(archive))
 
     @property
-    def problems(self) -> Sequence[TarProblem]:
+    def problems(self) -> Sequence[PlaceProblem]:
         """What this process found to be left out, or read in another way."""
         index = _indexes.get(self)
         return () if index is None else tuple(index.problems.values())

@@ -1,7 +1,7 @@
 """The tree of files in a tar archive, from its headers; whoever packed it may mean harm.
 
 What would leave the archive or could wait forever is left out, as are names that no log directory
-can have; each is a :class:`TarProblem`. Nothing is skipped in silence.
+can have; each is a :class:`~kdump.storage.place_problem.PlaceProblem`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.entries import Entry, EntryKind
+from kdump.storage.place_problem import NO_FILE_NAME, PlaceProblem, note_problem
 from kdump.storage.rooted_storage import ROOT, normal_path
 from kdump.storage.tar_headers import TarHeader, tar_headers
 from kdump.storage.tar_sparse import StoredPart, TarDamageError
@@ -21,25 +22,12 @@ LARGEST_SPARSE_BYTES: Final = 1 << 31
 """No segment is larger: positions in its indexes have 31 bits."""
 _LONGEST_PATH: Final = 4096
 """``PATH_MAX``."""
-_MOST_PROBLEMS: Final = 100
 _LEAST_HOLE_BYTES: Final = 1 << 20
 _SPECIAL: Final = {
     tarfile.FIFOTYPE: EntryKind.FIFO,
     tarfile.CHRTYPE: EntryKind.DEVICE,
     tarfile.BLKTYPE: EntryKind.DEVICE,
 }
-
-
-class TarProblem(NamedTuple):
-    """Something in an archive that is not read as it is.
-
-    Attributes:
-        what: for people, with the name of the member.
-        is_failure: whether something is missing because of it.
-    """
-
-    what: str
-    is_failure: bool = True
 
 
 class Member(NamedTuple):
@@ -65,7 +53,7 @@ class TarIndex:
     """
 
     directories: dict[str, dict[str, Member]] = field(default_factory=lambda: {ROOT: {}})
-    problems: dict[str, TarProblem] = field(default_factory=dict)
+    problems: dict[str, PlaceProblem] = field(default_factory=dict)
 
     def member(self, path: str) -> Member | None:
         """What there is at a normalized path."""
@@ -76,9 +64,7 @@ class TarIndex:
 
     def note(self, what: str, *, is_failure: bool = True) -> None:
         """Note a problem; of very many, only that there are more."""
-        if len(self.problems) >= _MOST_PROBLEMS:
-            what, is_failure = "there is more of this kind", True
-        self.problems.setdefault(what, TarProblem(what, is_failure))
+        note_problem(self.problems, what, is_failure=is_failure)
 
 
 def read_tar_index(archive: ByteSource) -> TarIndex:
@@ -136,7 +122,7 @@ def _take(index: TarIndex, header: TarHeader) -> None:
 def _path(index: TarIndex, name: str) -> str | None:
     """The normalized path of a member; None for one that is left out."""
     if len(name) > _LONGEST_PATH or "\0" in name:
-        index.note(f"{name[:64]}…: left out, because no file can have this name")
+        index.note(f"{name[:64]}…: {NO_FILE_NAME}")
         return None
     if ".." in name.split("/"):
         index.note(f"{name}: left out, because .. in it leads elsewhere")

@@ -19,9 +19,10 @@ from typing import Any, Final
 
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import StoredFile
+from kdump.storage.place_problem import PlaceProblem
 from kdump.storage.private_folder import cache_folder, is_private, make_private_folder
 from kdump.storage.rooted_storage import ROOT, normal_path
-from kdump.storage.tar_index import Member, TarIndex, TarProblem
+from kdump.storage.tar_index import Member, TarIndex
 from kdump.storage.tar_sparse import StoredPart
 from kdump.storage.unfinished_file import UnfinishedFile
 
@@ -118,7 +119,7 @@ def _decoded(document: Any, archive_bytes: int) -> TarIndex:
         raise ValueError(document["version"])
     index = TarIndex()
     for what, is_failure in document["problems"]:
-        index.problems[_text(what)] = TarProblem(what, bool(is_failure))
+        index.problems[_text(what)] = PlaceProblem(what, bool(is_failure))
     directories = document["directories"]
     for path, rows in directories.items():
         if normal_path(path) != path or "\0" in path:

@@ -22,6 +22,8 @@ from unittest import mock
 BUCKET = "disks"
 _PATIENCE_SECONDS = 60
 _HOST = "127.0.0.1"
+_NEWLINE = "-NEWLINE-"
+"""Stands for a newline in a key, which moto does not take."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class ObjectServer:
             that sends something else, or None.
         rewrite: gives the path that is asked for instead.
         pause_seconds: how long to wait after each eighth of an answer.
+        kill: kills the process, cuts all connections, and refuses others.
     """
 
     port: int
@@ -42,6 +45,17 @@ class ObjectServer:
     disturb: Callable[[str], Any] = lambda _request: None
     rewrite: Callable[[str], str] = str
     pause_seconds: float = 0.0
+    kill: Callable[[], None] = lambda: None
+
+    def dies(self, data: bytes) -> bytes:
+        """For ``disturb``: kill the server while it answers; half of the answer is sent."""
+        self.kill()
+        return data[: len(data) // 2]
+
+    @property
+    def uri(self) -> str:
+        """The URI of the bucket."""
+        return f"s3://{BUCKET}"
 
     def reset(self) -> None:
         """Forget the requests so far, and disturb no more."""
@@ -55,7 +69,7 @@ class ObjectServer:
         for path in sorted(directory.rglob("*")):
             if path.is_file():
                 self.put(f"{prefix}/{path.relative_to(directory)}", path.read_bytes())
-        return f"s3://{BUCKET}/{prefix}"
+        return f"{self.uri}/{prefix}"
 
     def put(self, key: str, data: bytes) -> None:
         """Write one object."""
@@ -68,7 +82,7 @@ class ObjectServer:
         headers = {
             "Authorization": "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request"
         }
-        connection.request(method, quote(path), data, headers)
+        connection.request(method, quote(path.replace("\n", _NEWLINE)), data, headers)
         answer = connection.getresponse()
         answer.read()
         connection.close()
@@ -79,10 +93,18 @@ class ObjectServer:
         return len([each for each in self.requests if not methods or each.split()[0] in methods])
 
 
+def name_as_long(path: Path, root: str) -> str:
+    """Return a name below a root, so that its URI is as long as a path.
+
+    Paths are in what commands write, which has sizes.
+    """
+    return "x" * (len(str(path)) - len(root) - 1)
+
+
 @contextlib.contextmanager
 def object_server() -> Iterator[ObjectServer]:
     """Run a server; its address and credentials are in the environment, as Arrow reads them."""
-    with _moto() as moto_port, _proxy(moto_port) as server:
+    with _moto() as (process, moto_port), _proxy(process, moto_port) as server:
         environment = {
             "AWS_ENDPOINT_URL": f"http://{_HOST}:{server.port}",
             "AWS_ACCESS_KEY_ID": "testing",
@@ -97,7 +119,7 @@ def object_server() -> Iterator[ObjectServer]:
 
 
 @contextlib.contextmanager
-def _moto() -> Iterator[int]:
+def _moto() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     with socket.socket() as free:
         free.bind((_HOST, 0))
         port = free.getsockname()[1]
@@ -117,21 +139,34 @@ def _moto() -> Iterator[int]:
                 assert process.poll() is None, "moto ended"
                 assert time.monotonic() < until
                 time.sleep(0.05)
-        yield port
+        yield process, port
     finally:
         process.kill()
         process.wait()
 
 
 @contextlib.contextmanager
-def _proxy(moto_port: int) -> Iterator[ObjectServer]:
+def _proxy(moto: subprocess.Popen[bytes], moto_port: int) -> Iterator[ObjectServer]:
+    connections = set[socket.socket]()
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
+        def setup(self) -> None:
+            super().setup()
+            connections.add(self.connection)
+
+        def finish(self) -> None:
+            connections.discard(self.connection)
+            with contextlib.suppress(OSError):
+                super().finish()
+
         def handle_one_request(self) -> None:
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(OSError, http.client.HTTPException):  # it was cut
                 super().handle_one_request()
+                return
+            self.close_connection = True
 
         def _pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -144,21 +179,24 @@ def _proxy(moto_port: int) -> Iterator[ObjectServer]:
                 return
             connection = http.client.HTTPConnection(_HOST, moto_port)
             headers = {key: value for key, value in self.headers.items() if key != "Connection"}
-            asked = server.rewrite(self.path)
+            asked = server.rewrite(self.path.replace("%0A", _NEWLINE))
             connection.request(self.command, asked, body or None, headers)
             answer = connection.getresponse()
             data = answer.read()
             connection.close()
+            if "list-type" in self.path:
+                data = data.replace(_NEWLINE.encode(), b"&#10;")
+            is_head = self.command == "HEAD"
+            length = answer.getheader("Content-Length", "0") if is_head else str(len(data))
             if instead is not None:
                 data = instead(data)
             self.send_response(answer.status)
             for key, value in answer.getheaders():
                 if key.lower() not in ("transfer-encoding", "connection", "content-length"):
                     self.send_header(key, value)
-            length = answer.getheader("Content-Length") or str(len(data))
             self.send_header("Content-Length", length)
             self.end_headers()
-            if self.command != "HEAD":
+            if not is_head:
                 self._send(data)
                 if len(data) < int(length):
                     self.close_connection = True
@@ -185,7 +223,18 @@ def _proxy(moto_port: int) -> Iterator[ObjectServer]:
             self.server_name, self.server_port = _HOST, self.server_address[1]
 
     with Server((_HOST, 0), Handler) as proxy:
-        server = ObjectServer(proxy.server_port)
+
+        def kill() -> None:
+            moto.kill()
+            moto.wait()
+            proxy.shutdown()
+            proxy.server_close()
+            for each in list(connections):
+                # That of the answer in whose middle this happens ends with it.
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RD)
+
+        server = ObjectServer(proxy.server_port, kill=kill)
         thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:

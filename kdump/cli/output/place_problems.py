@@ -23,6 +23,9 @@ def report_places() -> ExitStatus:
             if problem.is_failure:
                 status |= ExitStatus.OPERATIONAL_ERROR
     for store in named_stores():
+        for problem in store.problems:
+            write_line(f"kdump: {problem.what}", sys.stderr)
+            status |= ExitStatus.OPERATIONAL_ERROR
         try:
             changes = store.changes()
         except OSError as failure:

@@ -42,7 +42,7 @@ from kdump.state.metadata.settings import Settings
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location
-from kdump.storage.places import kdump_command
+from kdump.storage.places import kdump_command, list_again
 
 _SPACE_BYTES_PER_FILE: Final = 4096
 _HERE: Final = EngineOptions(EngineChoice.LOCAL)
@@ -395,6 +395,7 @@ class _Run:
 
     def _notice_changes(self) -> None:
         """Look again at what was copied: nobody should write to it meanwhile."""
+        list_again()
         again = plan_copy(self.request.directory, self.request.selection)
         fingerprints = {each.path: each.fingerprint for each in self.plan.files()}
         changed, gone = changed_files(again, fingerprints)

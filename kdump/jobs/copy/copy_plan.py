@@ -9,6 +9,7 @@ lines, and the log cleaner would fail at the others (``LogCleanerManager.updateC
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,6 +31,9 @@ from kdump.tiered.tiered_storage import remote_part
 
 _LATEST_NS: Final = 2**62
 """An archive can claim any time; a disk takes those of the next century."""
+_NO_FILE_NAME: Final = "no file can have this name"
+_LONGEST_NAME: Final = 255
+"""``NAME_MAX``; keys of object stores and names in archives have no such limit."""
 _SEGMENT_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
@@ -154,6 +158,9 @@ def plan_copy(directory: LogDirectory, selection: PartitionSelection) -> CopyPla
     ]
     with phase(f"listing the files in {directory.path}", len(directories)) as listing:
         for entry in listing.over(directories):
+            if not is_plain(entry.name):
+                plan.left_out[str(directory.path / entry.name)] = _NO_FILE_NAME
+                continue
             try:
                 plan.partitions.append(_directory(plan, entry.name, found.get(entry.name)))
             except OSError as failure:
@@ -235,7 +242,7 @@ def _files(
     for each in entries:
         where = path / each.name
         if not is_plain(each.name):
-            plan.left_out[str(where)] = "no file can have this name"
+            plan.left_out[str(where)] = _NO_FILE_NAME
         elif each.kind is EntryKind.FILE:
             modified_ns = max(-_LATEST_NS, min(each.modified_ns, _LATEST_NS))
             yield CopiedFile(
@@ -252,8 +259,10 @@ def _files(
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name cannot lead out of its directory."""
-    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+    """Whether a file can have a name, and it cannot lead out of its directory."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        return False
+    return len(os.fsencode(name)) <= _LONGEST_NAME
 
 
 def changed_files(
