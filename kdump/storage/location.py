@@ -188,9 +188,9 @@ class Location:
         """
         path = self.storage.local_path(self.path)
         if path is None:
-            from kdump.storage.places import not_local
+            from kdump.storage.place_names import refusal_of
 
-            raise not_local(str(self))
+            raise NotLocalError(refusal_of(str(self)))
         return path
 
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kdump.storage.local_disk import LOCAL_DISK, local
 from kdump.storage.location import Location, NotLocalError
-from kdump.words import shell_command, shell_words
+from kdump.storage.place_names import (
+    IN_ARCHIVE,
+    is_compressed,
+    is_store_uri,
+    name_spool_folder,
+    path_in_archive,
+    refusal_of,
+    spool_folder,
+)
 
 if TYPE_CHECKING:
     from kdump.storage.object_store import ObjectStore
     from kdump.storage.request_counts import RequestCounts
     from kdump.storage.tar_archive import TarArchive
 
-_STORE_URI: Final = re.compile(r"(s3|gs|gcs|abfss?)://[^/]|(hdfs|viewfs)://", re.DOTALL)
-_IN_ARCHIVE: Final = re.compile(
-    r"(?P<archive>.*?\.(?:tar(?:\.(?:gz|zst|xz))?|tgz|tzst|txz))!(?P<path>/.*)?", re.DOTALL
-)
 _OBJECT_STORE: Final = "kdump.storage.object_store"
 """Imported only where a store is used."""
 _CONCURRENT_READS: Final = 16
@@ -29,8 +31,6 @@ _CONCURRENT_READS: Final = 16
 
 _archives: Final[list[TarArchive]] = []
 _stores: Final[list[ObjectStore]] = []
-_spool: Final[list[Path]] = []
-"""The directory for unpacked archives, if one was named."""
 
 
 def parse_location(text: str) -> Location:
@@ -44,20 +44,20 @@ def parse_location(text: str) -> Location:
         KdumpError: it is in a compressed archive, which cannot be unpacked.
         OSError: a compressed archive cannot be read.
     """
-    found = _IN_ARCHIVE.fullmatch(text)
+    found = IN_ARCHIVE.fullmatch(text)
     if found is None:
         return _outside_archives(text)
     from kdump.storage.tar_archive import TarArchive
 
     where = _outside_archives(found["archive"])
-    if _is_compressed(found):
+    if is_compressed(found):
         from kdump.storage.spooled_archive import spooled
 
-        archive = TarArchive.named(spooled(where, _spool[0] if _spool else None), str(where))
+        archive = TarArchive.named(spooled(where, spool_folder()), str(where))
     else:
         archive = TarArchive.named(where)
     _archives.append(archive)
-    return Location(archive, _path_in_archive(found))
+    return Location(archive, path_in_archive(found))
 
 
 def require_local(text: str) -> None:
@@ -66,45 +66,13 @@ def require_local(text: str) -> None:
     Raises:
         NotLocalError: it is not on a local disk.
     """
-    found = _IN_ARCHIVE.fullmatch(text)
+    found = IN_ARCHIVE.fullmatch(text)
     if found is not None:
-        name = f"{_outside_archives(found['archive'])}!{_path_in_archive(found)}"
-        raise not_local(name)
+        name = f"{_outside_archives(found['archive'])}!{path_in_archive(found)}"
+        raise NotLocalError(refusal_of(name))
     location = _outside_archives(text)
     if location.storage != LOCAL_DISK:
-        raise not_local(str(location))
-
-
-def not_local(name: str) -> NotLocalError:
-    """The refusal of a path that is not on a local disk, with the command that copies it to one."""
-    base = name.rstrip("/").rpartition("/")[2]
-    is_whole = name.endswith("!/") or (is_store_uri(name) and name.count("/") == 2)
-    # A name that looks like an option would be taken for one.
-    target = "copy" if is_whole else f"./{base}" if base.startswith("-") else base
-    command = kdump_command("copy", [name, target])
-    return NotLocalError(f"{name} is not on a local disk; copy it to one first: {command}")
-
-
-def kdump_command(words: str, arguments: Iterable[object]) -> str:
-    """A command to copy into a shell, with ``--spool`` where it needs that.
-
-    Args:
-        words: of the command, as they are.
-        arguments: paths and other words, which are quoted.
-    """
-    texts = [str(each) for each in arguments]
-    archives = filter(None, map(_IN_ARCHIVE.fullmatch, texts))
-    if any(map(_is_compressed, archives)):
-        words = f"{shell_words(['--spool', _spool[0] if _spool else '.'])} {words}"
-    return shell_command(words, texts)
-
-
-def _is_compressed(named: re.Match[str]) -> bool:
-    return not named["archive"].endswith(".tar")
-
-
-def _path_in_archive(named: re.Match[str]) -> str:
-    return posixpath.normpath(named["path"] or "/").replace("//", "/")
+        raise NotLocalError(refusal_of(str(location)))
 
 
 def list_again() -> None:
@@ -139,16 +107,6 @@ def text_of(location: Location) -> str:
     if isinstance(location.storage, ObjectStore):
         return location.storage.uri_of(absolute.path)
     return str(absolute)
-
-
-def is_store_uri(text: str) -> bool:
-    """Whether a path is a URI of an object store."""
-    return _STORE_URI.match(text) is not None
-
-
-def is_bare_archive(text: str) -> bool:
-    """Whether a path names an archive, and no directory in it."""
-    return _IN_ARCHIVE.fullmatch(f"{text}!") is not None and "!" not in text
 
 
 def named_archives() -> Sequence[TarArchive]:
@@ -194,7 +152,7 @@ def add_request_counts(counts: Mapping[str, RequestCounts]) -> None:
 
 def spool_into(folder: Path) -> None:
     """Unpack compressed archives into a directory from now on."""
-    _spool[:] = [folder]
+    name_spool_folder(folder)
 
 
 def forget_places() -> None:
@@ -202,7 +160,7 @@ def forget_places() -> None:
 
     Unpacked archives are removed.
     """
-    _spool.clear()
+    name_spool_folder(None)
     if "kdump.storage.spooled_archive" in sys.modules:
         from kdump.storage.spooled_archive import remove_spooled
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import IO, Final
 
-from kdump.storage.byte_source import ByteSource, SparseSource
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.location import StoredFile
 
 _PIECE_BYTES: Final = 1 << 20
 _BLOCK_BYTES: Final = 64 << 10
@@ -55,10 +56,14 @@ class SparseWriter:
             OSError: it cannot be read.
             WriteFailedError: the disk is full, or fails.
         """
-        start, buffer = self.position, memoryview(bytearray(_PIECE_BYTES))
+        start = self.position
+        if start == end:
+            return
+        # Most files are small, and fresh memory costs more than reading them.
+        buffer = memoryview(bytearray(min(_PIECE_BYTES, end - start)))
         ranges = (
             source.data_ranges(start, end)
-            if isinstance(source, SparseSource)
+            if isinstance(source, StoredFile)
             else iter([(start, end)])
         )
         for begin, stop in ranges:

@@ -27,13 +27,16 @@ class UnfinishedFile:
         self._path: Path | None = path
 
     @classmethod
-    def beside(cls, path: Path, prefix: str, *, mode: int) -> Self:
+    def beside(
+        cls, path: Path, prefix: str, *, mode: int, buffer_bytes: int = _BUFFER_BYTES
+    ) -> Self:
         """Create the temporary file for ``path``, whose directory exists.
 
         Args:
             path: where the file will be.
             prefix: its temporary name begins with it.
             mode: of the file, from which the mask of the process is taken away.
+            buffer_bytes: how many bytes are written together.
 
         Raises:
             OSError: it cannot be created.
@@ -41,7 +44,7 @@ class UnfinishedFile:
         temporary = path.with_name(f"{prefix}{secrets.token_hex(8)}{_SUFFIX}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, mode)
-        return cls(os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES), temporary)
+        return cls(os.fdopen(descriptor, "wb", buffering=buffer_bytes), temporary)
 
     def __enter__(self) -> Self:
         return self
@@ -68,6 +71,14 @@ class UnfinishedFile:
         """
         self.stream.flush()
         os.utime(self.stream.fileno(), ns=(modified_ns, modified_ns))
+
+    def close(self) -> None:
+        """Close the file; somebody else syncs it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.stream.close()
 
     def finish(self) -> int:
         """Sync and close the file; returns its size in bytes.

@@ -22,7 +22,7 @@ from kdump.cli.output.rendering import Output, OutputFormat, Row, open_output, o
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
-from kdump.storage.places import kdump_command
+from kdump.storage.place_names import kdump_command
 from kdump.words import counted
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from kdump.cli.output.rendering import format_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.log.special_times import IsolationLevel
 from kdump.phases import phase
-from kdump.storage.places import is_store_uri, parse_location, text_of
+from kdump.storage.place_names import is_store_uri
+from kdump.storage.places import parse_location, text_of
 
 if TYPE_CHECKING:
     from kdump.log.remote_files import RemotePlace

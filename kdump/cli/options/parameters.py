@@ -12,7 +12,8 @@ import click
 
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import LOCAL_DISK, local
-from kdump.storage.places import is_bare_archive, parse_location, require_local
+from kdump.storage.place_names import is_bare_archive
+from kdump.storage.places import parse_location, require_local
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -22,7 +22,7 @@ from kdump.state.metadata.config_keys import (
     MIN_CLEANABLE_DIRTY_RATIO,
     MIN_COMPACTION_LAG_MS,
 )
-from kdump.storage.places import kdump_command
+from kdump.storage.place_names import kdump_command
 from kdump.target.refusal import Refusal
 from kdump.words import counted, shell_command
 

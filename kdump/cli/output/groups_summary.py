@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.rendering import Row
-from kdump.storage.places import kdump_command
+from kdump.storage.place_names import kdump_command
 from kdump.words import counted
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from kdump.cli.output.metadata_output import committed_line
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
 from kdump.cli.output.value_text import Kind
-from kdump.storage.places import kdump_command
+from kdump.storage.place_names import kdump_command
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ earlier run are copied again, and those that are gone are removed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kdump.apply.files import free_bytes_at
+from kdump.apply.files import DISK, free_bytes_at
 from kdump.apply.unfinished_copy import (
     EarlierCopy,
     UnfinishedCopy,
@@ -33,6 +33,7 @@ from kdump.jobs.copy.copy_plan import (
     CopiedPartition,
     CopyPlan,
     changed_files,
+    changed_since,
     plan_copy,
 )
 from kdump.log.directory import LogDirectory
@@ -42,13 +43,17 @@ from kdump.state.metadata.settings import Settings
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location
-from kdump.storage.places import kdump_command, list_again
+from kdump.storage.place_names import kdump_command
+from kdump.storage.places import list_again
 
 _SPACE_BYTES_PER_FILE: Final = 4096
 _HERE: Final = EngineOptions(EngineChoice.LOCAL)
 """The files are on a disk of this machine, whatever the size of the work."""
 _MOST_FAILURES: Final = 20
 """After so many failures in a row a server is gone: each of them took long."""
+_SYNCED_FILES: Final = 512
+_SYNCED_BYTES: Final = 64 << 20
+"""Small files are synced together, up to so many: most of the time of each would be its sync."""
 _OTHERS_EACH: Final = 64
 """How many small files of a directory are copied as one piece of work."""
 
@@ -313,6 +318,9 @@ class _Run:
         self.progress = progress
         self._complete = work.complete
         self._failures = 0
+        self._pending: list[tuple[str, CopySplit, WrittenFiles]] = []
+        self._pending_files = 0
+        self._pending_bytes = 0
         self._work = work.left
         self._waiting = {name: len(splits) for name, splits in work.left.items()}
         self._written: dict[str, list[tuple[CopySplit, WrittenFiles]]] = {
@@ -354,23 +362,45 @@ class _Run:
         with (
             phase("copying"),
             open_engine(_HERE, total_bytes=size_bytes, progress=self.progress) as engine,
-            closing(engine.run(job, splits)) as results,
+            contextlib.closing(engine.run(job, splits)) as results,
         ):
-            for split, written in results:
-                if written.unwritable is not None:
-                    raise unwritable(self.copy.path, written.unwritable)
-                self._place(owners[id(split)], split, written)
+            try:
+                for split, written in results:
+                    if written.unwritable is not None:
+                        raise unwritable(self.copy.path, written.unwritable)
+                    self._take(owners[id(split)], split, written)
+            except BaseException:
+                with contextlib.suppress(OSError, KdumpError):
+                    self._place_pending()
+                raise
+            self._place_pending()
 
-    def _place(self, name: str, split: CopySplit, written: WrittenFiles) -> None:
+    def _take(self, name: str, split: CopySplit, written: WrittenFiles) -> None:
         self.result.unreadable += written.unreadable
         self._failures = self._failures + 1 if written.unreadable else 0
         if self._failures >= _MOST_FAILURES and split.path.storage != LOCAL_DISK:
             raise unwritable(
                 self.copy.path, f"gave up: nothing can be read any more: {written.unreadable[-1]}"
             )
-        for file, temporary in zip(split.files, written.temporary, strict=True):
-            if temporary is not None:
-                self.copy.place(temporary, file.path, file.fingerprint)
+        self._pending.append((name, split, written))
+        self._pending_files += len(split.files)
+        self._pending_bytes += split.size_bytes
+        if self._pending_files >= _SYNCED_FILES or self._pending_bytes >= _SYNCED_BYTES:
+            self._place_pending()
+
+    def _place_pending(self) -> None:
+        """Sync what was written since the last call, and give the files their names."""
+        pending, self._pending = self._pending, []
+        self._pending_files = self._pending_bytes = 0
+        temporary = [each for _, _, written in pending for each in written.temporary]
+        DISK.sync([Path(each) for each in temporary if each is not None])
+        for name, split, written in pending:
+            self._place(name, split, written)
+
+    def _place(self, name: str, split: CopySplit, written: WrittenFiles) -> None:
+        for file, path in zip(split.files, written.temporary, strict=True):
+            if path is not None:
+                self.copy.place(path, file.path, file.fingerprint)
         self._written[name].append((split, written))
         self._waiting[name] -= 1
         if not self._waiting[name]:
@@ -396,11 +426,5 @@ class _Run:
     def _notice_changes(self) -> None:
         """Look again at what was copied: nobody should write to it meanwhile."""
         list_again()
-        again = plan_copy(self.request.directory, self.request.selection)
-        fingerprints = {each.path: each.fingerprint for each in self.plan.files()}
-        changed, gone = changed_files(again, fingerprints)
-        sources = {each.path: str(each.source) for each in self.plan.files()}
-        for path in (*(each.path for each in changed), *gone):
-            self.result.unreadable.append(
-                f"{sources[path]}: changed while it was copied: is it in use?"
-            )
+        for source in changed_since(self.plan, self.request.selection):
+            self.result.unreadable.append(f"{source}: changed while it was copied: is it in use?")

@@ -1,18 +1,17 @@
 """Write some files of a copy: the job, which checks a log as its bytes pass.
 
-Each file gets a temporary name, and whoever runs the job gives it its own. A file that is not
-renamed is deleted by the next run. Runs on this machine only: the copy is on its disk.
+Each file gets a temporary name, and whoever runs the job syncs it, together with others, and gives
+it its own. A file that is not renamed is deleted by the next run. Runs on this machine only: the
+copy is on its disk.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.files import DISK
 from kdump.apply.unfinished_copy import TEMPORARY_PREFIX
 from kdump.check.batches import SegmentScope
 from kdump.check.part import Level, SegmentPart
@@ -26,6 +25,8 @@ from kdump.storage.unfinished_file import UnfinishedFile
 
 _MODE: Final = 0o666
 """From which the mask of the process is taken away."""
+_BUFFER_BYTES: Final = 64 << 10
+_SYNCED_ALONE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class CopyJob:
     now_ms: int
 
     def run(self, split: CopySplit, /) -> WrittenFiles:
-        """Copy the files of a split, each complete and synced, or not at all."""
+        """Copy the files of a split, each complete or not at all; small ones are not synced."""
         with contextlib.ExitStack() as stack:
             run = _Run(self, split, stack)
             try:
@@ -96,7 +97,9 @@ class _Run:
         done = [self._file(each) for each in self.split.files]
         if not done and self.split.scope is not None:
             self.part = _checked(self.job, self.split.scope)
-        _sync([each for each in done if each is not None])
+        for each in done:
+            if each is not None:
+                _close(each)
         kept = tuple(None if each is None else each.keep() for each in done)
         return WrittenFiles(kept, tuple(self.unreadable), self.part)
 
@@ -125,7 +128,9 @@ class _Run:
     def _new(self) -> UnfinishedFile:
         try:
             folder = Path(self.job.folder)
-            new = UnfinishedFile.beside(folder / "file", TEMPORARY_PREFIX, mode=_MODE)
+            new = UnfinishedFile.beside(
+                folder / "file", TEMPORARY_PREFIX, mode=_MODE, buffer_bytes=_BUFFER_BYTES
+            )
         except OSError as failure:
             raise WriteFailedError(failure) from failure
         return self.stack.enter_context(new)
@@ -160,11 +165,12 @@ def _finish(new: UnfinishedFile, writer: SparseWriter, file: CopiedFile) -> None
         raise WriteFailedError(failure) from failure
 
 
-def _sync(files: Sequence[UnfinishedFile]) -> None:
-    """Make files durable, several at once: that takes about as long as one."""
+def _close(file: UnfinishedFile) -> None:
+    """Close a file; what is large is synced here, while other workers go on."""
     try:
-        DISK.sync([each.path for each in files])
-        for each in files:
-            each.finish()
+        if file.stream.tell() >= _SYNCED_ALONE_BYTES:
+            file.finish()
+        else:
+            file.close()
     except OSError as failure:
         raise WriteFailedError(failure) from failure

@@ -9,7 +9,6 @@ lines, and the log cleaner would fail at the others (``LogCleanerManager.updateC
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -166,12 +165,19 @@ def plan_copy(directory: LogDirectory, selection: PartitionSelection) -> CopyPla
             except OSError as failure:
                 path = failure.filename or directory.path / entry.name
                 plan.unreadable.append(f"{path}: {failure.strerror or failure}")
+    plan.root = list(_root_of(plan, entries, selection))
+    return plan
+
+
+def _root_of(
+    plan: CopyPlan, entries: Iterable[Entry], selection: PartitionSelection
+) -> Iterator[CopiedFile]:
+    """The files in the root that a copy of a selection has."""
     others = [each for each in entries if each.kind is not EntryKind.DIRECTORY]
     if not selection.is_everything:
         others = [each for each in others if each.name in names.LOG_DIRECTORY_FILES]
-    lines = None if selection.is_everything else _live(directory.partitions)
-    plan.root = list(_root_files(plan, others, lines))
-    return plan
+    lines = None if selection.is_everything else _live(plan.directory.partitions)
+    return _root_files(plan, others, lines)
 
 
 def _live(partitions: Iterable[Partition]) -> set[TopicPartition]:
@@ -262,7 +268,7 @@ def is_plain(name: str) -> bool:
     """Whether a file can have a name, and it cannot lead out of its directory."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         return False
-    return len(os.fsencode(name)) <= _LONGEST_NAME
+    return len(name.encode(errors="surrogatepass")) <= _LONGEST_NAME
 
 
 def changed_files(
@@ -281,3 +287,35 @@ def changed_files(
         if path in earlier and earlier[path] != each.fingerprint
     ]
     return changed, sorted(earlier.keys() - current.keys())
+
+
+def changed_since(plan: CopyPlan, selection: PartitionSelection) -> Iterator[str]:
+    """List again what a plan has; yields the names of files that changed since, or are gone.
+
+    One directory after the other: two plans of a hundred thousand files would be held otherwise.
+
+    Args:
+        plan: what was copied.
+        selection: which partitions.
+
+    Raises:
+        OSError: the root cannot be listed.
+    """
+    again = CopyPlan(plan.directory)
+    with phase(f"listing {plan.directory.path}", len(plan.partitions)) as listing:
+        entries = sorted(plan.directory.path.entries())
+        yield from _differences(plan.root, _root_of(again, entries, selection))
+        for copied in listing.over(plan.partitions):
+            try:
+                now = _directory(again, copied.name, copied.partition)
+            except OSError:
+                yield str(plan.directory.path / copied.name)
+                continue
+            yield from _differences(copied.files(), now.files())
+
+
+def _differences(before: Iterable[CopiedFile], now: Iterable[CopiedFile]) -> Iterator[str]:
+    fingerprints = {each.path: each.fingerprint for each in now}
+    for each in before:
+        if fingerprints.get(each.path) != each.fingerprint:
+            yield str(each.source)

@@ -30,7 +30,7 @@ from kdump.payloads.payload_decoder import PayloadDecoder
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.phases import phase
 from kdump.scan.records import LARGEST_RECORD_BYTES
-from kdump.storage.places import kdump_command
+from kdump.storage.place_names import kdump_command
 from kdump.tables.kafka_log.columns import SourceColumn, columns_named
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 from kdump.tables.kafka_log.options import Mode
