@@ -11,11 +11,13 @@ import pytest
 from builders.hdfs_server import HdfsServer, hdfs_server
 from builders.in_process import run_kdump
 from builders.kafka_jars import ReferenceUnavailable
+from builders.object_server import name_as_long
 from builders.source_tables import table_of
-from cli.test_object_stores import ALL_LINES, LINES, answer
+from cli.test_object_stores import ALL_LINES, LINES, answer, linked
 from kdump.errors import ExitStatus
 from kdump.storage import store_connection
 from kdump.storage.places import forget_places, parse_location
+from pipeline.test_places_in_spark import loaded
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +36,13 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def clean(fixtures: Path) -> Path:
-    return fixtures / "out" / "clean"
+def clean(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return linked(fixtures / "out" / "clean", tmp_path_factory.mktemp("linked"))
 
 
 @pytest.fixture(scope="module")
 def uploaded(server: HdfsServer, clean: Path) -> str:
-    return server.upload(clean, "clean")
+    return server.upload(clean, name_as_long(clean, server.uri))
 
 
 @pytest.mark.soak
@@ -51,6 +53,28 @@ def test_hdfs_gives_what_the_directory_gives(
     expected = answer(line, str(clean), tmp_path / "1")
     assert answer(line, uploaded, tmp_path / "2") == expected
     assert expected[1]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("command", ["export", "groups", "lookup", "report", "verify"])
+def test_executors_of_spark_open_the_files_of_hdfs(
+    clean: Path, uploaded: str, tmp_path: Path, command: str
+) -> None:
+    (line,) = (line for line in LINES if line.startswith(f"{command} "))
+    expected = answer(line, str(clean), tmp_path / "1")
+    line += " --master local-cluster[2,1,1024]"
+    assert answer(line, uploaded, tmp_path / "2") == expected
+
+
+@pytest.mark.soak
+def test_the_data_source_of_a_spark_cluster_reads_hdfs(clean: Path, uploaded: str) -> None:
+    skip = {"mode": "DROPMALFORMED"}
+    local, stored = loaded(
+        "local-cluster[2,1,1024]",
+        *({"path": f"{base}/d1", **skip} for base in (clean, uploaded)),
+    )
+    assert stored == local
+    assert sum(map(len, local["offsets"].values())) > 1000
 
 
 @pytest.mark.soak
