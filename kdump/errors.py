@@ -42,6 +42,10 @@ class UsageProblem(KdumpError):
     exit_status = ExitStatus.USAGE
 
 
+class StoreGoneError(KdumpError):
+    """An object store does not answer any more; to go on asking would take hours."""
+
+
 class Terminated(KeyboardInterrupt):
     """A signal stopped the command.
 

@@ -281,8 +281,10 @@ class _OpenStore:
         found: dict[str, dict[str, Entry]] = {path: {}}
         prefix = path.rstrip("/")
         for info in infos:
-            below = info.path[skipped_chars:]
             is_directory = info.type == FileType.Directory
+            below = info.path[skipped_chars:]
+            if is_directory:
+                below = below.removesuffix("/")
             if not _NO_NAMES.isdisjoint(below.split("/")):
                 if not is_directory and is_deep:
                     note_problem(

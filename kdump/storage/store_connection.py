@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from kdump.errors import KdumpError
+from kdump.errors import StoreGoneError
 from kdump.storage.interruptible import interruptible
 from kdump.storage.request_counts import RequestCounter, RequestCounts
 
@@ -47,10 +47,6 @@ _REFUSED: Final = re.compile(
 )
 """Answers that are about one object: the store is there."""
 _REQUEST_ID: Final = re.compile(r" ?\(Request ID: [^)]*\)")
-
-
-class StoreGoneError(KdumpError):
-    """A store does not answer any more: asking for thousands of other objects would take hours."""
 
 
 class StoreVersion(NamedTuple):

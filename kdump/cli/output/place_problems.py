@@ -6,7 +6,7 @@ import sys
 
 from kdump.cli.output.events import write_line
 from kdump.cli.output.value_text import format_bytes
-from kdump.errors import ExitStatus
+from kdump.errors import ExitStatus, StoreGoneError
 from kdump.storage.places import named_archives, named_stores, unpacked_archives
 from kdump.words import counted
 
@@ -31,6 +31,10 @@ def report_places() -> ExitStatus:
         except OSError as failure:
             write_line(f"kdump: {failure.filename}: {failure.strerror}", sys.stderr)
             status |= ExitStatus.OPERATIONAL_ERROR
+            continue
+        except StoreGoneError as failure:
+            write_line(f"kdump: {failure}", sys.stderr)
+            status |= failure.exit_status
             continue
         if changes:
             more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
