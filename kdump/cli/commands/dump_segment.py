@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kdump.cli.options.parameters import NumberParameter, max_record_bytes_option
+from kdump.cli.options.parameters import (
+    NumberParameter,
+    edge_options,
+    max_record_bytes_option,
+)
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
-from kdump.cli.options.range_options import edge_options
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.output.rendering import (
     SAMPLE_ROWS,

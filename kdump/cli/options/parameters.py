@@ -241,3 +241,27 @@ def paths_argument(metavar: str, *, written: Written = False) -> Callable[[Comma
         required=True,
         type=LocationParameter(readable=False, written=written),
     )
+
+
+def edge_options(verb: str) -> Callable[[Command], Command]:
+    """Add the options that say at which offset or time to start and stop."""
+    options = (
+        click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset."),
+        click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset."),
+        click.option(
+            "--from-time",
+            type=TIME,
+            metavar="TIME",
+            help=f"{verb} only records from this time on.",
+        ),
+        click.option(
+            "--to-time", type=TIME, metavar="TIME", help=f"{verb} only records before this time."
+        ),
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdump.cli.options.parameters import OFFSET, TIME
+from kdump.cli.options.parameters import edge_options
 from kdump.log.special_times import IsolationLevel
 
 if TYPE_CHECKING:
@@ -79,29 +79,5 @@ def range_options(verb: str) -> Callable[[Command], Command]:
         )
         decorated: Any = edge_options(verb)(isolation_level_option(with_one_argument))
         return decorated  # type: ignore[no-any-return]
-
-    return decorate
-
-
-def edge_options(verb: str) -> Callable[[Command], Command]:
-    """Add only those of them that say where to start and stop, each as an argument of its own."""
-    options = (
-        click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset."),
-        click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset."),
-        click.option(
-            "--from-time",
-            type=TIME,
-            metavar="TIME",
-            help=f"{verb} only records from this time on.",
-        ),
-        click.option(
-            "--to-time", type=TIME, metavar="TIME", help=f"{verb} only records before this time."
-        ),
-    )
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
 
     return decorate
