@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 import os
 import stat
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kdump.apply.directory_changes import DirectoryChange, StreamedFrom
 from kdump.apply.files import Metadata
@@ -16,37 +17,60 @@ from kdump.apply.pinned_directory import identity_of
 from kdump.target.target_file import TargetFile
 from kdump.words import counted
 
+_STATUS: Final = struct.Struct("=qqQQIIIqq")
+"""Size, blocks, device, inode, mode, user, group, and the times of access and modification."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileState:
     """A file as it is before any change.
 
     Attributes:
-        status: of its content; a symbolic link is followed.
+        packed: what its status says, as :data:`_STATUS` has it: a tenth of the memory of the
+            status itself, and a plan for 10,000 partitions has the states of 100,000 files.
         is_own: whether no other name has the same content: no symbolic link, no other hard link.
             Only such a file is changed in place.
     """
 
-    status: os.stat_result
+    packed: bytes
     is_own: bool
+
+    @classmethod
+    def of(cls, status: os.stat_result, *, is_own: bool) -> FileState:
+        """The state of a file with this status; a symbolic link is followed before."""
+        metadata = Metadata.of(status)
+        packed = _STATUS.pack(
+            status.st_size,
+            status.st_blocks,
+            *identity_of(status),
+            metadata.mode,
+            metadata.uid,
+            metadata.gid,
+            metadata.accessed_ns,
+            metadata.modified_ns,
+        )
+        return cls(packed, is_own)
 
     @property
     def size_bytes(self) -> int:
-        return self.status.st_size
+        size_bytes: int = _STATUS.unpack(self.packed)[0]
+        return size_bytes
 
     @property
     def allocated_bytes(self) -> int:
         """How much of it is on disk; less if it has holes."""
-        return min(self.status.st_size, self.status.st_blocks * 512)
+        size_bytes, blocks = _STATUS.unpack(self.packed)[:2]
+        return int(min(size_bytes, blocks * 512))
 
     @property
     def metadata(self) -> Metadata:
-        return Metadata.of(self.status)
+        return Metadata(*_STATUS.unpack(self.packed)[4:])
 
     @property
     def identity(self) -> tuple[int, int]:
         """Device and inode of its content."""
-        return identity_of(self.status)
+        device, inode = _STATUS.unpack(self.packed)[2:4]
+        return device, inode
 
 
 class FileStates(Mapping[str, FileState]):
@@ -107,7 +131,7 @@ def _state_of(path: str) -> FileState:
     is_link = stat.S_ISLNK(status.st_mode)
     if is_link:
         status = Path(path).stat()
-    return FileState(status, not is_link and status.st_nlink == 1)
+    return FileState.of(status, is_own=not is_link and status.st_nlink == 1)
 
 
 class OperationKind(enum.Enum):

@@ -36,6 +36,8 @@ WAVE_BYTES: Final = {"local": 512 << 20, "spark": 4 << 30}
 
 The offsets of its live records are in memory. A wave takes Spark seconds, the local engine little.
 """
+WAVE_PARTITIONS: Final = 500
+"""The most partitions of a wave: each takes 20 KB in memory until the wave is done."""
 
 
 class DirectoryNotCompacted(enum.Enum):
@@ -190,7 +192,9 @@ def _directory_result(
     with contextlib.closing(writer):
         writer.drop_unfinished(chosen)
         most_bytes = WAVE_BYTES[engine.name]
-        for wave in size_groups(chosen, lambda each: each.data_bytes, most_bytes):
+        for wave in size_groups(
+            chosen, lambda each: each.data_bytes, most_bytes, most_items=WAVE_PARTITIONS
+        ):
             for result in Wave(request, directory, engine, writer).results(wave):
                 results[result.partition.path] = result
         writer.swap()

@@ -37,6 +37,8 @@ from kdump.target.virtual_directory import file_name
 
 SWAPPED_BYTES: Final = 64 << 20
 """New segments of this size together are swapped in: a swap takes some syncs."""
+SWAPPED_PARTITIONS: Final = 500
+"""So many partitions are swapped in, however small: their plan is in memory."""
 
 _SPARE_BYTES: Final = 1 << 20
 """Space for checkpoints and the journal."""
@@ -194,6 +196,8 @@ class Swapper:
         rest = {name: each for name, each in compacted.files.items() if name not in written}
         self._pending.setdefault(path, {}).update(rest)
         self._completed[partition] = compacted.without_files()
+        if len(self._pending) >= SWAPPED_PARTITIONS and not self.writing.keep_undo:
+            self.swap()
 
     def swap(self) -> None:
         """Swap in what was written.
