@@ -79,15 +79,17 @@ class VerdictWords(NamedTuple):
         kind: the verdict in one word.
         sentence: what would be done.
         done: what a run reports once it has been done.
+        details: the parts of it that both sentences only count.
     """
 
     kind: str
     sentence: str
     done: str
+    details: tuple[str, ...] = ()
 
     def followed_by(self, more: str) -> VerdictWords:
         """Add ``more`` to both sentences."""
-        return VerdictWords(self.kind, self.sentence + more, self.done + more)
+        return VerdictWords(self.kind, self.sentence + more, self.done + more, self.details)
 
 
 REMOTE_STORAGE: Final = (
@@ -248,7 +250,9 @@ def verdict_words(
         return _not_done(*STATE_VERDICTS[partition.state])
     words = VerdictWords("", "", "")
     if predicted is not None:
-        words = VerdictWords(predicted.kind.value, predicted.sentence, predicted.done)
+        words = VerdictWords(
+            predicted.kind.value, predicted.sentence, predicted.done, predicted.details
+        )
     for later_codes, later, what in _AFTER_LOADING:
         if later_codes.isdisjoint(codes) or words.kind == VerdictKind.REFUSED.value:
             continue

@@ -23,6 +23,9 @@ from kdump.repair.salvage.recover_0_7 import Recovered07
 from kdump.target.refusal import Refusal
 from kdump.words import counted
 
+MOST_NAMED: Final = 5
+"""A sentence names so many ranges, markers or segments; it only counts more of them."""
+
 
 class VerdictKind(enum.Enum):
     """The kinds of verdict, from best to worst."""
@@ -63,6 +66,8 @@ class Verdict:
     """What is lost with unfinished replacements; also part of the sentence."""
     cuts_padding: bool = False
     """Whether zeroes after the last batch would be truncated."""
+    details: tuple[str, ...] = ()
+    """The parts of what would be done that the sentence only counts."""
 
 
 def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.BROKER) -> Verdict:
@@ -76,19 +81,26 @@ def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.
     missing = [piece for piece in report.quarantined if _loses(piece)]
     others = [piece for piece in report.quarantined if not _loses(piece)]
     cuts = [cut for cut in report.cuts if not cut.is_padding]
+    details: list[str] = []
     losses = [
         *_swapped(report.swap_losses),
         *map(_truncated, cuts),
         *_dropped(report.dropped),
-        *map(_quarantined, missing),
+        *_named_or_counted(map(_quarantined, missing), _all_quarantined(missing), details),
     ]
-    repairs = [*map(_quarantined, others), *_repairs(report)]
+    repairs = [*_not_lost(others, details), *_repairs(report, details)]
     padding = [_padding(cut) for cut in report.cuts if cut.is_padding]
     if losses or repairs:
         kind = VerdictKind.LOSS if losses else VerdictKind.REBUILT
         ending = "" if losses else "; no batch is lost"
         what = f"{_and([*losses, *repairs, *padding])}{ending}"
-        return Verdict(kind, f"{subject} would {what}", f"done: {what}", report.swap_losses)
+        return Verdict(
+            kind,
+            f"{subject} would {what}",
+            f"done: {what}",
+            report.swap_losses,
+            details=tuple(details),
+        )
     unclean = [segment.base_offset for segment in report.recovered]
     active = outcome.active_base_offset if isinstance(outcome, Recovered) else None
     harmless = harmless_verdict(unclean, active, policy)
@@ -202,7 +214,45 @@ def _missing(piece: QuarantinedRange) -> str:
     return f" ({lost}: {offsets}{count})"
 
 
-def _repairs(report: LoadReport) -> Iterable[str]:
+def _named_or_counted(parts: Iterable[str], count: str, details: list[str]) -> list[str]:
+    """The parts if they are few; otherwise only ``count``, and the parts become details."""
+    named = list(parts)
+    if len(named) <= MOST_NAMED:
+        return named
+    details += named
+    return [count]
+
+
+def _all_quarantined(pieces: Sequence[QuarantinedRange]) -> str:
+    """Say what is quarantined and lost in all ``pieces`` together."""
+    counts = [piece.most_records for piece in pieces]
+    known = [count for count in counts if count is not None]
+    lost = f", losing at most {counted(sum(known), 'record')}" if len(known) == len(counts) else ""
+    return f"quarantine {_ranges(pieces)}{lost}"
+
+
+def _not_lost(pieces: Sequence[QuarantinedRange], details: list[str]) -> Iterable[str]:
+    """Say what becomes of ranges with which no record is lost now."""
+    noted = [piece for piece in pieces if piece.cause is Cause.MISSING]
+    rest = [piece for piece in pieces if piece.cause is not Cause.MISSING]
+    zeroes = [piece for piece in rest if piece.file is None]
+    copies = [piece for piece in rest if piece.file is not None]
+    for some, count in (
+        (copies, f"quarantine {_ranges(copies)} (no offset is lost)"),
+        (zeroes, f"remove {_ranges(zeroes)} of zeroes"),
+        (noted, f"record {counted(len(noted), 'range')} of offsets that were missing before"),
+    ):
+        yield from _named_or_counted(map(_quarantined, some), count, details)
+
+
+def _ranges(pieces: Sequence[QuarantinedRange]) -> str:
+    """``500 ranges of 10 segments (515000 bytes)``."""
+    segments = counted(len({piece.name for piece in pieces}), "segment")
+    size = counted(sum(piece.size_bytes for piece in pieces), "byte")
+    return f"{counted(len(pieces), 'range')} of {segments} ({size})"
+
+
+def _repairs(report: LoadReport, details: list[str]) -> Iterable[str]:
     for outcome, what in (
         (LeftoverOutcome.DELETED, "delete {}"),
         (LeftoverOutcome.PUT_IN_PLACE, "move {} into place"),
@@ -212,21 +262,32 @@ def _repairs(report: LoadReport) -> Iterable[str]:
         if count:
             thing = "file" if outcome is LeftoverOutcome.REPLACED else "leftover file"
             yield what.format(counted(count, thing))
-    for marker in report.added_markers:
-        yield (
+    yield from _named_or_counted(
+        (
             f"abort the transaction of producer {marker.producer_id} at offset {marker.offset},"
             " whose marker is lost"
-        )
+            for marker in report.added_markers
+        ),
+        f"abort {counted(len(report.added_markers), 'transaction')} whose markers are lost",
+        details,
+    )
     if report.ignored_log_start_offset is not None:
         yield (
             f"ignore the log start offset {report.ignored_log_start_offset}, at which a broker"
             " would delete the whole log"
         )
-    for split in report.splits:
-        yield f"split segment {split.name} into {len(split.base_offsets)}"
-    for segment in report.recovered:
-        if segment.is_rebuilt:
-            yield f"rebuild the indexes of segment {segment.base_offset}: {segment.reason}"
+    parts = sum(len(split.base_offsets) for split in report.splits)
+    yield from _named_or_counted(
+        (f"split segment {each.name} into {len(each.base_offsets)}" for each in report.splits),
+        f"split {counted(len(report.splits), 'segment')} into {parts}",
+        details,
+    )
+    rebuilt = [segment for segment in report.recovered if segment.is_rebuilt]
+    yield from _named_or_counted(
+        (f"rebuild the indexes of segment {each.base_offset}: {each.reason}" for each in rebuilt),
+        f"rebuild the indexes of {counted(len(rebuilt), 'segment')}",
+        details,
+    )
 
 
 def _held(loss: Loss) -> str:

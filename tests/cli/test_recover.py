@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders.batches import batches
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
@@ -424,6 +425,31 @@ def test_salvage_keeps_what_a_broker_would_delete(tmp_path: Path) -> None:
     assert set_aside.read_bytes() == model.segments[12][0]
     assert verify(root) == 0
     assert recover(root).exit_status == 0
+
+
+def test_salvage_lists_the_first_of_many_damaged_ranges(tmp_path: Path) -> None:
+    model = LogModel()
+    each = batches(100, base_offset=12)
+    each[1:91:3] = map(with_flipped_bit, each[1:91:3])
+    model.segments[12] = each
+    root = unclean(model, tmp_path)
+    options = ("--policy", "salvage", "--dry-run", root)
+
+    def ranges_in(output: str) -> list[str]:
+        return [line for line in output.splitlines() if line.startswith("  quarantine")]
+
+    brief, verbose = (
+        recover(*options).stdout.decode(),
+        recover("--verbose", *options).stdout.decode(),
+    )
+    (partition,) = of_type(rows(*options), "partition")
+
+    assert "salvaging would quarantine 30 ranges of 1 segment" in brief
+    assert max(map(len, brief.splitlines())) < 400
+    assert (len(ranges_in(brief)), len(ranges_in(verbose))) == (20, 30)
+    assert "  … and 10 more (--verbose shows all)" in brief
+    assert len(partition["set_aside"]) == 30
+    assert len(partition["verdict"]) < 300
 
 
 def test_a_log_of_kafka_0_7_ends_after_its_last_valid_message(tmp_path: Path) -> None:

@@ -30,6 +30,24 @@ def judged(path: Path, logs: dict[int, bytes]) -> Verdict:
     return verdict(load(write_partition(path / "orders-0", logs)))
 
 
+def test_a_sentence_counts_many_quarantined_ranges_and_the_details_name_each(
+    tmp_path: Path,
+) -> None:
+    log = bytearray(joined(each := batches(40)))
+    for at in positions(each)[1:36:3]:
+        log[at + CRC_START] ^= 1
+    path = write_partition(tmp_path / "orders-0", {0: bytes(log)})
+
+    listed = read_lone_partition(local(path), path.name)
+    found = verdict(repair_partition(listed, LoadContext(), Policy.SALVAGE), Policy.SALVAGE)
+
+    assert "would quarantine 12 ranges of 1 segment (" in found.sentence
+    assert "losing at most 36 records, and rebuild the indexes" in found.sentence
+    assert len(found.sentence) < 200
+    assert len(found.details) == 12
+    assert f"quarantine 106 bytes of segment {log_name(0)} at byte 106, " in found.details[0]
+
+
 def test_a_clean_partition_is_valid(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "orders-0", TWO_SEGMENTS)
 

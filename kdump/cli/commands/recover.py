@@ -20,7 +20,7 @@ from kdump.cli.options.selection_options import (
     selection_options,
     selection_words,
 )
-from kdump.cli.output.brief import BriefFindings, BriefList
+from kdump.cli.output.brief import BriefFindings, BriefList, first_of
 from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import directory_row, partition_row
 from kdump.cli.output.rendering import Row
@@ -225,6 +225,7 @@ def _verdict_lines(result: PartitionRecovery, repair: RepairArguments) -> list[s
     if words.kind == _REFUSED:
         return [f"{path}: left unchanged: {words.sentence}"]
     lines = [f"{path}: {words.sentence if repair.dry_run or result.unchanged else words.done}"]
+    lines += (f"  {detail}" for detail in first_of(words.details, verbose=repair.verbose))
     if result.unchanged:
         lines.append(f"{path}: left unchanged: {result.unchanged.value}")
     return lines

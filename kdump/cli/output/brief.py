@@ -115,6 +115,15 @@ class Unchanged:
                 yield f"… and {counted(more, 'more partition')} left unchanged: {why} {_HOW}"
 
 
+def first_of(lines: Sequence[str], *, verbose: bool) -> Iterator[str]:
+    """Yield the first few lines about one thing, then a count of the rest."""
+    if verbose or len(lines) <= MAX_LISTED:
+        yield from lines
+        return
+    yield from lines[:MAX_LISTED]
+    yield f"… and {len(lines) - MAX_LISTED} more {_HOW}"
+
+
 class BriefList:
     """Choose the partitions without loss to list: the first few, then a count."""
 

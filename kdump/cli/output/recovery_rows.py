@@ -18,6 +18,7 @@ ACCOUNT_FIELDS: Final = (
     "dropped_segments",
     "swap_losses",
     "set_aside",
+    "added_markers",
     "splits",
     "leftovers",
     "rebuilt_indexes",
@@ -125,6 +126,10 @@ def _account_row(report: LoadReport | None) -> dict[str, Any]:
                 "most_records": each.most_records,
             }
             for each in report.quarantined
+        ],
+        "added_markers": [
+            {"file": each.name, "producer_id": each.producer_id, "offset": each.offset}
+            for each in report.added_markers
         ],
         "splits": [
             {"file": each.name, "base_offsets": list(each.base_offsets)} for each in report.splits
