@@ -232,7 +232,7 @@ def _all_quarantined(pieces: Sequence[QuarantinedRange]) -> str:
 
 
 def _not_lost(pieces: Sequence[QuarantinedRange], details: list[str]) -> Iterable[str]:
-    """Say what becomes of ranges with which no record is lost now."""
+    """Say what is done with ranges that lose no record now."""
     noted = [piece for piece in pieces if piece.cause is Cause.MISSING]
     rest = [piece for piece in pieces if piece.cause is not Cause.MISSING]
     zeroes = [piece for piece in rest if piece.file is None]

@@ -18,7 +18,7 @@ from kdump.target.target_file import Gone, Kept
 
 
 def rewritten(path: Path) -> RewrittenGroup | Refusal:
-    """Rewrite the first segment, of which nothing stays."""
+    """Rewrite the first segment; nothing in it stays."""
     group = GroupToRewrite(local(path), (0,), (), Amount(), (), IndexSettings(), 0)
     rewriter = GroupRewriter(group)
     assert list(rewriter.pieces()) == []

@@ -32,7 +32,7 @@ Damage = Callable[[list[list[bytes]]], None]
 
 
 class CountedFile(LocalFile):
-    """A file of which every byte that is read counts."""
+    """A file that counts the bytes read from it."""
 
     count: list[int]
 
