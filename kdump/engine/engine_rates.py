@@ -49,14 +49,14 @@ class EngineRate:
 
 
 LOCAL_RATES: Final = {
-    JobKind.SCAN: EngineRate(0.1, 0.6),
-    JobKind.DECODE: EngineRate(0.2, 7.8),
-    JobKind.EXPORT: EngineRate(0.2, 7.5),
-    JobKind.COMPACT: EngineRate(0.2, 6.5),
+    JobKind.SCAN: EngineRate(0.1, 0.3),
+    JobKind.DECODE: EngineRate(0.2, 5.2),
+    JobKind.EXPORT: EngineRate(0.2, 5.1),
+    JobKind.COMPACT: EngineRate(0.2, 4.9),
 }
 SPARK_RATES: Final = {
-    JobKind.SCAN: EngineRate(2.7, 0.7),
-    JobKind.DECODE: EngineRate(3.0, 19.0),
-    JobKind.EXPORT: EngineRate(3.0, 9.0),
-    JobKind.COMPACT: EngineRate(3.0, 7.5),
+    JobKind.SCAN: EngineRate(2.7, 0.35),
+    JobKind.DECODE: EngineRate(3.0, 6.0),
+    JobKind.EXPORT: EngineRate(3.0, 6.4),
+    JobKind.COMPACT: EngineRate(3.0, 6.5),
 }
