@@ -44,8 +44,8 @@ DATA_SOURCE: Final = "the data source"
 READERS: Final = (*LINES, DATA_SOURCE)
 IN_MAIN: Final = ("copy", "groups", "verify")
 """Readers that are not only in the soak part."""
-VARYING: Final = re.compile(r'"(seconds|created_ms|free_bytes|exported_at)": ?[^,}]+')
-"""What two runs of a command on the same directory have apart, besides its name."""
+VARYING: Final = re.compile(r'"(seconds|created_ms|free_bytes|fingerprint)": ?[^,}]+')
+"""What two runs have apart: times, free space, and what is made of the times of the files."""
 
 
 @dataclass(frozen=True, slots=True)

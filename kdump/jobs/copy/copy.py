@@ -426,5 +426,11 @@ class _Run:
     def _notice_changes(self) -> None:
         """Look again at what was copied: nobody should write to it meanwhile."""
         list_again()
-        for source in changed_since(self.plan, self.request.selection):
+        try:
+            changed = list(changed_since(self.plan, self.request.selection))
+        except OSError as failure:
+            where = failure.filename or self.request.directory.path
+            self.result.unreadable.append(f"{where}: {failure.strerror or failure}")
+            return
+        for source in changed:
             self.result.unreadable.append(f"{source}: changed while it was copied: is it in use?")
