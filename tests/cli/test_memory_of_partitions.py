@@ -61,8 +61,8 @@ def test_the_document_has_a_figure_for_each_command() -> None:
 def test_a_partition_takes_no_more_memory_than_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr(compact, "WAVE_PARTITIONS", COUNTS[0] // 10)
-    monkeypatch.setattr(swap, "SWAPPED_PARTITIONS", COUNTS[0] // 10)
+    monkeypatch.setattr(compact, "WAVE_PARTITIONS", COUNTS[0] // 2)
+    monkeypatch.setattr(swap, "SWAPPED_PARTITIONS", COUNTS[0] // 2)
     peaks = []
     for count in (COUNTS[0] // 10, *COUNTS):  # the first run imports modules
         root = write_partitions(tmp_path / f"of-{count}", count)
