@@ -76,7 +76,7 @@ def require_local(text: str) -> None:
 
 
 def list_again() -> None:
-    """List object stores anew when they are next asked: what was named may have been changed."""
+    """Have object stores listed again when they are next asked: they may have been changed."""
     for store in _stores:
         store.list_again()
 
