@@ -55,6 +55,9 @@ STRAY_CODES: Final = frozenset(
 )
 """Codes of findings that make a broker rename a partition to ``-stray``."""
 
+NOT_SERVED_CODES: Final = STRAY_CODES | {PARTITION_METADATA_OTHER_TOPIC.code}
+"""Codes of findings that keep a broker from serving a log that it can load."""
+
 _REFUSED: Final = {
     PARTITION_TWICE.code: "refuse to start: the partition has two directories",
     PARTITION_METADATA_MALFORMED.code: f"{OFFLINE}: its partition.metadata cannot be read",

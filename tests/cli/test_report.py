@@ -146,6 +146,27 @@ def test_a_file_that_cannot_be_read_may_take_only_the_directory_offline(
     assert verdict.endswith(": a broker would take the log directory offline, or refuse to start.")
 
 
+def test_a_log_that_would_be_rebuilt_and_then_renamed_is_not_served(
+    log_dir: Path, tmp_path: Path
+) -> None:
+    file(log_dir / "orders-0", 0, FileKind.OFFSET_INDEX).unlink()
+    (log_dir / "orders-0" / names.PARTITION_METADATA).unlink()
+    _, page = report(log_dir, out=tmp_path / "r.html")
+    (verdict,) = Parsed(page).texts["h1"]
+    assert verdict.endswith(": a starting broker would not serve all of them.")
+
+
+def test_a_broken_index_is_not_said_to_go_unnoticed(log_dir: Path, tmp_path: Path) -> None:
+    index = file(log_dir / "orders-0", 0, FileKind.OFFSET_INDEX)
+    index.write_bytes(index.read_bytes() + b"0")
+    (log_dir / "orders-0" / f"{0:020d}.snapshot.deleted").touch()
+    _, page = report(log_dir, out=tmp_path / "r.html")
+    (verdict,) = Parsed(page).texts["h1"]
+    assert verdict.endswith(
+        ": a starting broker would lose no batch, and may not notice all of it."
+    )
+
+
 def test_what_a_broker_of_0_7_would_do_is_not_guessed(tmp_path: Path) -> None:
     messages = b"".join(kafka07.encode_message(b"value") for _ in range(9))
     path = tmp_path / "logs" / "orders-0" / f"{0:020d}.kafka"

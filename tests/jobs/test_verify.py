@@ -14,10 +14,13 @@ from builders.batches import batches
 from builders.verified import END_OFFSET, LogModel, said_of, state_of, write_segment
 from kdump.check.collector import MOST_OF_A_CODE
 from kdump.check.findings import Finding, Severity
+from kdump.check.invariants import FILE_UNREADABLE
 from kdump.check.part import Level
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
 from kdump.formats import names
+from kdump.jobs.loading import LoadSplit, RecoverJob
+from kdump.jobs.unreadable import Unreadable
 from kdump.jobs.verify import verify as pipeline
 from kdump.jobs.verify.verify import VerifyEvent, VerifySummary
 from kdump.jobs.verify.verify_partition import PartitionReport
@@ -198,3 +201,21 @@ def test_leftover_files_and_their_outcomes_are_reported(crash: tuple[Path, Path]
     assert len(found) == len(expected) or len(found) > MOST_OF_A_CODE
     leftover = {n for partition in after.glob("*-*") for n in with_ending(partition, ".swap")}
     assert not leftover
+
+
+def test_what_only_the_loading_cannot_read_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checks could read the file, so nothing else says that the verdict is missing."""
+
+    def fails(_job: RecoverJob, split: LoadSplit, /) -> Unreadable:
+        return Unreadable(str(split.path / "a.log"), "Input/output error")
+
+    monkeypatch.setattr(RecoverJob, "run", fails)
+    partition = LogModel(is_clean=False).write(tmp_path / "model")
+    *_, summary = events = said_of(partition.parent, now_ms=NOW_MS, options=IN_HERE)
+    findings = [each for each in events if isinstance(each, Finding)]
+    found = [str(each.place) for each in findings if each.code == FILE_UNREADABLE.code]
+    assert found == [str(partition / "a.log")]
+    assert isinstance(summary, VerifySummary)
+    assert summary.is_unreadable

@@ -36,6 +36,7 @@ from kdump.jobs.loading import (
     is_topic_compacted,
     load_split,
 )
+from kdump.jobs.unreadable import Unreadable
 from kdump.jobs.verify.verify_partition import (
     PartitionReport,
     PartitionRun,
@@ -347,9 +348,9 @@ class _Pieces:
     def events(self, results: Results) -> Iterator[Finding | PartitionReport]:
         """Merge the results of the splits; takes exactly as many results as there are splits."""
 
-        def predict(_: LoadSplit) -> Verdict | None:
+        def predict(_: LoadSplit) -> Verdict | Unreadable:
             predicted = next(results)[1]
-            assert predicted is None or isinstance(predicted, Verdict)
+            assert isinstance(predicted, Verdict | Unreadable)
             return predicted
 
         if self._run is None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import unreadable
-from kdump.check.findings import Finding, Severity
+from kdump.check.findings import Finding, Place, Severity
+from kdump.check.invariants import FILE_UNREADABLE
 from kdump.check.part import ByteAccount, Level, SegmentPart
 from kdump.check.partition import PartitionCheck
 from kdump.check.partition_statistics import PartitionStatistics
@@ -115,7 +116,7 @@ class PartitionSplit(Split):
 
 VerifySplit = SegmentSplit | SmallSegmentsSplit | PartitionSplit | LoadSplit
 VerifyResult = (
-    SegmentPart | list[SegmentPart] | tuple[Finding | PartitionReport, ...] | Verdict | None
+    SegmentPart | list[SegmentPart] | tuple[Finding | PartitionReport, ...] | Verdict | Unreadable
 )
 
 
@@ -136,7 +137,7 @@ class VerifyJob:
     with_statistics: bool = False
 
     def run(self, split: VerifySplit, /) -> VerifyResult:
-        """Do what the split asks for. What cannot be read is a finding, or gives no verdict."""
+        """Do what the split asks for. What cannot be read is a finding, or takes its place."""
         if isinstance(split, LoadSplit):
             return self.predict(split)
         if isinstance(split, PartitionSplit):
@@ -179,10 +180,10 @@ class VerifyJob:
         )
         return tuple(run.events(parts))
 
-    def predict(self, split: LoadSplit) -> Verdict | None:
-        """Predict by the loader's rules; None if the partition cannot be read."""
+    def predict(self, split: LoadSplit) -> Verdict | Unreadable:
+        """Predict by the loader's rules."""
         outcome = RecoverJob().run(split)
-        return None if isinstance(outcome, Unreadable) else verdict(outcome)
+        return outcome if isinstance(outcome, Unreadable) else verdict(outcome)
 
 
 class PartitionRun:
@@ -202,7 +203,7 @@ class PartitionRun:
         self,
         parts: Iterable[tuple[Segment, SegmentPart]],
         before: Iterable[Finding] = (),
-        predict: Callable[[LoadSplit], Verdict | None] | None = None,
+        predict: Callable[[LoadSplit], Verdict | Unreadable] | None = None,
     ) -> Iterator[Finding | PartitionReport]:
         """Yield the findings as they are found, then the report.
 
@@ -221,7 +222,13 @@ class PartitionRun:
             yield finding
         partition = self._scope.partition
         predicted = self._predicted(check, worst, predict or self._job.predict)
-        for finding in () if predicted is None else _predicted_findings(partition, predicted):
+        if isinstance(predicted, Unreadable):
+            # The checks may have been able to read what is read again here.
+            later = [] if FILE_UNREADABLE.code in codes else [_unreadable_later(predicted)]
+            predicted = None
+        else:
+            later = [] if predicted is None else [*_predicted_findings(partition, predicted)]
+        for finding in later:
             codes[finding.code] += 1
             worst = finding.severity if worst is None else max(worst, finding.severity)
             yield finding
@@ -252,8 +259,8 @@ class PartitionRun:
         self,
         check: PartitionCheck,
         worst: Severity | None,
-        predict: Callable[[LoadSplit], Verdict | None],
-    ) -> Verdict | None:
+        predict: Callable[[LoadSplit], Verdict | Unreadable],
+    ) -> Verdict | Unreadable | None:
         if self._load is None:
             return None
         if self.is_plain:
@@ -277,3 +284,9 @@ def _predicted_findings(partition: Partition, predicted: Verdict) -> Iterator[Fi
     if predicted.kind is VerdictKind.REFUSED:
         yield refused_finding(partition, predicted)
     yield from swap_findings(partition, predicted)
+
+
+def _unreadable_later(failed: Unreadable) -> Finding:
+    """The finding for what the checks could read, and the loader's rules could not."""
+    what = f"what a broker would do is not known: cannot be read: {failed.what}"
+    return FILE_UNREADABLE.finding(Place(failed.path), what)

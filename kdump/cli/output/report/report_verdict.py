@@ -11,6 +11,7 @@ from kdump.check.findings import Finding, Severity
 from kdump.check.invariants import INVARIANTS, Remedy
 from kdump.cli.output.report.redaction import Redaction
 from kdump.cli.output.value_text import format_bytes
+from kdump.jobs.loading import NOT_SERVED_CODES
 from kdump.jobs.report.collected import CollectedResults
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory
@@ -118,11 +119,14 @@ def _consequence(damaged: Sequence[PartitionReport]) -> str:
     losing = kinds.count("loss")
     if losing:
         return f"a starting broker would lose data in {_partitions(losing)}"
-    if set(kinds) & {"stray", "offline"}:
+    codes = {code for each in damaged for code in each.findings}
+    if set(kinds) & {"stray", "offline"} or codes & NOT_SERVED_CODES:
         return "a starting broker would not serve all of them"
     if "" in kinds:
         # Logs of Kafka 0.7, segments alone, and what cannot be read have no verdict.
         return "what a starting broker would do is not known here"
+    if "rebuilt" in kinds:
+        return "a starting broker would lose no batch, and may not notice all of it"
     return "a starting broker would not notice, and serve the logs as they are"
 
 
