@@ -20,7 +20,7 @@ from kdump.formats import record_batch
 from kdump.formats.fixed_layout import layout
 from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
 from kdump.formats.names import FileKind
-from kdump.formats.record_batch import NO_TIMESTAMP, increment_sequence
+from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.scan.source import read_at
 from kdump.scan.usual_batches import UnusualError, usual_batches
 from kdump.state.transactions.producer_events import BatchRun, EventBuilder
@@ -109,7 +109,7 @@ class _SmallLog:
             # fmt: off
             (
                 base_offset, _, epoch, _, _, attributes, offset_delta,
-                base_timestamp, timestamp, producer_id, producer_epoch, sequence, count,
+                _, timestamp, producer_id, _, _, count,
             ) = header
             # fmt: on
             if (
@@ -124,20 +124,7 @@ class _SmallLog:
             if not self.epochs or self.epochs[-1].epoch != epoch:
                 self.epochs.append(EpochRun(epoch, base_offset, at))
             if producer_id >= 0:
-                run = BatchRun(
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                    first_sequence=sequence,
-                    last_sequence=_last_sequence(sequence, offset_delta),
-                    first_offset=base_offset,
-                    last_offset=last_offset,
-                    offset_delta=offset_delta,
-                    first_timestamp=base_timestamp,
-                    timestamp=timestamp,
-                    is_transactional=False,
-                    position=at,
-                )
-                self.events.extend((run,))
+                self.events.extend((BatchRun.of_batch(header, at),))
             if timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
             self.starts.append(at)
@@ -202,13 +189,6 @@ class _SmallLog:
                 raise UnusualError
             offset_before, timestamp_before = relative_offset, timestamp
         return timestamp_before if data else NO_TIMESTAMP
-
-
-def _last_sequence(first_sequence: int, offset_delta: int) -> int:
-    """The sequence of a batch's last record (``DefaultRecordBatch.lastSequence``)."""
-    if first_sequence == record_batch.NO_SEQUENCE:
-        return record_batch.NO_SEQUENCE
-    return increment_sequence(first_sequence, offset_delta)
 
 
 def _may_be_padded(data: bytes, entry_bytes: int) -> bool:

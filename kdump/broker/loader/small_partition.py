@@ -33,7 +33,7 @@ from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
 from kdump.formats.names import FileKind
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.producer_snapshot import ProducerEntry
-from kdump.formats.record_batch import NO_SEQUENCE, NO_TIMESTAMP, increment_sequence
+from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.scan.source import read_at
 from kdump.scan.usual_batches import LARGEST_SMALL_LOG_BYTES, UnusualError, usual_batches
 from kdump.state.epochs.epoch_history import EpochHistory
@@ -265,7 +265,7 @@ class _SmallPartition:
             # fmt: off
             (
                 first_offset, _, epoch, _, _, attributes, offset_delta,
-                base_timestamp, timestamp, producer_id, producer_epoch, sequence, _,
+                _, timestamp, producer_id, _, _, _,
             ) = header
             # fmt: on
             if first_offset <= last_offset or offset_delta < 0 or attributes & _OF_TRANSACTIONS:
@@ -278,20 +278,7 @@ class _SmallPartition:
                 self._are_epochs_written = True
                 latest_epoch = epoch
             if producer_id >= 0:
-                run = BatchRun(
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                    first_sequence=sequence,
-                    last_sequence=_last_sequence(sequence, offset_delta),
-                    first_offset=first_offset,
-                    last_offset=last_offset,
-                    offset_delta=offset_delta,
-                    first_timestamp=base_timestamp,
-                    timestamp=timestamp,
-                    is_transactional=False,
-                    position=position,
-                )
-                self._producers.append(run)
+                self._producers.append(BatchRun.of_batch(header, position))
             index.add(position, last_offset, timestamp)
         self._changes |= index.files()
         return last_offset + 1
@@ -499,10 +486,3 @@ def _offsets_by_suffix(sizes: Iterable[str]) -> dict[str, list[int]]:
         elif name not in (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA):
             raise UnusualError
     return found
-
-
-def _last_sequence(first_sequence: int, offset_delta: int) -> int:
-    """The sequence of a batch's last record (``DefaultRecordBatch.lastSequence``)."""
-    if first_sequence == NO_SEQUENCE:
-        return NO_SEQUENCE
-    return increment_sequence(first_sequence, offset_delta)

@@ -10,7 +10,7 @@ order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from kdump.formats import record_batch
 from kdump.formats.record_batch import increment_sequence
 from kdump.scan.batches import BatchColumns, Column
 from kdump.scan.header_columns import increment_sequences, last_sequences
+from kdump.scan.usual_batches import HeaderFields
 from kdump.state.transactions.markers import Markers
 
 _MAX_ROWS_ONE_BY_ONE: Final = 12
@@ -52,6 +53,30 @@ class BatchRun(NamedTuple):
     timestamp: int
     is_transactional: bool
     position: int
+
+    @classmethod
+    def of_batch(cls, header: HeaderFields, position: int) -> Self:
+        """The run of one batch, which must be outside a transaction; it begins at ``position``."""
+        # fmt: off
+        (
+            base_offset, _, _, _, _, _, offset_delta,
+            base_timestamp, timestamp, producer_id, producer_epoch, sequence, _,
+        ) = header
+        # fmt: on
+        is_numbered = sequence != record_batch.NO_SEQUENCE
+        return cls(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            first_sequence=sequence,
+            last_sequence=increment_sequence(sequence, offset_delta) if is_numbered else sequence,
+            first_offset=base_offset,
+            last_offset=base_offset + offset_delta,
+            offset_delta=offset_delta,
+            first_timestamp=base_timestamp,
+            timestamp=timestamp,
+            is_transactional=False,
+            position=position,
+        )
 
     def joined(self, following: BatchRun) -> BatchRun:
         """One run of this one and the one after it."""
