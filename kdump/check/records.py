@@ -10,7 +10,6 @@ from kdump.check.collector import Collector
 from kdump.check.findings import Finding, Place
 from kdump.formats import message_set, record_batch
 from kdump.formats.compression import Codec, decompress
-from kdump.formats.control_records import parse_control_record
 from kdump.formats.errors import FillError, FormatError, OverLimitError
 from kdump.scan.batches import LARGEST_WINDOW_BYTES, Column, Window
 from kdump.scan.records import RecordColumns
@@ -235,6 +234,9 @@ def valid_control_batches(window: Window, scope: SegmentScope, into: Collector) 
 
 def _check_control_batch(window: Window, row: int, scope: SegmentScope, into: Collector) -> bool:
     """Decode a control batch; returns whether it is valid."""
+    # Imported here, because nearly all are markers as brokers write them, and never decoded.
+    from kdump.formats.control_records import parse_control_record
+
     header = window.batches.header(row)
     try:
         body = decompress(

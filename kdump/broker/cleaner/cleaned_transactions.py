@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kdump.formats import record_batch
-from kdump.formats.control_records import ABORT, COMMIT, ControlRecordError, parse_type
+from kdump.formats.end_txn_marker import ABORT, COMMIT, ControlRecordError, parse_type
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.window_records import read_records

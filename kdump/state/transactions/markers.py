@@ -14,7 +14,7 @@ import numpy as np
 
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
-from kdump.formats.control_records import (
+from kdump.formats.end_txn_marker import (
     NO_COORDINATOR_EPOCH,
     PLAIN_MARKER_BYTES,
     ControlRecordError,

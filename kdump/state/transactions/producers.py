@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kdump.formats import record_batch
-from kdump.formats.control_records import NO_COORDINATOR_EPOCH
+from kdump.formats.end_txn_marker import NO_COORDINATOR_EPOCH
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import wrap_int64
 from kdump.scan.batches import Window

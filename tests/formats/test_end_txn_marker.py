@@ -1,4 +1,4 @@
-"""Control records, and end transaction markers in the layout that brokers write."""
+"""End transaction markers, in the layout that brokers write and in any other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.recovery import marker
-from kdump.formats.control_records import (
+from kdump.formats.end_txn_marker import (
     PLAIN_MARKER_BYTES,
     ControlRecordError,
     EndTxnMarker,
