@@ -36,6 +36,7 @@ from kdump.apply.pinned_directory import status_at
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED
 from kdump.phases import during
+from kdump.scan.source import without_padding
 from kdump.storage.local_disk import open_for_reading
 from kdump.target.target_file import CopiedFrom, JoinedFrom
 
@@ -204,7 +205,7 @@ def _not_zero(path: Path, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, 
                 data = os.pread(file.fileno(), stop - at, at)
                 if len(data) != stop - at:
                     raise OSError(errno.EIO, "the file became shorter while it was read", str(path))
-                if data.count(0) == len(data):
+                if not without_padding(data):
                     continue
                 if at != reached:
                     if begin < reached:

@@ -43,7 +43,7 @@ def is_zero(source: ByteSource, start: int, end: int) -> bool:
     for begin, stop in data_ranges(source, start, end):
         for at in range(begin, stop, _STEP_BYTES):
             data = read_at(source, at, min(_STEP_BYTES, stop - at))
-            if data.count(0) != len(data):
+            if without_padding(data):
                 return False
     return True
 
@@ -65,7 +65,10 @@ def end_of_data(source: ByteSource, start: int, end: int) -> int:
 
 
 def without_padding(data: bytes) -> bytes:
-    """Return ``data`` without the zeroes at its end, block by block because ``rstrip`` is slow."""
+    """Return ``data`` without the zeroes at its end; empty if it is all zeroes.
+
+    Block by block, because ``rstrip`` and ``count`` are slow: they look at byte after byte.
+    """
     end = len(data)
     while end:
         start = max(0, end - len(_ZEROES))
