@@ -25,8 +25,8 @@ from kdump.formats.names import FileKind
 from kdump.log.headers import batch_span_at
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.scan.index_bytes import read_index
 from kdump.scan.resync import is_valid_batch
+from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location
 
@@ -105,14 +105,21 @@ class IndexEntries:
 
 
 def _read_entries(path: Location, base_offset: int) -> IndexEntries | None:
-    """Read the entries of an offset index; None if it is missing or unreadable."""
+    """Read the entries of an offset index up to its padding; None if it is missing or unreadable.
+
+    Only a damaged index has entries after padding. Without them, headers lead to the cuts.
+    """
+    data = bytearray()
     try:
-        file = read_index(path, offset_index.ENTRY_BYTES)
+        with path.open_file() as file:
+            for start in range(0, file.size_bytes, _PAGE_BYTES):
+                page = read_at(file, start, _PAGE_BYTES)
+                data += page
+                if not any(page[-offset_index.ENTRY_BYTES :]):
+                    break
     except OSError:
         return None
-    if file is None:
-        return None
-    index = offset_index.decode(file.data, base_offset)
+    index = offset_index.decode(data, base_offset)
     points = np.flatnonzero(index.position > 0)
     order = points[np.argsort(index.position[points], kind="stable")]
     return IndexEntries(index.position[order], index.offset[order])

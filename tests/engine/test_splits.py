@@ -85,6 +85,22 @@ def test_an_entry_with_an_offset_below_its_batch_is_ignored(
     assert [part.start for part in wrong] == [part.start for part in alone]
 
 
+def test_the_padding_of_an_index_changes_no_split(tmp_path: Path, segment: LargeSegment) -> None:
+    bare = cut(large_segments.write(tmp_path, segment, index=segment.index()))
+    index = segment.index() + bytes(1 << 20)
+    padded = cut(large_segments.write(tmp_path / "padded", segment, index=index))
+    assert [part.start for part in padded] == [part.start for part in bare]
+
+
+def test_headers_give_the_split_points_that_an_index_has_after_padding(
+    tmp_path: Path, segment: LargeSegment
+) -> None:
+    torn = bytes(1 << 20) + segment.index()
+    parts = cut(large_segments.write(tmp_path, segment, index=torn))
+    assert_cut_at_batches(parts, segment)
+    assert len(parts) == round(len(segment.log) / TARGET)
+
+
 def test_a_random_index_still_gives_valid_splits(tmp_path: Path, segment: LargeSegment) -> None:
     parts = cut(large_segments.write(tmp_path, segment, index=b"\xff\x07" * 4001))
     assert_cut_at_batches(parts, segment)
