@@ -157,4 +157,6 @@ def without_garbage_collection() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            # The next collection would look at all of them at once.
+            gc.freeze()
             gc.enable()
