@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.check.findings import Finding
-from kdump.check.log_map import ByteRun
 from kdump.formats.record_batch import NO_TIMESTAMP
-from kdump.scan.batch_statistics import BatchStatistics
-from kdump.state.transactions.producer_events import ProducerEvent
+
+if TYPE_CHECKING:
+    from kdump.check.log_map import ByteRun
+    from kdump.scan.batch_statistics import BatchStatistics
+    from kdump.state.transactions.producer_events import ProducerEvent
 
 
 class Level(enum.IntEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.check import invariants
 from kdump.check.batches import offset_gap_finding, offset_order_finding
@@ -14,7 +14,6 @@ from kdump.check.gaps import Gap, judged_gaps
 from kdump.check.index_files import check_transaction_index
 from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.partition_files import check_files
-from kdump.check.partition_statistics import PartitionStatistics, PartitionStatisticsBuilder
 from kdump.check.producers import ProducerReplay
 from kdump.check.scope import PartitionScope
 from kdump.check.snapshots import SnapshotFiles, check_snapshot, missing_snapshot, open_transactions
@@ -25,6 +24,9 @@ from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.index_tail import last_time_entry
 from kdump.log.segment import Segment
+
+if TYPE_CHECKING:
+    from kdump.check.partition_statistics import PartitionStatistics, PartitionStatisticsBuilder
 
 _ENTRY_CODES: Final = frozenset(
     {invariants.OFFSET_INDEX_OFFSET.code, invariants.TIME_INDEX_ENTRY.code}
@@ -109,6 +111,9 @@ class PartitionCheck:
         yield from self._ordered(part.findings)
         if part.statistics is not None:
             if self._statistics is None:
+                # Imported here, because only a report asks for them.
+                from kdump.check.partition_statistics import PartitionStatisticsBuilder
+
                 self._statistics = PartitionStatisticsBuilder(self.scope.partition.foreign)
             self._statistics.take(segment, part.statistics)
         self._part = part

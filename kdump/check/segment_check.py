@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kdump.check import batches as batch_checks
-from kdump.check import log_0_7
 from kdump.check.batches import SegmentScope
 from kdump.check.collector import Collector
 from kdump.check.index_entries import OffsetEntries, TimeEntryCheck
 from kdump.check.index_files import check_offset_index, check_time_index, used_bytes
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
-from kdump.check.part_statistics import PartStatisticsBuilder
 from kdump.check.records import BatchRecords, check_message_set, valid_control_batches
 from kdump.check.small_segment import check_small
 from kdump.formats import offset_index, record_batch, time_index
@@ -41,6 +39,9 @@ from kdump.state.transactions.markers import NO_MARKERS, read_markers
 from kdump.state.transactions.producer_events import EventBuilder
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.check.part_statistics import PartStatisticsBuilder
 
 _BEFORE_ALL: Final = -1
 _WINDOW_BYTES: Final = LARGEST_WINDOW_BYTES
@@ -72,6 +73,8 @@ def check_part(
         OSError: the log, or an index, cannot be read.
     """
     if scope.is_0_7:
+        from kdump.check import log_0_7
+
         return log_0_7.check_segment(scope, level, with_statistics=with_statistics)
     with scope.log.open_file() as source:
         source.expected_end = end
@@ -83,6 +86,9 @@ def check_part(
                 return part
         check = _PartCheck(scope, source, start, end, level, now_ms, largest_record_bytes)
         if with_statistics:
+            # Imported here, because only a report asks for them.
+            from kdump.check.part_statistics import PartStatisticsBuilder
+
             check.statistics = PartStatisticsBuilder()
         return check.run()
 

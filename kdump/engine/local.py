@@ -28,13 +28,6 @@ from kdump.engine.job import (
     trace_of,
 )
 from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
-from kdump.engine.stored_pieces import (
-    MapToFiles,
-    ReduceFiles,
-    StoredPiece,
-    bucket_splits,
-    stored_pieces,
-)
 from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.processes.worker_pool import StartMethod, WorkerPool, start_method, usable_cpus
 from kdump.storage.places import add_request_counts, take_request_counts
@@ -42,6 +35,7 @@ from kdump.storage.places import add_request_counts, take_request_counts
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from kdump.engine.stored_pieces import StoredPiece
     from kdump.storage.request_counts import RequestCounts
 
 FORKED_POOL_BYTES: Final = 32 << 20
@@ -142,6 +136,13 @@ class LocalEngine:
         splits: Sequence[SplitT],
         buckets: int,
     ) -> tuple[list[ResultT], list[ReducedT]]:
+        from kdump.engine.stored_pieces import (
+            MapToFiles,
+            ReduceFiles,
+            bucket_splits,
+            stored_pieces,
+        )
+
         found: dict[int, tuple[ResultT, Mapping[int, StoredPiece]]] = {}
         with stored_pieces() as folder:
             for split, each in self.run(MapToFiles(job, buckets, folder), splits):

@@ -167,7 +167,6 @@ class Verification:
 
         These have the cluster's metadata in them, too, whether or not that is to be verified.
         """
-        from kdump.jobs.listed_partitions import read_lone_partition
         from kdump.jobs.verify.verify import VerifyTarget, segment_alone
         from kdump.log.directory import directory_kind, read_log_directory
         from kdump.storage.entries import EntryKind
@@ -193,6 +192,8 @@ class Verification:
                         if partition in self.selection
                     )
                 elif kind.is_partition:
+                    from kdump.jobs.listed_partitions import read_lone_partition
+
                     lone = read_lone_partition(path)
                     if lone.partition in self.selection:
                         targets.append(VerifyTarget(lone.partition, lone.log_directory))

@@ -10,7 +10,6 @@ property.
 
 from __future__ import annotations
 
-import difflib
 import enum
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -438,6 +437,8 @@ def require_accepted(given: Configs, broker: Configs | None) -> None:
 
 
 def _unknown(key: str) -> str:
+    import difflib
+
     near = difflib.get_close_matches(key, KNOWN_NAMES, n=1)
     advice = f"; did you mean {near[0]}?" if near else ""
     known = ", ".join(each.name for each in PROPERTIES)
