@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from kdump.apply.early_content import EarlyContent
 from kdump.jobs.execution import Writing
-from kdump.jobs.loading import LoadSplit
+from kdump.jobs.load_split import LoadSplit
 from kdump.storage.location import Location
 
 SplitT = TypeVar("SplitT", bound=LoadSplit)

@@ -23,8 +23,10 @@ from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
 from kdump.jobs.large_content import LargeContent
-from kdump.jobs.loading import REMOTE_STORAGE, TWICE, LoadSplit, load_split, put_away
+from kdump.jobs.load_split import LoadSplit, load_split
+from kdump.jobs.loading import put_away
 from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.verdict_words import REMOTE_STORAGE, TWICE
 from kdump.jobs.verify.verify_partition import PartitionSplit, VerifyJob
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition

@@ -27,27 +27,26 @@ from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, PartitionState
 from kdump.jobs.large_content import LargeContent
-from kdump.jobs.loading import (
+from kdump.jobs.load_split import LoadSplit, load_split
+from kdump.jobs.loading import Outcome, RecoverJob
+from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.verdict_words import (
     REMOTE_STORAGE,
     STRAY_CODES,
     TWICE,
-    LoadSplit,
-    Outcome,
-    RecoverJob,
     VerdictWords,
-    load_split,
     refused_finding,
     verdict_words,
 )
-from kdump.jobs.unreadable import Unreadable
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import during
+from kdump.repair.outcome_verdict import verdict
 from kdump.repair.policies import Policy
-from kdump.repair.salvage.recover_0_7 import Recovered07
-from kdump.repair.verdict import VerdictKind, verdict
+from kdump.repair.salvage.recovered_0_7 import Recovered07
+from kdump.repair.verdict import VerdictKind
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location

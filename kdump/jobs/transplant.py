@@ -13,8 +13,8 @@ from kdump.apply.directory_changes import (
     StreamedFrom,
 )
 from kdump.apply.plan import TargetDirectory
-from kdump.broker.loader.checkpoints import load_context, require_readable, with_lines
-from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.checkpoints import require_readable, with_lines
+from kdump.broker.loader.load_context import LoadContext, load_context
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.checksum import crc32c

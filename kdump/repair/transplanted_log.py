@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
-from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
+from kdump.broker.loader.load_context import LoadContext
+from kdump.broker.loader.loader import Recovered, load_directory
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names, producer_snapshot
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
@@ -32,8 +33,9 @@ from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_PARTITION_LEADER_EPOCH, BatchHeader
 from kdump.log.partition import Partition
 from kdump.repair.lowered_epochs import StoredRange, TransplantedFile, lowered, lowered_entries
+from kdump.repair.outcome_verdict import verdict
 from kdump.repair.salvage.lost_markers import abort_marker
-from kdump.repair.verdict import Verdict, VerdictKind, verdict
+from kdump.repair.verdict import Verdict, VerdictKind
 from kdump.scan.batches import read_windows
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal

@@ -18,7 +18,7 @@ from builders.recovery import log_name
 from builders.repair_bench import Bench
 from builders.repair_cases import BASES, CASES, PARTITION, RETENTION_CASES, compaction
 from builders.samples import at_some_or_all
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition

@@ -12,7 +12,7 @@ from builders.in_process import run_kdump
 from builders.killed_process import KillableKdump
 from builders.loading import Clock, LoaderServer
 from builders.trees import contents_of
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 
 SAMPLES = 9

@@ -21,7 +21,7 @@ from builders.killed_process import KillableKdump
 from builders.loading import Clock, LoaderServer
 from builders.log_dir_trees import seen_by_broker
 from builders.verified import END_OFFSET, LogModel
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 
 SAMPLES = 4

@@ -23,7 +23,7 @@ from kdump.apply.directory_changes import (
 )
 from kdump.apply.files import Files
 from kdump.apply.plan import TargetDirectory, make_plan
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 from kdump.target.target_file import Gone
 

@@ -14,7 +14,7 @@ import pytest
 from builders.in_process import run_kdump
 from builders.loading import Clock, LoaderServer
 from builders.trees import contents_of
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 
 _MAKE: Final = """

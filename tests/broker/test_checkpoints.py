@@ -9,7 +9,8 @@ import pytest
 from builders.batches import batches
 from builders.log_directories import write_log_directory, write_partition
 from builders.recovery import joined
-from kdump.broker.loader.checkpoints import is_loaded, load_context, rebuilt_root, recovered_root
+from kdump.broker.loader.checkpoints import is_loaded, rebuilt_root, recovered_root
+from kdump.broker.loader.load_context import load_context
 from kdump.broker.loader.loader import Recovered, recover_partition
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition

@@ -10,7 +10,7 @@ from builders.batches import batches
 from builders.log_directories import write_partition
 from kdump.broker.cleaner.cleaned_segment import GroupRewriter, GroupToRewrite, RewrittenGroup
 from kdump.broker.cleaner.compaction_parts import Amount
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats.names import FileKind
 from kdump.storage.local_disk import LocalDisk, local
 from kdump.target.refusal import Refusal

@@ -17,7 +17,7 @@ from kdump.broker.cleaner.cleaned_segment import GroupRewriter
 from kdump.broker.cleaner.compaction_preview import preview
 from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round
 from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart, scan_part
-from kdump.broker.loader.checkpoints import load_context
+from kdump.broker.loader.load_context import load_context
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.compression import Codec

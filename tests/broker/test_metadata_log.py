@@ -11,10 +11,12 @@ from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, positions
-from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.broker.loader.load_context import LoadContext
+from kdump.broker.loader.loader import Recovered
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import read_lone_partition
-from kdump.repair.policies import Policy, repair_partition
+from kdump.repair.partition_repair import repair_partition
+from kdump.repair.policies import Policy
 from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, KeptUpTo, NewBytes

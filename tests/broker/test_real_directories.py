@@ -13,7 +13,7 @@ import pytest
 
 from builders.recover_for_differ import recover
 from builders.trees import of_present_partitions
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, LEADER_EPOCH_CHECKPOINT
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.storage.local_disk import local

@@ -13,8 +13,7 @@ from builders.apply_target import apply_target
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.loading import MINUTE_MS, TOPIC, Arena, Clock, LoaderServer, files_of
 from builders.retain_for_differ import retain
-from kdump.broker.loader.checkpoints import load_context
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings, load_context
 from kdump.broker.retention.record_deletion import RecordsNotDeletableError, without_records_before
 from kdump.broker.retention.retention_outcome import LoadedLog, Retained, load_log, retained_root
 from kdump.formats.names import TopicPartition

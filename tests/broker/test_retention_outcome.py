@@ -12,7 +12,7 @@ from builders import batches, log_directories
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from builders.message_sets import message
 from builders.recovery import recovered
-from kdump.broker.loader.checkpoints import load_context
+from kdump.broker.loader.load_context import load_context
 from kdump.broker.retention.record_deletion import (
     TO_HIGH_WATERMARK,
     RecordsNotDeletableError,

@@ -15,8 +15,8 @@ from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from builders.log_directories import write_partition
 from builders.recovery import of_producer
 from kdump.broker.loader import loader
-from kdump.broker.loader.loaded_segment import IndexSettings
-from kdump.broker.loader.loader import LoadContext, Recovered, load_directory, recover_usual
+from kdump.broker.loader.load_context import IndexSettings, LoadContext
+from kdump.broker.loader.loader import Recovered, load_directory, recover_usual
 from kdump.broker.loader.small_partition import SmallLoadTerms, load_small
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import TRANSACTIONAL_FLAG

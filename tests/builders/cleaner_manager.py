@@ -13,7 +13,7 @@ from builders.batches import BASE_TIMESTAMP_MS
 from builders.compactable_logs import NOW_MS, compactable_logs
 from builders.java_server import JavaServer
 from builders.loading import Clock, LoaderServer
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition

@@ -20,8 +20,8 @@ from kdump.broker.cleaner.compaction_keys import LiveRecords, live_records
 from kdump.broker.cleaner.compaction_rewrite import Piece
 from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round, staged_name
 from kdump.broker.cleaner.compaction_scan import ScannedPart, scan_part, survey_part
-from kdump.broker.loader.checkpoints import is_loaded, load_context
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.checkpoints import is_loaded
+from kdump.broker.loader.load_context import IndexSettings, load_context
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.state.metadata.settings import Settings

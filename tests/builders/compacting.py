@@ -22,7 +22,7 @@ from builders.compactable_logs import NOW_MS, compactable_logs, random_propertie
 from builders.java_server import JavaServer
 from builders.loading import Clock, LoaderServer, files_of
 from kdump.broker.cleaner.compaction_round import Compacted
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.clean_shutdown import encode_clean_shutdown

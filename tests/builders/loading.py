@@ -22,7 +22,7 @@ from builders.batches import BASE_TIMESTAMP_MS
 from builders.java_server import JavaServer
 from builders.random_partitions import Files
 from builders.recover_for_differ import recover
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.clean_shutdown import encode_clean_shutdown

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from builders.apply_target import apply_target
-from kdump.broker.loader.checkpoints import is_loaded, load_context, recovered_root
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.checkpoints import is_loaded, recovered_root
+from kdump.broker.loader.load_context import IndexSettings, load_context
 from kdump.broker.loader.loader import Recovered, recover_partition
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory

@@ -14,7 +14,8 @@ from builders.recover_for_differ import recover
 from builders.recovery import joined, log_name, positions
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.apply.segment_names import SEGMENT_SUFFIXES
-from kdump.broker.loader.checkpoints import is_loaded, load_context, recovered_root
+from kdump.broker.loader.checkpoints import is_loaded, recovered_root
+from kdump.broker.loader.load_context import load_context
 from kdump.broker.loader.loader import Recovered, recover_partition
 from kdump.formats import names
 from kdump.formats.record_batch import CRC_START

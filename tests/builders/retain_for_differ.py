@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from builders.apply_target import apply_target
-from kdump.broker.loader.checkpoints import is_loaded, load_context
+from kdump.broker.loader.checkpoints import is_loaded
+from kdump.broker.loader.load_context import load_context
 from kdump.broker.retention.retention_outcome import Retained, load_log, retained, retained_root
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory

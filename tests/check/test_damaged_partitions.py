@@ -20,7 +20,7 @@ from builders.memory import in_memory
 from builders.samples import seeds
 from builders.valid_batches import valid_batches
 from builders.verified import said_of
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
 from kdump.formats import names

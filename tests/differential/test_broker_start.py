@@ -18,7 +18,7 @@ import pytest
 from builders.broker import BrokerHost, RequestFailed
 from builders.freeing import of_type, rows_of
 from builders.loading import Clock, LoaderServer
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 
 pytestmark = [pytest.mark.differential, pytest.mark.slow]

@@ -11,7 +11,7 @@ from builders.in_process import run_kdump
 from builders.loading import Clock, LoaderServer
 from builders.log_dir_trees import seen_by_broker
 from kdump.apply.unfinished_copy import FOLDER
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 
 pytestmark = pytest.mark.differential
 

@@ -17,7 +17,7 @@ from builders.loading import Clock, LoaderServer
 from builders.memory import in_memory
 from builders.random_partitions import CODECS, Files, random_logs
 from builders.samples import seeds
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName

@@ -11,7 +11,7 @@ from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.loading import EXPIRING, Arena, Clock, LoaderServer
 from builders.trees import contents_of
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats.names import TopicPartition
 from kdump.target.refusal import Refusal
 

@@ -16,7 +16,7 @@ import pytest
 
 from builders.loading import EXPIRING, Arena, Clock, Difference, LoaderServer
 from builders.log_directories import offset_checkpoint
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 
 pytestmark = pytest.mark.differential

@@ -15,15 +15,15 @@ import pytest
 from builders.apply_target import apply_target
 from builders.loading import Arena, Clock, LoaderServer, files_of
 from builders.valid_batches import offsets_of, valid_batches_of
-from kdump.broker.loader.checkpoints import load_context
+from kdump.broker.loader.load_context import IndexSettings, load_context
 from kdump.broker.loader.load_report import Cause
-from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.broker.loader.loader import Recovered
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.repair.policies import Policy, repair_partition
+from kdump.repair.partition_repair import repair_partition
+from kdump.repair.policies import Policy
 from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.differential

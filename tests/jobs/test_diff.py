@@ -16,7 +16,7 @@ from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from builders.log_directories import write_partition
 from builders.message_sets import message, wrapper
 from builders.verified import with_body
-from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.load_context import LoadContext
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
 from kdump.formats.compression import Codec

@@ -20,13 +20,14 @@ from builders.repair_cases import PARTITION, clean_directory, crashed, with_dama
 from builders.trees import contents_of
 from kdump.apply.apply import apply_plan
 from kdump.apply.plan import Plan
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.broker.loader.loader import Recovered
 from kdump.engine.spark import SparkEngine
 from kdump.jobs import execution
 from kdump.jobs.execution import Writing
 from kdump.jobs.large_content import LargeContent
-from kdump.jobs.loading import LoadSplit, RecoverJob, load_split
+from kdump.jobs.load_split import LoadSplit, load_split
+from kdump.jobs.loading import RecoverJob
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local

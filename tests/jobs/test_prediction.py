@@ -14,18 +14,19 @@ from builders.random_partitions import Files
 from builders.recover_for_differ import recover
 from builders.samples import seeds
 from builders.verified import said_of
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.broker.loader.loader import Recovered
 from kdump.check.part import Level
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, TopicPartition
-from kdump.jobs.loading import LoadSplit, RecoverJob, load_split
+from kdump.jobs.load_split import LoadSplit, load_split
+from kdump.jobs.loading import RecoverJob
 from kdump.jobs.verify import verify_partition
 from kdump.jobs.verify.verify import VerifyEvent, VerifySummary
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.repair.verdict import verdict
+from kdump.repair.outcome_verdict import verdict
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 

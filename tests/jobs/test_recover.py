@@ -15,7 +15,8 @@ from kdump.engine.progress import Silent
 from kdump.engine.spark import SparkEngine
 from kdump.formats import names
 from kdump.formats.names import FileKind
-from kdump.jobs.loading import RecoverJob, is_topic_compacted, load_split
+from kdump.jobs.load_split import is_topic_compacted, load_split
+from kdump.jobs.loading import RecoverJob
 from kdump.jobs.recover import DirectoryRecovery, RecoverRequest, recover
 from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory, read_log_directory

@@ -13,7 +13,8 @@ from kdump.formats.kafka07 import encode_message
 from kdump.formats.names import TopicPartition
 from kdump.log.partition import Partition, read_partition
 from kdump.repair.policies import Policy
-from kdump.repair.salvage.recover_0_7 import Recovered07, repair_0_7
+from kdump.repair.salvage.recover_0_7 import repair_0_7
+from kdump.repair.salvage.recovered_0_7 import Recovered07
 from kdump.scan.walk_0_7 import Skipped, valid_messages
 from kdump.storage.local_disk import local
 from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo

@@ -12,8 +12,9 @@ from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, recovered
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import HandledLeftover, LeftoverOutcome
-from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
+from kdump.broker.loader.loader import Recovered, recover_partition
 from kdump.log.directory import read_lone_partition
 from kdump.repair.rebuild.leftovers import resolve_leftovers
 from kdump.repair.rebuild.repaired import Repaired

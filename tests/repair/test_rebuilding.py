@@ -12,7 +12,7 @@ from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, producers, recovered
-from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.load_context import LoadContext
 from kdump.formats.names import LEADER_EPOCH_CHECKPOINT
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.directory import read_lone_partition

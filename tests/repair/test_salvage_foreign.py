@@ -17,15 +17,17 @@ from builders.recovery import joined, log_name
 from builders.samples import seeds
 from builders.valid_batches import valid_batches_of
 from builders.verified import findings_in
+from kdump.broker.loader.load_context import IndexSettings, LoadContext
 from kdump.broker.loader.load_report import Cause
-from kdump.broker.loader.loaded_segment import IndexSettings
-from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.broker.loader.loader import Recovered
 from kdump.check.findings import Severity
 from kdump.check.part import Level
 from kdump.formats.names import leading_offset
 from kdump.log.directory import read_lone_partition
-from kdump.repair.policies import Policy, repair_partition
-from kdump.repair.verdict import VerdictKind, verdict
+from kdump.repair.outcome_verdict import verdict
+from kdump.repair.partition_repair import repair_partition
+from kdump.repair.policies import Policy
+from kdump.repair.verdict import VerdictKind
 from kdump.storage.local_disk import local
 
 SETTINGS: Final = IndexSettings(interval_bytes=200)

@@ -14,13 +14,15 @@ import pytest
 from builders.batches import batch, record
 from builders.log_directories import write_partition
 from builders.recovery import marker, of_producer
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import Cause
-from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.broker.loader.loader import Recovered
 from kdump.formats import producer_snapshot
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import CRC_START, TRANSACTIONAL_FLAG
 from kdump.log.directory import read_lone_partition
-from kdump.repair.policies import Policy, repair_partition
+from kdump.repair.partition_repair import repair_partition
+from kdump.repair.policies import Policy
 from kdump.storage.local_disk import LocalDisk, LocalFile, local
 from kdump.storage.location import Location
 

@@ -9,11 +9,13 @@ import pytest
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, load, log_name, of_producer, positions
-from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.load_context import LoadContext
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import read_lone_partition
-from kdump.repair.policies import Policy, repair_partition
-from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict, verdict
+from kdump.repair.outcome_verdict import verdict
+from kdump.repair.partition_repair import repair_partition
+from kdump.repair.policies import Policy
+from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict
 from kdump.storage.local_disk import local
 
 TWO_SEGMENTS = {base: joined(batches(4, base_offset=base)) for base in (0, 12)}

@@ -18,7 +18,8 @@ from kdump.broker.cleaner.compaction_parts import Amount, PartToRewrite
 from kdump.broker.cleaner.compaction_rewrite import Chunk, Piece, rewrite_part
 from kdump.broker.loader.index_builder import IndexBuilder
 from kdump.broker.loader.indexes import InvalidOffset
-from kdump.broker.loader.loaded_segment import SEGMENT_KINDS, IndexSettings, LoadedSegment
+from kdump.broker.loader.load_context import IndexSettings
+from kdump.broker.loader.loaded_segment import SEGMENT_KINDS, LoadedSegment
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns

@@ -43,8 +43,9 @@ from kdump.broker.cleaner.compaction_parts import (
 from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart
 from kdump.broker.cleaner.record_retention import RetentionRules
 from kdump.broker.cleaner.segment_groups import Group, group_segments
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
-from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
+from kdump.broker.loader.loader import Recovered, load_directory
 from kdump.formats import offset_index, transaction_index
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
-from kdump.broker.loader.loaded_segment import IndexSettings
-from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.broker.loader.loader import Recovered
 from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
@@ -34,43 +33,6 @@ def is_loaded(partition: Partition) -> bool:
     """
     return partition.state in (PartitionState.LIVE, PartitionState.FUTURE) and not (
         partition.is_cluster_metadata or partition.is_0_7
-    )
-
-
-def load_context(
-    directory: LogDirectory,
-    topic_partition: TopicPartition,
-    settings: IndexSettings | None = None,
-    *,
-    now_ms: int = 0,
-    producer_id_expiration_ms: int | None = None,
-    is_compacted: bool | None = None,
-) -> LoadContext:
-    """The context for loading one partition of ``directory``.
-
-    Args:
-        directory: the log directory.
-        topic_partition: the partition.
-        settings: its index settings.
-        now_ms: the clock.
-        producer_id_expiration_ms: ``producer.id.expiration.ms``; None expires no producer.
-        is_compacted: whether its topic is compacted; None if unknown.
-    """
-
-    def offset(offsets: Offsets | None) -> int:
-        return 0 if offsets is None else offsets.get(topic_partition, 0)
-
-    checkpoints = directory.checkpoints
-    return LoadContext(
-        is_clean=directory.is_clean,
-        recovery_point=offset(checkpoints.recovery_points),
-        log_start_offset=offset(checkpoints.log_start_offsets),
-        high_watermark=offset(checkpoints.high_watermarks),
-        settings=IndexSettings() if settings is None else settings,
-        now_ms=now_ms,
-        producer_id_expiration_ms=producer_id_expiration_ms,
-        # A topic that is no longer compacted may have been.
-        is_compacted=True if offset(checkpoints.cleaner_offsets) > 0 else is_compacted,
     )
 
 

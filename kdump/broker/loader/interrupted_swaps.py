@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.broker.loader.load_report import LeftoverOutcome, Recorder
-from kdump.broker.loader.loaded_segment import IndexSettings, open_segment
+from kdump.broker.loader.loaded_segment import open_segment
 from kdump.formats.names import FileKind, FileStage, leading_offset
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import VirtualDirectory, file_name

@@ -21,6 +21,7 @@ from kdump.broker.loader.indexes import (
     TimeIndexFile,
     TransactionIndexFile,
 )
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import message_set, record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
@@ -50,19 +51,6 @@ _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 _OLD_ATTRIBUTES_START: Final = message_set.CHECKED_START + 1
 """Position of the attributes in a message before magic 2: after the magic."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexSettings:
-    """Index settings of a topic.
-
-    Attributes:
-        interval_bytes: ``index.interval.bytes``.
-        max_bytes: ``segment.index.bytes``.
-    """
-
-    interval_bytes: int = 4096
-    max_bytes: int = 10485760
 
 
 class OffsetOverflow(Exception):

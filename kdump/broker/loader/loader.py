@@ -9,14 +9,14 @@ compared with Kafka's own, shown to people, and applied elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from kdump.broker.loader.indexes import InvalidOffset
 from kdump.broker.loader.interrupted_swaps import drop_orphan, required_offset
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import LoadReport, Recorder
 from kdump.broker.loader.loaded_segment import (
-    IndexSettings,
     LoadedSegment,
     OffsetOverflow,
     open_segment,
@@ -38,7 +38,6 @@ from kdump.log.partition import Partition
 from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.state.transactions.producer_state_manager import ProducerStateManager
 from kdump.storage.location import Location
-from kdump.target.content_store import ContentStore
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import TargetFile
 from kdump.target.virtual_directory import (
@@ -52,47 +51,6 @@ from kdump.target.virtual_directory import (
 Value = TypeVar("Value")
 
 _INT64_MAX: Final = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class LoadContext:
-    """What loading a partition depends on besides its directory.
-
-    Attributes:
-        is_clean: whether the log directory has a clean shutdown marker.
-        recovery_point: from ``recovery-point-offset-checkpoint``; 0 if it has no line.
-        log_start_offset: from ``log-start-offset-checkpoint``; 0 if it has no line.
-        high_watermark: from ``replication-offset-checkpoint``; 0 if it has no line.
-        settings: index settings of the topic.
-        now_ms: the clock; with ``producer_id_expiration_ms`` it decides which producers expire
-            when a snapshot is read.
-        producer_id_expiration_ms: ``producer.id.expiration.ms``; None expires no producer.
-        is_compacted: whether the log is or was compacted; None if unknown. Decides only what
-            counts as lost, not what is done.
-        store: keeps large new content of files; None leaves it in memory.
-    """
-
-    is_clean: bool = False
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    high_watermark: int = 0
-    settings: IndexSettings = field(default_factory=IndexSettings)
-    now_ms: int = 0
-    producer_id_expiration_ms: int | None = None
-    is_compacted: bool | None = None
-    store: ContentStore | None = field(default=None, compare=False)
-
-    @property
-    def swap_rules(self) -> SwapRules:
-        """Which records may be missing from a swap."""
-        return SwapRules(self.is_compacted, self.log_start_offset)
-
-    @property
-    def expire_before_ms(self) -> int | None:
-        """Producers last seen at or before this time expire; None if no producer does."""
-        if self.producer_id_expiration_ms is None:
-            return None
-        return self.now_ms - self.producer_id_expiration_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +169,7 @@ class _Loader:
         context = self.context
         self.epochs = LeaderEpochs(self.directory)
         self.producers = ProducerStateManager(self.directory, context.expire_before_ms)
-        resolve_swaps(self.directory, context.settings, self.recorder, context.swap_rules)
+        resolve_swaps(self.directory, context.settings, self.recorder, SwapRules.of(context))
         self._retry_on_overflow(self._load_segment_files)
         recovery_point, end_offset = self._retry_on_overflow(self._recover_log)
         self.segments.last.resize_indexes()

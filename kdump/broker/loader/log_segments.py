@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 
-from kdump.broker.loader.loaded_segment import IndexSettings, LoadedSegment
+from kdump.broker.loader.load_context import IndexSettings
+from kdump.broker.loader.loaded_segment import LoadedSegment
 from kdump.formats.names import FileKind
 from kdump.log.partition import Partition
 from kdump.target.virtual_directory import VirtualDirectory, Written, file_name

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import Dropped, HandledLeftover, LeftoverOutcome, measure_loss
-from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.broker.loader.loader import Recovered
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
 from kdump.formats.names import FileKind, MetadataSnapshotName, SnapshotStage

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.broker.loader.load_report import LoadReport, RecoveredSegment
-from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.formats import names, producer_snapshot, record_batch
 from kdump.formats.checkpoints import (
     EpochEntry,

@@ -29,8 +29,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kdump.broker.loader.interrupted_swaps import finish_swaps
+from kdump.broker.loader.load_context import IndexSettings, LoadContext
 from kdump.broker.loader.load_report import Loss, Recorder, SwapLoss
-from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
@@ -57,6 +57,11 @@ class SwapRules:
 
     is_compacted: bool | None = None
     log_start_offset: int = 0
+
+    @classmethod
+    def of(cls, context: LoadContext) -> SwapRules:
+        """The rules for a log that is loaded with ``context``."""
+        return cls(context.is_compacted, context.log_start_offset)
 
 
 def resolve_swaps(

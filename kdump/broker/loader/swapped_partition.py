@@ -37,8 +37,8 @@ def as_loaded(partition: Partition) -> Partition:
         return partition
     # Importing the loader takes time, and few directories need it.
     from kdump.broker.loader.interrupted_swaps import finish_swaps
+    from kdump.broker.loader.load_context import IndexSettings
     from kdump.broker.loader.load_report import Recorder
-    from kdump.broker.loader.loaded_segment import IndexSettings
     from kdump.target.refusal import Refused
     from kdump.target.virtual_directory import Stored, VirtualDirectory
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
+from kdump.broker.loader.load_context import LoadContext
+from kdump.broker.loader.loader import Recovered, load_directory
 from kdump.broker.loader.segment_times import last_timestamp_ms, modified_ms
 from kdump.broker.retention.retention import (
     Reason,

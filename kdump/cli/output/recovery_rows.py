@@ -74,7 +74,7 @@ def leftover_row(leftover: HandledLeftover) -> dict[str, Any]:
 
 def _bounds_row(outcome: Outcome | None) -> dict[str, Any]:
     from kdump.broker.loader.loader import Recovered
-    from kdump.repair.salvage.recover_0_7 import Recovered07
+    from kdump.repair.salvage.recovered_0_7 import Recovered07
 
     row: dict[str, Any] = dict.fromkeys(
         ("log_start_offset", "log_end_offset", "recovery_point", "active_base_offset")

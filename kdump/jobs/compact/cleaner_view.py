@@ -12,8 +12,9 @@ from typing import Final
 from kdump.broker.cleaner.cleanable_log import CompactedLog, loaded_log
 from kdump.broker.cleaner.cleanable_range import Hold
 from kdump.broker.cleaner.log_to_clean import LogToClean, log_to_clean
-from kdump.broker.loader.loaded_segment import IndexSettings, open_segment
-from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
+from kdump.broker.loader.load_context import IndexSettings, LoadContext
+from kdump.broker.loader.loaded_segment import open_segment
+from kdump.broker.loader.loader import Recovered, load_directory
 from kdump.broker.retention.retention import SegmentFate, fates
 from kdump.broker.retention.retention_outcome import retainable_log
 from kdump.engine.job import Split

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.broker.cleaner.cleaning_order import cleaning_order
-from kdump.broker.loader.checkpoints import is_loaded, load_context
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.checkpoints import is_loaded
+from kdump.broker.loader.load_context import IndexSettings, load_context
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import PartitionState, TopicPartition
@@ -22,7 +22,7 @@ from kdump.jobs.compact.cleaner_view import (
     CleanerViewJob,
     Uncleanable,
 )
-from kdump.jobs.loading import is_topic_compacted
+from kdump.jobs.load_split import is_topic_compacted
 from kdump.log.broker import Broker, by_broker, partitions_twice
 from kdump.log.cleaner_lines import (
     MisplacedLine,

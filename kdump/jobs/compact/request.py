@@ -11,8 +11,8 @@ from kdump.broker.cleaner.compaction_round import Compacted
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.formats.names import PartitionState
 from kdump.jobs.compact.swap import NoSpace
-from kdump.jobs.loading import TWICE
 from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.verdict_words import TWICE
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection

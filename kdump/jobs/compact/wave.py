@@ -16,8 +16,7 @@ from kdump.broker.cleaner.compaction_preview import preview
 from kdump.broker.cleaner.compaction_rewrite import Chunk
 from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round
 from kdump.broker.cleaner.compaction_scan import ScannedPart
-from kdump.broker.loader.checkpoints import load_context
-from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings, load_context
 from kdump.engine.engine import Engine, run_in_order
 from kdump.engine.splits import split_bytes
 from kdump.formats.names import TopicPartition

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdump.broker.loader import swapped_partition
-from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.load_context import LoadContext
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
@@ -30,7 +30,8 @@ from kdump.log.directory import read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.replicas import ReplicaEnd
 from kdump.phases import during
-from kdump.repair.policies import Policy, repair_partition
+from kdump.repair.partition_repair import repair_partition
+from kdump.repair.policies import Policy
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation, truncation_as_follower

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kdump.broker.loader.checkpoints import load_context
-from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.load_context import LoadContext, load_context
 from kdump.formats.names import TopicPartition
 from kdump.jobs.diff.diff import DiffSplit, ReplicaToCompare
 from kdump.jobs.diff.sides import NamedDirectory, Side
-from kdump.jobs.loading import is_topic_compacted
+from kdump.jobs.load_split import is_topic_compacted
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
 from kdump.state.metadata.cluster import ClusterImage

@@ -22,8 +22,8 @@ from kdump.broker.retention.retention_outcome import (
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
-from kdump.jobs.loading import REMOTE_STORAGE, TWICE
 from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.verdict_words import REMOTE_STORAGE, TWICE
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Leftover, LeftoverKind, Partition
 from kdump.repair.verdict import Verdict

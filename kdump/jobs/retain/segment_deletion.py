@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.retention.retention import Reason, RetainableLog, SegmentFate
 from kdump.broker.retention.retention_outcome import (
     LoadedLog,
@@ -20,11 +20,12 @@ from kdump.broker.retention.retention_outcome import (
     wrongly_old,
 )
 from kdump.engine.job import Split
-from kdump.jobs.loading import load_split
+from kdump.jobs.load_split import load_split
 from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict, verdict
+from kdump.repair.outcome_verdict import verdict
+from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict
 from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.target.refusal import Refusal
 

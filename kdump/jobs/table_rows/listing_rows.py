@@ -11,7 +11,8 @@ import pyarrow as pa
 from kdump.broker.loader.loader import Recovered
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.jobs.listed_partitions import LonePartition, as_loaded, partition_row, remote_fields
-from kdump.jobs.loading import STATE_VERDICTS, RecoverJob, load_split
+from kdump.jobs.load_split import load_split
+from kdump.jobs.loading import RecoverJob
 from kdump.jobs.table_rows.listing_splits import (
     ListingSplit,
     LoggedProblems,
@@ -20,6 +21,7 @@ from kdump.jobs.table_rows.listing_splits import (
     listing_splits,
 )
 from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.verdict_words import STATE_VERDICTS
 from kdump.log.bounds import read_segment_end
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment

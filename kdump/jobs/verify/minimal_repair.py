@@ -34,16 +34,18 @@ from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.uuids import parse_uuid
 from kdump.jobs.large_content import LargeContent
-from kdump.jobs.loading import RecoverJob, load_split
+from kdump.jobs.load_split import load_split
+from kdump.jobs.loading import RecoverJob
 from kdump.jobs.part_repair import PartTarget, RepairPart, repair_parts
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
+from kdump.repair.outcome_verdict import verdict
 from kdump.repair.policies import Policy
 from kdump.repair.rebuild.identity import rebuilt_meta_properties
-from kdump.repair.salvage.recover_0_7 import Recovered07
-from kdump.repair.verdict import VerdictKind, verdict
+from kdump.repair.salvage.recovered_0_7 import Recovered07
+from kdump.repair.verdict import VerdictKind
 from kdump.state.metadata.cluster import ClusterTopic
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local

@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Sequence
 from typing import Final
 
-from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.load_context import LoadContext
 from kdump.check.findings import Severity
 from kdump.check.part import Level
 from kdump.check.partition import PartitionCheck

@@ -30,13 +30,9 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
-from kdump.jobs.loading import (
-    STATE_VERDICTS,
-    LoadSplit,
-    is_topic_compacted,
-    load_split,
-)
+from kdump.jobs.load_split import LoadSplit, is_topic_compacted, load_split
 from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.verdict_words import STATE_VERDICTS
 from kdump.jobs.verify.verify_partition import (
     PartitionReport,
     PartitionRun,

@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import unreadable
@@ -17,19 +18,22 @@ from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import FILE_UNREADABLE
 from kdump.check.part import ByteAccount, Level, SegmentPart
 from kdump.check.partition import PartitionCheck
-from kdump.check.partition_statistics import PartitionStatistics
 from kdump.check.scope import PartitionScope
 from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
 from kdump.formats.names import PartitionState
-from kdump.jobs.loading import LoadSplit, RecoverJob, refused_finding, swap_findings, verdict_words
+from kdump.jobs.load_split import LoadSplit
 from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.verdict_words import refused_finding, swap_findings, verdict_words
 from kdump.jobs.verify.prediction import is_plain, verdict_of_checks
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.repair.verdict import Verdict, VerdictKind, verdict
+from kdump.repair.verdict import Verdict, VerdictKind
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.storage.local_disk import local
+
+if TYPE_CHECKING:
+    from kdump.check.partition_statistics import PartitionStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +186,11 @@ class VerifyJob:
 
     def predict(self, split: LoadSplit) -> Verdict | Unreadable:
         """Predict by the loader's rules."""
+        # Imported here, because most verifications never need them: they are an eighth of what it
+        # takes to start one.
+        from kdump.jobs.loading import RecoverJob
+        from kdump.repair.outcome_verdict import verdict
+
         outcome = RecoverJob().run(split)
         return outcome if isinstance(outcome, Unreadable) else verdict(outcome)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.log_segments import LogSegments, unindexed_segments
 from kdump.formats import names
 from kdump.log.partition import Partition

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kdump.broker.loader.interrupted_swaps import drop_orphan
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import LeftoverOutcome, Recorder, SwapLoss
-from kdump.broker.loader.loader import LoadContext
-from kdump.broker.loader.swap_losses import resolve_swaps
+from kdump.broker.loader.swap_losses import SwapRules, resolve_swaps
 from kdump.formats import names
 from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
@@ -33,7 +33,7 @@ def resolve_leftovers(partition: Partition, context: LoadContext) -> Repaired:
     directory = VirtualDirectory(partition.path)
     recorder = Recorder(directory)
     try:
-        resolve_swaps(directory, context.settings, recorder, context.swap_rules)
+        resolve_swaps(directory, context.settings, recorder, SwapRules.of(context))
         for name in directory.names():
             if name.endswith(INDEX_SUFFIXES):
                 drop_orphan(directory, name, recorder)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kdump.broker.loader.indexes import InvalidOffset
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loaded_segment import LoadedSegment, OffsetOverflow
-from kdump.broker.loader.loader import LoadContext
 from kdump.broker.loader.log_segments import LogSegments, unindexed_segments
 from kdump.broker.loader.producer_replay import rebuild_producers
 from kdump.broker.loader.segment_recovery import recover_segment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.log_segments import unindexed_segments
 from kdump.broker.loader.producer_replay import rebuild_producers
 from kdump.formats import names

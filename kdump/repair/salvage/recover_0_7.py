@@ -8,7 +8,6 @@ its first message.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kdump.broker.loader.load_report import (
     Cause,
@@ -21,25 +20,11 @@ from kdump.broker.loader.load_report import (
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.policies import Policy
+from kdump.repair.salvage.recovered_0_7 import Recovered07
 from kdump.repair.salvage.salvage_files import quarantine_name
 from kdump.scan.walk_0_7 import Skipped, valid_messages
 from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo, TargetFile
 from kdump.target.virtual_directory import RangeSource, Stored, VirtualDirectory
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered07:
-    """The target state of a partition of Kafka 0.7.
-
-    Attributes:
-        files: the target file of each log, by name.
-        log_end_offset: byte position in the stream after the last message.
-        report: what changes, for people.
-    """
-
-    files: dict[str, TargetFile]
-    log_end_offset: int
-    report: LoadReport
 
 
 def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovered07:

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import (
     AddedMarker,
     Cause,
@@ -29,7 +30,8 @@ from kdump.broker.loader.load_report import (
     SplitSegment,
 )
 from kdump.broker.loader.loaded_segment import INDEX_MISSING
-from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
+from kdump.broker.loader.loader import Recovered, load_directory
+from kdump.broker.loader.swap_losses import SwapRules
 from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import decode_header
@@ -91,7 +93,7 @@ def _loses(outcome: Recovered | Refusal) -> bool:
 class _Salvage:
     def __init__(self, directory: VirtualDirectory, context: LoadContext) -> None:
         self._directory = directory
-        self._leftovers = resolve_for_salvage(directory, context.settings, context.swap_rules)
+        self._leftovers = resolve_for_salvage(directory, context.settings, SwapRules.of(context))
         self._dropped_files: set[str] = set()
         self._drops_snapshots = False
         live = dict(_live_logs(directory))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kdump.broker.loader.interrupted_swaps import finish_swaps
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.broker.loader.load_report import (
     Cause,
     HandledLeftover,
@@ -19,7 +20,7 @@ from kdump.broker.loader.load_report import (
     QuarantinedRange,
     Recorder,
 )
-from kdump.broker.loader.loaded_segment import SEGMENT_KINDS, IndexSettings
+from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.loader.swap_losses import SwapRules, holds_all, resolve_swaps
 from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
 from kdump.formats.names import FileKind, FileStage, leading_offset

@@ -1,0 +1,164 @@
+"""The verdict on a partition in words, with what a broker does besides loading it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
+
+from kdump.check.findings import Finding, Place, Severity
+from kdump.check.invariants import (
+    LOAD_REFUSED,
+    PARTITION_METADATA_MALFORMED,
+    PARTITION_METADATA_MISMATCH,
+    PARTITION_METADATA_MISSING,
+    PARTITION_METADATA_OTHER_TOPIC,
+    PARTITION_NOT_ASSIGNED,
+    PARTITION_TWICE,
+    SWAP_DROPPED,
+    SWAP_INCOMPLETE,
+    TORN_TAIL,
+)
+from kdump.formats.names import PartitionState
+from kdump.log.partition import Partition
+from kdump.repair.verdict import Verdict, VerdictKind, lost_with
+from kdump.target.refusal import OFFLINE
+
+STATE_VERDICTS: Final = {
+    PartitionState.DELETE: ("deleted", "a broker would delete it: its topic was deleted"),
+    PartitionState.STRAY: ("stray", "a broker would leave it alone"),
+}
+"""The verdicts on partitions that no longer belong to the broker's logs: a word and a sentence."""
+
+STRAY_CODES: Final = frozenset(
+    {
+        PARTITION_METADATA_MISSING.code,
+        PARTITION_METADATA_MISMATCH.code,
+        PARTITION_NOT_ASSIGNED.code,
+    }
+)
+"""Codes of findings that make a broker rename a partition to ``-stray``."""
+
+NOT_SERVED_CODES: Final = STRAY_CODES | {PARTITION_METADATA_OTHER_TOPIC.code}
+"""Codes of findings that keep a broker from serving a log that it can load."""
+
+_REFUSED: Final = {
+    PARTITION_TWICE.code: "refuse to start: the partition has two directories",
+    PARTITION_METADATA_MALFORMED.code: f"{OFFLINE}: its partition.metadata cannot be read",
+}
+"""What a broker does with a partition, whatever its log contains, and why; by code."""
+
+_AFTER_LOADING: Final = (
+    (STRAY_CODES, "stray", "rename it to -stray and start an empty log"),
+    (
+        frozenset({PARTITION_METADATA_OTHER_TOPIC.code}),
+        "offline",
+        "load it but not serve it: it has the ID of another topic",
+    ),
+)
+"""What a broker does with a log after loading it: codes, the verdict's word, the action."""
+
+
+class VerdictWords(NamedTuple):
+    """The verdict on a partition.
+
+    Attributes:
+        kind: the verdict in one word.
+        sentence: what would be done.
+        done: what a run reports once it has been done.
+        details: the parts of it that both sentences only count.
+    """
+
+    kind: str
+    sentence: str
+    done: str
+    details: tuple[str, ...] = ()
+
+    def followed_by(self, more: str) -> VerdictWords:
+        """Add ``more`` to both sentences."""
+        return VerdictWords(self.kind, self.sentence + more, self.done + more, self.details)
+
+
+REMOTE_STORAGE: Final = (
+    "remote.storage.enable is set for its topic: remote storage also decides where its log begins"
+    " and ends"
+)
+"""Why partitions of such topics are never changed."""
+
+TWICE: Final = "it has two directories, and only you can decide which one is right"
+"""Why partitions that a broker finds on two disks are never changed."""
+
+
+def verdict_words(
+    partition: Partition,
+    codes: Collection[str],
+    predicted: Verdict | None,
+    worst: Severity | None = None,
+) -> VerdictWords:
+    """Put the verdict on a partition into words.
+
+    Args:
+        partition: the partition.
+        codes: the codes of the findings about it.
+        predicted: the verdict of loading or repairing it; None if unknown.
+        worst: the worst severity of these findings; None without findings.
+    """
+    for code, what in _REFUSED.items():
+        if code in codes:
+            return _not_done(VerdictKind.REFUSED.value, f"a broker would {what}")
+    if partition.state in STATE_VERDICTS:
+        return _not_done(*STATE_VERDICTS[partition.state])
+    words = VerdictWords("", "", "")
+    if predicted is not None:
+        words = VerdictWords(
+            predicted.kind.value, predicted.sentence, predicted.done, predicted.details
+        )
+    for later_codes, later, what in _AFTER_LOADING:
+        if later_codes.isdisjoint(codes) or words.kind == VerdictKind.REFUSED.value:
+            continue
+        if words.kind in (VerdictKind.REBUILT.value, VerdictKind.LOSS.value):
+            return words.followed_by(f"; a broker would then {what}")
+        return _not_done(later, f"a broker would {what}")
+    if partition.is_cluster_metadata and words.kind == VerdictKind.UNCLEAN.value:
+        # The clean shutdown marker says nothing about it: it would always be unclean.
+        return _not_done(
+            VerdictKind.SOUND.value, "valid; the Raft layer recovers it at every start"
+        )
+    is_harmless = words.kind in (VerdictKind.SOUND.value, VerdictKind.UNCLEAN.value)
+    # A few zeroes at the end, too short for a batch, are truncated with the padding.
+    is_noticed = predicted is not None and predicted.cuts_padding and TORN_TAIL.code in codes
+    if is_harmless and not is_noticed and worst is not None and worst.is_damage:
+        return _not_done("damaged", "a broker would load it without noticing the damage")
+    return words
+
+
+def _not_done(kind: str, sentence: str) -> VerdictWords:
+    """The verdict on a partition for which a run has nothing else to report."""
+    return VerdictWords(kind, sentence, sentence)
+
+
+def swap_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]:
+    """Findings about records that a broker loses when it finishes or drops a swap."""
+    for each in predicted.swap_losses:
+        if each.is_unfinished:
+            yield SWAP_DROPPED.finding(
+                Place(str(partition.path / each.name), None, each.loss.first_offset),
+                "an unfinished file has records that no segment has; a starting broker deletes the"
+                " file",
+                loss=lost_with(each.loss),
+            )
+            continue
+        yield SWAP_INCOMPLETE.finding(
+            Place(str(partition.path / each.name), None, each.loss.first_offset),
+            "a .swap that replaces this segment lacks records that compaction would keep;"
+            " a starting broker deletes the segment",
+            loss=lost_with(each.loss),
+        )
+
+
+def refused_finding(partition: Partition, refused: Verdict) -> Finding:
+    """The finding that a broker does not load a partition, or that kdump cannot repair it."""
+    return LOAD_REFUSED.finding(
+        Place(str(partition.path)),
+        refused.sentence,
+        loss="all partitions of the directory, until it is repaired",
+    )
