@@ -28,7 +28,7 @@ def check_offset_index(
         OSError: the file cannot be read.
     """
     size = offset_index.ENTRY_BYTES
-    file = read_index(path, size)
+    file = read_index(path, size, scope.used_index_bytes and scope.used_index_bytes[0])
     if file is None:
         return ByteAccount(), None
     account, used = _check_size(path, file, size, scope, into)
@@ -62,7 +62,7 @@ def check_time_index(
         OSError: the file cannot be read.
     """
     size = time_index.ENTRY_BYTES
-    file = read_index(path, size)
+    file = read_index(path, size, scope.used_index_bytes and scope.used_index_bytes[1])
     if file is None:
         return ByteAccount(), None
     account, used = _check_size(path, file, size, scope, into)

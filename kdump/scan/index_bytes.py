@@ -30,10 +30,18 @@ class IndexBytes:
         return left_out + offset_index.count_padding(self.data, entry_bytes)
 
 
-def read_index(path: Location, entry_bytes: int) -> IndexBytes | None:
+def read_index(
+    path: Location, entry_bytes: int, used_bytes: int | None = None
+) -> IndexBytes | None:
     """Read an index; None if it is missing.
 
-    The padding of an index in use is megabytes, most of them in a hole of the file.
+    The padding of an index in use is megabytes, most of them in a hole of the file, unless the file
+    was copied.
+
+    Args:
+        path: of the file.
+        entry_bytes: the size of an entry.
+        used_bytes: how many bytes come before the padding; None if the padding has to be read.
 
     Raises:
         OSError: the file cannot be read.
@@ -41,7 +49,9 @@ def read_index(path: Location, entry_bytes: int) -> IndexBytes | None:
     try:
         with path.open_file() as source:
             size_bytes = end = source.size_bytes
-            if size_bytes > _PAGE_BYTES:
+            if used_bytes is not None:
+                end = min(size_bytes, used_bytes)
+            elif size_bytes > _PAGE_BYTES:
                 end = end_of_data(source, 0, size_bytes)
                 end = min(size_bytes, -(-end // entry_bytes) * entry_bytes)
             return IndexBytes(read_at(source, 0, end), size_bytes)
