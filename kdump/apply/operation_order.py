@@ -36,7 +36,7 @@ original partition. So the phases follow what a broker does itself:
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -149,8 +149,9 @@ class _Planner:
     def in_partition(self) -> tuple[Operation, ...]:
         rewrites = find_rewrites(self.target, self.states)
         of_rewrites = {name for rewrite in rewrites for name in rewrite.files}
+        leaving = {each.name for each in self.target.values() if isinstance(each, RenamedFrom)}
         for name in of_rewrites:
-            self._require_free(name + CLEANED, name + SWAP)
+            self._require_free(leaving, name + CLEANED, name + SWAP)
             each = self.target.get(name)
             if isinstance(each, RenamedFrom) and not each.name.endswith(CLEANED):
                 self.target[each.name] = Gone()  # copied instead
@@ -167,9 +168,11 @@ class _Planner:
         self._write(plain)
         return tuple(self._done)
 
-    def _require_free(self, *names: str) -> None:
-        """Refuse to replace segments if leftover files that stay have the names that this needs."""
-        leaving = {each.name for each in self.target.values() if isinstance(each, RenamedFrom)}
+    def _require_free(self, leaving: Container[str], *names: str) -> None:
+        """Refuse to replace segments if leftover files that stay have the names that this needs.
+
+        Files in ``leaving`` are renamed themselves.
+        """
         for name in names:
             is_free = name not in self.states or isinstance(self.target.get(name), Gone)
             if name in self.target and not isinstance(self.target[name], Gone):

@@ -13,7 +13,9 @@ the other are in one group, and no others are in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kdump.apply.operations import FileState
@@ -59,11 +61,12 @@ def find_rewrites(
     ``.swap`` below it invalid.
     """
     found = []
+    every = sorted(name for name in states.keys() | target.keys() if is_log(name))
     for logs, sources in _together(target):
         ready = any(isinstance(target[log], RenamedFrom) for log in logs)
         old = {log for source in sources if is_log(log := _live(source))}
         if ready:
-            old |= _replaced_by(max(logs), target, states)
+            old |= _replaced_by(max(logs), target, every)
         stems = {log.removesuffix(_LOG) for log in (logs | old)}
         files: dict[str, TargetFile] = {}
         for stem in stems:
@@ -84,7 +87,7 @@ def find_rewrites(
 
 def _together(target: Mapping[str, TargetFile]) -> list[tuple[set[str], set[str]]]:
     """Rewritten logs with their sources, as disjoint sets."""
-    found: list[tuple[set[str], set[str]]] = []
+    group_of: dict[str, tuple[set[str], set[str]]] = {}
     for name, each in target.items():
         if not is_log(name):
             continue
@@ -97,31 +100,28 @@ def _together(target: Mapping[str, TargetFile]) -> list[tuple[set[str], set[str]
                 sources = set()
             case _:
                 continue
-        logs = {name}
-        for other in [other for other in found if _overlap(logs, sources, *other)]:
-            found.remove(other)
-            logs |= other[0]
-            sources |= other[1]
-        found.append((logs, sources))
-    return found
+        group = ({name}, sources)
+        names = _names_of(group)
+        others = {id(group_of[each]): group_of[each] for each in names if each in group_of}
+        # The smaller ones are added to the largest: a group may grow by one log a thousand times.
+        group, *rest = sorted((*others.values(), group), key=lambda each: -len(each[0]))
+        for logs, more_sources in rest:
+            group[0].update(logs)
+            group[1].update(more_sources)
+        group_of.update((name, group) for other in rest for name in _names_of(other))
+        group_of.update((name, group) for name in names)
+    return list({id(group): group for group in group_of.values()}.values())
 
 
-def _overlap(logs: set[str], sources: set[str], more: set[str], more_sources: set[str]) -> bool:
-    names = logs | {_live(source) for source in sources}
-    return not names.isdisjoint(more | {_live(source) for source in more_sources})
+def _names_of(group: tuple[set[str], set[str]]) -> set[str]:
+    logs, sources = group
+    return logs | {_live(source) for source in sources}
 
 
-def _replaced_by(
-    log: str, target: Mapping[str, TargetFile], states: Mapping[str, FileState]
-) -> set[str]:
-    """The removed logs between this one and the next one that stays."""
-    logs = sorted(name for name in states.keys() | target.keys() if is_log(name) and name > log)
-    replaced = set()
-    for name in logs:
-        if not isinstance(target.get(name), Gone):
-            break
-        replaced.add(name)
-    return replaced
+def _replaced_by(log: str, target: Mapping[str, TargetFile], logs: Sequence[str]) -> set[str]:
+    """The removed ones of all logs, which are sorted, between this one and the next that stays."""
+    after = itertools.islice(logs, bisect_right(logs, log), None)
+    return set(itertools.takewhile(lambda name: isinstance(target.get(name), Gone), after))
 
 
 def _in_rewrite(

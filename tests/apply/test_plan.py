@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -255,6 +256,26 @@ def test_a_staged_segment_replaces_those_up_to_the_next_kept_segment(tmp_path: P
         ("remove", f"{FIVE}.index"),
     ]
     assert {operation.rewrite for operation in plan.operations} == {0}
+
+
+@pytest.mark.parametrize("new", [1, 4], ids=["all into one", "four into one"])
+def test_the_work_of_replacing_segments_grows_with_their_number(tmp_path: Path, new: int) -> None:
+    calls = []
+    for count in (200, 400):
+        bases = [f"{base:020d}" for base in range(count)]
+        into = bases[:: new if new > 1 else count]
+        root = tmp_path / f"of-{count}"
+        root.mkdir()
+        write_files(root, {f"{base}.log": b"old" for base in bases})
+        write_files(root, {f"{base}.log.cleaned": b"ab" for base in into})
+        target: dict[str, TargetFile] = {f"{base}.log": Gone() for base in bases}
+        target |= {f"{base}.log": RenamedFrom(f"{base}.log.cleaned", 2) for base in into}
+        with cProfile.Profile() as profile:
+            plan = plan_of(root, target)
+        assert len({operation.rewrite for operation in plan.operations}) == len(into)
+        calls.append(sum(each.callcount for each in profile.getstats()))
+
+    assert calls[1] < 2.5 * calls[0]
 
 
 def test_the_clean_shutdown_marker_is_written_last_if_partitions_change(tmp_path: Path) -> None:
