@@ -151,7 +151,13 @@ def test_records_without_a_key_are_deleted_and_counted(tmp_path: Path) -> None:
     assert list(rewriter.pieces())
     outcome = rewriter.outcome
     assert not isinstance(outcome, Refusal)
-    summary = preview(begun, parts, keys, begun.finish([outcome]))
+    summary = preview(
+        begun,
+        begun.finish([outcome]),
+        keys=keys,
+        records_without_key=sum(part.records_without_key for part in parts),
+        tombstones=sum(part.tombstones for part in parts),
+    )
 
     assert summary.records_without_key == 2
     assert (summary.before.records, summary.after.records) == (3, 1)

@@ -199,6 +199,37 @@ def test_the_directory_is_clean_and_complete_between_two_swaps(
     assert all(seen)
 
 
+def swaps_of(root: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Compact ``root`` into many segments, and count the swaps."""
+    swaps = []
+
+    def noting(plan: Plan, **given: Any) -> str | None:
+        swaps.append(plan)
+        return apply_plan(plan, **given)
+
+    with monkeypatch.context() as watched:
+        watched.setattr(swapping, "apply_plan", noting)
+        compacted(root, internal_segment_bytes="600")
+    return len(swaps)
+
+
+def test_a_swap_of_many_files_waits_for_more_bytes_if_there_is_space(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swapping, "SWAPPED_BYTES", 100)
+    roots = [plain_directory(quick_path / name, segments=9) for name in ("few", "many", "full")]
+
+    few = swaps_of(roots[0], monkeypatch)
+    monkeypatch.setattr(swapping, "_EXAMINED_FILES", 1)
+    many = swaps_of(roots[1], monkeypatch)
+    monkeypatch.setattr(swapping, "_most_bytes", lambda _: 0)
+    monkeypatch.setattr(swapping, "free_bytes_at", lambda _: 100)
+    full = swaps_of(roots[2], monkeypatch)
+
+    assert many < few == full
+    assert contents_of(roots[1]) == contents_of(roots[0])
+
+
 def test_all_swaps_are_one_run_if_undo_data_is_kept(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kdump.broker.cleaner.cleanable_range import CleanableRange
 from kdump.broker.cleaner.compaction_parts import Amount
 from kdump.broker.cleaner.compaction_round import Compacted, Round
-from kdump.broker.cleaner.compaction_scan import ScannedPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +44,17 @@ class Preview:
 
 
 def preview(
-    begun: Round, scanned: Iterable[ScannedPart], keys: int, compacted: Compacted
+    begun: Round, compacted: Compacted, *, keys: int, records_without_key: int, tombstones: int
 ) -> Preview:
     """Sum up a round.
 
     Args:
         begun: the round.
-        scanned: the scans of all parts of its segments.
-        keys: number of distinct keys in them.
         compacted: the outcome.
+        keys: number of distinct keys in its segments.
+        records_without_key: number of data records without a key in them.
+        tombstones: number of records without a value in them.
     """
-    parts: Sequence[ScannedPart] = list(scanned)
     groups = compacted.groups
     dropped = sum(group.tombstones_dropped for group in groups)
     return Preview(
@@ -67,7 +65,7 @@ def preview(
         segments_after=len(groups),
         keys_before=keys,
         keys_after=keys - dropped,
-        records_without_key=sum(part.records_without_key for part in parts),
-        tombstones_before=sum(part.tombstones for part in parts),
+        records_without_key=records_without_key,
+        tombstones_before=tombstones,
         tombstones_dropped=dropped,
     )

@@ -1,7 +1,8 @@
 """Write new segments beside the old ones, and swap them in, a few at a time.
 
 Only one group of segments, or a few small groups, need space at the same time: if there is not
-enough for the next group, the segments written so far are swapped in, which frees the old ones.
+enough for the next group, the segments written so far are swapped in, which frees the old ones. In
+a partition with thousands of files, more groups are swapped in together where there is space.
 Each swap is a run of :mod:`kdump.apply`, before and after which the directory is clean: a broker
 started between two of them finds partitions with some compacted segments.
 
@@ -37,6 +38,10 @@ from kdump.target.virtual_directory import file_name
 
 SWAPPED_BYTES: Final = 64 << 20
 """New segments of this size together are swapped in: a swap takes some syncs."""
+_EXAMINED_FILES: Final = 1000
+"""A swap takes the fingerprint of every file in its partitions. For each so many of them, it waits
+for as many bytes again, if there is space: otherwise a log of twice the size takes four times as
+long."""
 SWAPPED_PARTITIONS: Final = 500
 """So many partitions are swapped in, however small: their plan is in memory."""
 
@@ -114,6 +119,7 @@ class Swapper:
     _swapped: dict[Location, set[str]] = field(default_factory=dict)
     _staged: list[Path] = field(default_factory=list)
     _staged_bytes: int = 0
+    _examined_files: int = 0
     _completed: dict[TopicPartition, Compacted] = field(default_factory=dict)
 
     @property
@@ -164,11 +170,20 @@ class Swapper:
             each.size_bytes for each in indexes.values() if isinstance(each, StagedBytes)
         )
         changed = begun.files_of(outcome)
+        if group.path not in self._pending:
+            self._examined_files += len(begun.loaded.files)
         self._pending.setdefault(group.path, {}).update(changed)
         self._swapped.setdefault(group.path, set()).update(changed)
-        if self._staged_bytes >= SWAPPED_BYTES and not self.writing.keep_undo:
+        if self._is_enough() and not self.writing.keep_undo:
             self.swap()
         return outcome
+
+    def _is_enough(self) -> bool:
+        """Whether what was written is worth a swap, or takes half of the free space."""
+        if self._staged_bytes < SWAPPED_BYTES:
+            return False
+        worth_bytes = SWAPPED_BYTES * self._examined_files // _EXAMINED_FILES
+        return self._staged_bytes >= min(worth_bytes, self._free_bytes())
 
     def _staged_group(
         self, group: GroupToRewrite, staged: Path, rewritten: Rewritten
@@ -214,7 +229,7 @@ class Swapper:
         # From here on they belong to apply.
         self._early = None
         self._staged.clear()
-        self._staged_bytes = 0
+        self._staged_bytes = self._examined_files = 0
         keep_undo, command = self.writing.keep_undo, self.writing.command
         undo = apply_plan(plan, keep_undo=keep_undo, command=command, files=self.files)
         if undo is not None:

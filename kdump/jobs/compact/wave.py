@@ -103,12 +103,16 @@ class _Work:
     live: list[LiveKeys] = field(default_factory=list)
     keys: int = 0
     """The number of distinct keys."""
+    records_without_key: int = 0
+    tombstones: int = 0
     problem: CompactionProblem | None = None
 
     def add(self, split: ScanSplit, found: ScannedPart | Refusal | Unreadable) -> None:
         """Add what was found in a part; the parts of a log come in order."""
         if isinstance(found, ScannedPart):
             self.scanned[split.part.path].append(found)
+            self.records_without_key += found.records_without_key
+            self.tombstones += found.tombstones
         else:
             self.fail(found)
 
@@ -214,6 +218,7 @@ class Wave:
         live = LiveRecords.joined(each.live for each in work.live)
         work.live.clear()  # joined, they take as much memory again
         work.groups = list(work.begun.groups_to_rewrite(work.scanned, live))
+        work.scanned.clear()
 
     def _rewrite(self, works: Sequence[_Work]) -> Iterator[PartitionCompaction]:
         splits = [split for work in works for split in rewrite_splits(work.groups)]
@@ -250,13 +255,18 @@ class Wave:
                 pass  # results of a group that is left unchanged
         compacted = work.begun.finish(outcomes)
         self.writer.complete(work.key, compacted)
-        scanned = itertools.chain.from_iterable(work.scanned.values())
         return PartitionCompaction(
             work.partition,
             problem=work.problem,
             unknown=unknown_properties(work.begun.log.settings),
             compacted=compacted.without_files(),
-            preview=preview(work.begun, scanned, work.keys, compacted),
+            preview=preview(
+                work.begun,
+                compacted,
+                keys=work.keys,
+                records_without_key=work.records_without_key,
+                tombstones=work.tombstones,
+            ),
         )
 
     def _written_group(
