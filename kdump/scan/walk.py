@@ -22,6 +22,7 @@ from kdump.scan.batches import (
     Window,
     read_windows,
 )
+from kdump.scan.last_block import LastBlock
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.resync import find_batch, is_valid_batch
 from kdump.scan.selection import Selection, with_rows
@@ -130,10 +131,11 @@ def walk_windows(
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     position: int | None = start
     first_bytes = window_bytes
+    reader = source
     while position is not None:
         stop = None
         for window in read_windows(
-            source,
+            reader,
             position,
             end,
             checksums=checksums,
@@ -143,7 +145,7 @@ def walk_windows(
         ):
             valid, stop = _cut_at_false_length(window, end) if follow_bad else (window, None)
             if valid.batches.count:
-                yield valid
+                yield valid if reader is source else replace(valid, source=source)
             stop = stop or window.stop
             if stop is not None:
                 break
@@ -151,7 +153,9 @@ def walk_windows(
         if stop.problem is None or not follow_bad:
             yield stop
             return
-        position = find_batch(source, stop.position + 1, end)
+        if reader is source:
+            reader = LastBlock(source, end)
+        position = find_batch(reader, stop.position + 1, end)
         yield Skipped(stop.position, end if position is None else position, stop.problem)
         # More damage may follow soon, and what was read past it would be wasted.
         first_bytes = min(_AFTER_DAMAGE_BYTES, window_bytes)
