@@ -28,6 +28,8 @@ VERSION: Final = 0
 
 _NAME: Final = "checkpoint"
 _BLANKS: Final = re.compile(r"\s+", re.ASCII)
+_USUAL_OFFSET: Final = re.compile(r"([!-~]+) ([0-9]{1,9}) ([0-9]{1,18})")
+"""A line as Kafka writes it, unless a number is negative or very large."""
 
 Entry = TypeVar("Entry")
 
@@ -117,6 +119,10 @@ def _fields(line: str) -> list[str]:
 
 
 def _offset_entry(line: str) -> OffsetEntry | None:
+    # As Kafka writes them: a checkpoint has 10,000 lines.
+    usual = _USUAL_OFFSET.fullmatch(line)
+    if usual is not None:
+        return OffsetEntry(TopicPartition(usual[1], int(usual[2])), int(usual[3]))
     fields = _fields(line)
     if len(fields) != 3:
         return None

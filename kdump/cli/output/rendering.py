@@ -115,6 +115,8 @@ class Column:
         value = row[self.name]
         if value is None:
             return self.unknown
+        if type(value) is int and self.kind is Kind.NUMBER:
+            return str(value)
         return escape_controls(format_value(value, self.kind))
 
 
@@ -375,12 +377,14 @@ class _HumanForm(_Form):
 class _Text(_HumanForm):
     _margin_columns = -2  # the last cell has no gap after it
     _widths: list[int] | None = None
+    _are_right: Sequence[bool] = ()
     _blocks = 0
 
     def show(self, rows: list[list[str]]) -> None:
         if self._widths is None:
             rows = [[column.title.upper() for column in self.columns], *rows]
             self._widths = self._find_widths(rows)
+            self._are_right = [column.kind in _ALIGNED_RIGHT for column in self.columns]
         for cells in rows:
             self.stream.write(self._line(cells, self._widths) + "\n")
 
@@ -397,6 +401,8 @@ class _Text(_HumanForm):
 
     def _line(self, cells: list[str], widths: list[int]) -> str:
         """Join cells; on a terminal the line continues below a cell that is too long."""
+        if self.terminal_columns is None:
+            return "  ".join(map(_padded, self._are_right, cells, widths)).rstrip()
         line = ""
         end = 0
         for column, cell, width in zip(self.columns, cells, widths, strict=True):
@@ -404,7 +410,7 @@ class _Text(_HumanForm):
             taken = columns_of(cell)
             space = " " * (width - taken)
             line += space + cell if column.kind in _ALIGNED_RIGHT else cell + space
-            if taken > width and self.terminal_columns is not None:
+            if taken > width:
                 line = line.rstrip() + "\n" + " " * end
             line += "  "
             end += 2
@@ -418,6 +424,13 @@ class _Text(_HumanForm):
         for column, cell in cells:
             line = f"{column.title + ':':{width}}  {cell}"
             self.stream.write(wrapped(line, self.terminal_columns, width + 2) + "\n")
+
+
+def _padded(is_right: bool, cell: str, width: int) -> str:
+    if not cell.isascii():
+        space = " " * (width - columns_of(cell))
+        return space + cell if is_right else cell + space
+    return cell.rjust(width) if is_right else cell.ljust(width)
 
 
 class _Table(_HumanForm):
