@@ -15,13 +15,15 @@ from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.directory import Checkpoints, Offsets
 from kdump.log.header_seek import HeaderSeekableLog
-from kdump.log.headers import BatchSpan, batch_spans
+from kdump.log.headers import BatchSpan, batch_spans, spans_of_whole
 from kdump.log.index_tail import last_time_entry
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.storage.location import Location, StoredFile
 
 NO_CHECKPOINTS: Final = Checkpoints()
+_LARGEST_SMALL_LOG_BYTES: Final = 16 << 10
+"""Larger logs may have so many batches that their indexes are faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ class LogBounds:
         high_watermark: what ``replication-offset-checkpoint`` says.
         earliest_timestamp_ms: of the first record of the first batch that reaches the log start
             offset, if the header of that batch says it.
-        latest_timestamp_ms: the largest. Of each segment: the last time index entry, if its
-            batch has that time, and the headers after the last offset index entry; all headers
-            if the time index is wrong.
+        latest_timestamp_ms: the largest. Of each small segment: all headers. Of others: the last
+            time index entry, if its batch has that time, and the headers after the last offset
+            index entry; all headers if the time index is wrong.
     """
 
     log_start_offset: int | None
@@ -74,14 +76,15 @@ def read_bounds(
     log_start_offset = find_log_start(
         partition, checkpointed(checkpoints.log_start_offsets, partition)
     )
-    ends = _find_ends(partition, recovery_point if is_clean else None)
+    small = _SmallLogs(partition)
+    ends = _find_ends(partition, recovery_point if is_clean else None, small)
     return LogBounds(
         log_start_offset=log_start_offset,
         log_end_offset=ends.log_end_offset,
         gaps=ends.gaps,
         recovery_point=recovery_point,
         high_watermark=checkpointed(checkpoints.high_watermarks, partition),
-        earliest_timestamp_ms=_earliest_timestamp(partition, log_start_offset),
+        earliest_timestamp_ms=_earliest_timestamp(partition, log_start_offset, small),
         latest_timestamp_ms=ends.latest_timestamp_ms,
     )
 
@@ -114,7 +117,39 @@ class _Ends(NamedTuple):
     gaps: int
 
 
-def _find_ends(partition: Partition, known_end: int | None) -> _Ends:
+class _SmallLogs:
+    """The batches of a partition's small logs; each is read once.
+
+    One read has all headers of a small log. Finding the last ones by its indexes takes several, in
+    three files.
+
+    Args:
+        partition: the partition.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._first: tuple[Segment, list[BatchSpan] | None] | None = None
+
+    def spans(self, segment: Segment) -> list[BatchSpan] | None:
+        """Return the batches of a log; None if it is not small, or has anything else.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if segment.is_0_7 or not 0 < segment.log_bytes <= _LARGEST_SMALL_LOG_BYTES:
+            return None
+        if self._first is not None and self._first[0] is segment:
+            return self._first[1]
+        data = self._partition.segment_path(segment, FileKind.LOG).read()
+        found = spans_of_whole(data, segment.base_offset)
+        if self._first is None:
+            # Only that of the first segment is asked for again, for the earliest timestamp.
+            self._first = segment, found
+        return found
+
+
+def _find_ends(partition: Partition, known_end: int | None, small: _SmallLogs) -> _Ends:
     if not partition.segments:
         return _Ends(known_end, None, 0)
     active = partition.segments[-1]
@@ -125,7 +160,7 @@ def _find_ends(partition: Partition, known_end: int | None) -> _Ends:
         )
         return _Ends(active.base_offset + active.log_bytes, None, gaps)
     segments = [each for each in partition.segments if each.log_bytes or each is active]
-    tails = [read_segment_end(partition, segment) for segment in segments]
+    tails = [_segment_end(partition, segment, small) for segment in segments]
     gaps = sum(
         following.base_offset > tail.end_offset
         for tail, following in zip(tails, segments[1:], strict=False)
@@ -153,14 +188,23 @@ class SegmentEnd(NamedTuple):
 def read_segment_end(partition: Partition, segment: Segment) -> SegmentEnd:
     """Find the end of a segment by the last index entries and the headers after them.
 
+    Of a small segment, all headers are read.
+
     Raises:
         OSError: a file of the segment cannot be read.
     """
+    return _segment_end(partition, segment, _SmallLogs(partition))
+
+
+def _segment_end(partition: Partition, segment: Segment, small: _SmallLogs) -> SegmentEnd:
     if segment.is_0_7:
         return SegmentEnd(segment.base_offset + segment.log_bytes, NO_TIMESTAMP)
     end, latest = segment.base_offset, NO_TIMESTAMP
     if not segment.log_bytes:
         return SegmentEnd(end, latest)
+    spans = small.spans(segment)
+    if spans:
+        return SegmentEnd(spans[-1].last_offset + 1, max(map(_time_of, spans)))
     entry = None
     index_path = partition.segment_path(segment, FileKind.OFFSET_INDEX)
     time_path = partition.segment_path(segment, FileKind.TIME_INDEX)
@@ -196,7 +240,9 @@ def _time_of(span: BatchSpan) -> int:
     return NO_TIMESTAMP if span.max_timestamp_ms is None else span.max_timestamp_ms
 
 
-def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> int | None:
+def _earliest_timestamp(
+    partition: Partition, log_start_offset: int | None, small: _SmallLogs
+) -> int | None:
     """Return the timestamp of the first record in the first batch that reaches the log start."""
     if log_start_offset is None:
         return None
@@ -210,9 +256,14 @@ def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> i
             return None
         if not segment.log_bytes:
             continue
-        with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-            seekable = HeaderSeekableLog.of_segment(partition, segment, log)
-            span = seekable.find_batch(log_start_offset)
+        spans = small.spans(segment)
+        if spans is None:
+            with partition.segment_path(segment, FileKind.LOG).open_file() as log:
+                seekable = HeaderSeekableLog.of_segment(partition, segment, log)
+                span = seekable.find_batch(log_start_offset)
+        else:
+            reaching = (span for span in spans if span.last_offset >= log_start_offset)
+            span = next(reaching, None)
         if span is not None:
             return span.first_timestamp_ms
     return None

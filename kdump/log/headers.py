@@ -84,6 +84,25 @@ def batch_spans(
         least_offset = span.last_offset + 1
 
 
+def spans_of_whole(data: bytes, least_offset: int) -> list[BatchSpan] | None:
+    """Return the batches of a small log that is in memory; None unless they are all of it.
+
+    Args:
+        data: the log.
+        least_offset: as for :func:`batch_spans`.
+    """
+    spans = []
+    position, file_bytes = 0, len(data)
+    while position < file_bytes:
+        span = _span_in(data, position, position, file_bytes)
+        if span is None or span.base_offset < least_offset:
+            return None
+        spans.append(span)
+        position = span.next_position
+        least_offset = span.last_offset + 1
+    return spans
+
+
 def _span_in(data: bytes, at: int, position: int, file_bytes: int) -> BatchSpan | None:
     """Decode the header at ``data[at]``, which is at ``position`` of the file."""
     if len(data) - at < record_batch.PREFIX_BYTES:

@@ -11,6 +11,7 @@ from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
 from builders.log_directories import file_name, offset_index, time_index, write_partition
 from builders.message_sets import message
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
+from kdump.log import bounds
 from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import Checkpoints, directory_kind, read_log_directory
 from kdump.log.partition import Partition, read_partition
@@ -18,6 +19,15 @@ from kdump.storage.local_disk import local
 
 ORDERS = TopicPartition("orders", 0)
 CLEAN = ("clean", "clean-mv39", "recovered", "leftover-4-swap-complete-recovered")
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["all headers", "by indexes"])
+def _small_logs_are_read_at_once(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The small logs of these tests are also read as large ones are."""
+    if not request.param:
+        monkeypatch.setattr(bounds, "_LARGEST_SMALL_LOG_BYTES", 0)
 
 
 def listed(path: Path, state: PartitionState = PartitionState.LIVE) -> Partition:
