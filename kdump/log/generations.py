@@ -8,7 +8,7 @@ in the same way.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -16,17 +16,18 @@ from kdump.formats import names, record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.formats.names import FileKind
 from kdump.log.directory import LogDirectory
-from kdump.log.index_tail import first_offset_entries
+from kdump.log.index_tail import OffsetIndexEntry, first_offset_entries, offset_entries_in
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.scan.source import read_at
-from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location
 
 Version = tuple[int, ...]
 
 _MOST_ENTRIES: Final = 64
 """How many entries of an index are read: the others look the same."""
+_LARGEST_SMALL_BYTES: Final = 16 << 10
+"""Smaller files are read at once: of 10,000 partitions, each call for one counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,37 +93,69 @@ def segment_generations(partition: Partition) -> Counter[str]:
 
 
 def _segment_generation(partition: Partition, segment: Segment) -> Generation:
-    with partition.segment_path(segment, segment.log_kind).open_file() as log:
-        first = read_at(log, 0, record_batch.HEADER_BYTES)
-        if len(first) <= record_batch.PREFIX_BYTES:
-            return ANY
-        magic = first[record_batch.MAGIC_START]
-        found = _MAGIC.get(magic, ANY)
-        if magic == 0 and segment.time_index_bytes is None:
-            found &= _BEFORE_TIME_INDEXES
-        if magic == 2:
-            for each in (*_evidence(log, partition, segment), _of_batch(_header_in(first))):
-                if each is not ANY:
-                    found &= each
+    path = partition.segment_path(segment, segment.log_kind)
+    if segment.log_bytes <= _LARGEST_SMALL_BYTES:
+        data = path.read()
+        return _generation(partition, segment, lambda at: data[at : at + record_batch.HEADER_BYTES])
+    with path.open_file() as log:
+        return _generation(
+            partition, segment, lambda at: read_at(log, at, record_batch.HEADER_BYTES)
+        )
+
+
+def _generation(
+    partition: Partition, segment: Segment, header_at: Callable[[int], bytes]
+) -> Generation:
+    """As above.
+
+    Args:
+        partition: the partition.
+        segment: the segment.
+        header_at: reads as many bytes as a header has, at a position of the log.
+    """
+    first = header_at(0)
+    if len(first) <= record_batch.PREFIX_BYTES:
+        return ANY
+    magic = first[record_batch.MAGIC_START]
+    found = _MAGIC.get(magic, ANY)
+    if magic == 0 and segment.time_index_bytes is None:
+        found &= _BEFORE_TIME_INDEXES
+    if magic == 2:
+        for each in (*_evidence(partition, segment, header_at), _of_batch(_header_in(first))):
+            if each is not ANY:
+                found &= each
     return found
 
 
-def _evidence(log: ByteSource, partition: Partition, segment: Segment) -> Iterator[Generation]:
+def _evidence(
+    partition: Partition, segment: Segment, header_at: Callable[[int], bytes]
+) -> Iterator[Generation]:
     """What the first entries of an offset index show, and the batches that they lead to."""
     if not segment.offset_index_bytes:
         return  # most small segments have an empty one
     try:
-        with partition.segment_path(segment, FileKind.OFFSET_INDEX).open_file() as source:
-            entries = first_offset_entries(source, _MOST_ENTRIES)
+        entries = _first_entries(partition, segment, segment.offset_index_bytes)
     except FileNotFoundError:
         return
     for relative_offset, position in entries:
         offset = segment.base_offset + relative_offset
-        header = _header_at(log, position)
-        if (offset, position) == (segment.base_offset, 0) or header is None:
-            continue  # padding, or damage
+        if position < 0 or (offset, position) == (segment.base_offset, 0):
+            continue  # damage, or padding
+        header = _header_in(header_at(position))
+        if header is None:
+            continue  # damage
         yield _of_batch(header)
         yield _of_entry(offset, header)
+
+
+def _first_entries(
+    partition: Partition, segment: Segment, size_bytes: int
+) -> Sequence[OffsetIndexEntry]:
+    path = partition.segment_path(segment, FileKind.OFFSET_INDEX)
+    if size_bytes <= _LARGEST_SMALL_BYTES:
+        return offset_entries_in(path.read(), _MOST_ENTRIES)
+    with path.open_file() as source:
+        return first_offset_entries(source, _MOST_ENTRIES)
 
 
 class _Header(NamedTuple):
@@ -135,10 +168,6 @@ class _Header(NamedTuple):
     attributes: int
     last_offset_delta: int
     records_count: int
-
-
-def _header_at(log: ByteSource, position: int) -> _Header | None:
-    return _header_in(read_at(log, position, record_batch.HEADER_BYTES))
 
 
 def _header_in(data: bytes) -> _Header | None:

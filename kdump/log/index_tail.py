@@ -52,9 +52,14 @@ def first_offset_entries(source: ByteSource, most: int) -> list[OffsetIndexEntry
     Raises:
         OSError: reading fails.
     """
-    data = read_at(source, 0, most * _OFFSET_ENTRY.size)
-    whole = len(data) - len(data) % _OFFSET_ENTRY.size
-    return [OffsetIndexEntry(*fields) for fields in _OFFSET_ENTRY.iter_unpack(data[:whole])]
+    return offset_entries_in(read_at(source, 0, most * _OFFSET_ENTRY.size), most)
+
+
+def offset_entries_in(data: bytes, most: int) -> list[OffsetIndexEntry]:
+    """Return the same for an index that is in memory."""
+    count = min(most, len(data) // _OFFSET_ENTRY.size)
+    whole = data[: count * _OFFSET_ENTRY.size]
+    return [OffsetIndexEntry(*fields) for fields in _OFFSET_ENTRY.iter_unpack(whole)]
 
 
 def offset_entry_at_or_below(source: ByteSource, relative_offset: int) -> OffsetIndexEntry | None:

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from builders.batches import batches
+from builders.log_directories import offset_index, write_partition
+from kdump.formats.names import TopicPartition
 from kdump.log.directory import read_log_directory
 from kdump.log.generations import Generation, broker_generation, segment_generations
+from kdump.log.partition import read_partition
 from kdump.storage.local_disk import local
 
 GENERATIONS = {
@@ -44,3 +48,12 @@ def test_a_directory_shows_its_generation(fixtures: Path, version: str) -> None:
 )
 def test_a_range_of_versions_is_described_in_words(generation: Generation, text: str) -> None:
     assert str(generation) == text
+
+
+def test_an_index_entry_before_the_log_is_damage_and_no_evidence(tmp_path: Path) -> None:
+    logs = {0: b"".join(batches(2))}
+    for name, entry in (("valid", (5, len(logs[0]) // 2)), ("damaged", (5, -61))):
+        path = write_partition(tmp_path / name, logs, offset_indexes={0: offset_index(entry)})
+        partition = read_partition(local(path), TopicPartition("t", 0))
+        expected = "2.0 or later" if name == "valid" else "0.11 or later"
+        assert segment_generations(partition) == {expected: 1}
