@@ -15,6 +15,7 @@ whole file malformed. Follows ``CheckpointFile``, ``OffsetCheckpointFile`` and
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
@@ -66,6 +67,12 @@ def decode_leader_epoch_checkpoint(data: bytes) -> list[EpochEntry]:
         FormatError: as :func:`decode_offset_checkpoint`.
     """
     return _decode(data, _epoch_entry, "EPOCH OFFSET")
+
+
+@functools.lru_cache(maxsize=256)
+def known_leader_epochs(data: bytes) -> tuple[EpochEntry, ...]:
+    """As :func:`decode_leader_epoch_checkpoint`; most partitions have the same, so it is cached."""
+    return tuple(decode_leader_epoch_checkpoint(data))
 
 
 def encode_offset_checkpoint(entries: Iterable[OffsetEntry]) -> bytes:

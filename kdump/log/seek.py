@@ -68,7 +68,8 @@ class SeekableLog(HeaderSeekableLog):
         """
         entry = find_in_index(self.time_index, last_time_entry)
         if entry is not None and self.log.size_bytes <= LARGEST_SMALL_LOG_BYTES:
-            found = self._largest_of_usual(entry)
+            data = read_at(self.log, 0, self.log.size_bytes)
+            found = largest_timestamp_of_usual(data, self.base_offset, entry)
             if found is not None:
                 return found
         position = None if entry is None else self._position_after(entry)
@@ -78,30 +79,6 @@ class SeekableLog(HeaderSeekableLog):
             return None
         after = self._largest_from(position)
         return None if after is None else max(entry.timestamp, after)
-
-    def _largest_of_usual(self, entry: TimeIndexEntry) -> int | None:
-        """The same for a small log with the last entry of its time index; None if any is unusual.
-
-        Whatever the offset index says then, it leads to the batch that holds the entry's offset.
-        """
-        data = read_at(self.log, 0, self.log.size_bytes)
-        largest = compiled_loops.largest_timestamps(data)
-        if largest is None or entry.timestamp < 0 or entry.relative_offset < 0:
-            return None
-        offset = self.base_offset + entry.relative_offset
-        last_offset, row_of_entry = -1, -1
-        try:
-            for row, (_, _, header) in enumerate(usual_batches(data, checksums=False)):
-                if not last_offset < header[0] <= header[0] + header[6] < _OFFSETS_END:
-                    return None
-                last_offset = header[0] + header[6]
-                if row_of_entry < 0 and last_offset >= offset:
-                    if header[0] > offset or largest[row] != entry.timestamp:
-                        return None
-                    row_of_entry = row
-        except UnusualError:
-            return None
-        return max(largest[row_of_entry:]) if row_of_entry >= 0 else None
 
     def read_largest_timestamp(self) -> int | None:
         """The same from the records alone; None if some of them are damaged.
@@ -146,6 +123,35 @@ class SeekableLog(HeaderSeekableLog):
                 return int(batches.next_position[row])
             return None
         return None
+
+
+def largest_timestamp_of_usual(data: bytes, base_offset: int, entry: TimeIndexEntry) -> int | None:
+    """As :meth:`SeekableLog.largest_timestamp`, of a small log; None if anything is unusual.
+
+    Whatever the offset index says then, it leads to the batch that holds the entry's offset.
+
+    Args:
+        data: all of the log.
+        base_offset: of the segment.
+        entry: the last one of its time index.
+    """
+    largest = compiled_loops.largest_timestamps(data)
+    if largest is None or entry.timestamp < 0 or entry.relative_offset < 0:
+        return None
+    offset = base_offset + entry.relative_offset
+    last_offset, row_of_entry = -1, -1
+    try:
+        for row, (_, _, header) in enumerate(usual_batches(data, checksums=False)):
+            if not last_offset < header[0] <= header[0] + header[6] < _OFFSETS_END:
+                return None
+            last_offset = header[0] + header[6]
+            if row_of_entry < 0 and last_offset >= offset:
+                if header[0] > offset or largest[row] != entry.timestamp:
+                    return None
+                row_of_entry = row
+    except UnusualError:
+        return None
+    return max(largest[row_of_entry:]) if row_of_entry >= 0 else None
 
 
 def _largest_timestamp(window: Window) -> int | None:

@@ -41,6 +41,8 @@ def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.
         refuses = broker if policy is Policy.BROKER else "not repaired"
         return lasting_verdict(VerdictKind.REFUSED, f"{refuses}: {outcome}")
     report = outcome.report
+    if report.is_empty:
+        return harmless_verdict((), None, policy)
     missing = [piece for piece in report.quarantined if _loses(piece)]
     others = [piece for piece in report.quarantined if not _loses(piece)]
     cuts = [cut for cut in report.cuts if not cut.is_padding]

@@ -7,6 +7,7 @@ the end :meth:`VirtualDirectory.target_files` is the difference to the disk: the
 
 from __future__ import annotations
 
+import functools
 import itertools
 from bisect import bisect_right
 from collections import Counter
@@ -17,8 +18,9 @@ from typing import Final
 
 from kdump.formats.names import FileKind, parse_offset_file_name
 from kdump.scan.source import data_ranges, end_of_data, read_at, without_padding
+from kdump.scan.usual_batches import LARGEST_SMALL_LOG_BYTES
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.entries import EntryKind
+from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
 from kdump.target.content_store import ContentStore, is_large
 from kdump.target.refusal import Refused
@@ -40,6 +42,8 @@ _KEPT: Final = Kept()
 _GONE: Final = Gone()
 """One object for all files: results with 100,000 of them are sent from worker to worker."""
 _PAGE_BYTES: Final = 4096
+_MOST_KEPT_FILES: Final = 64
+"""So many small files of a directory are kept in memory; most directories have fewer."""
 INDEX_SUFFIXES: Final = (
     FileKind.OFFSET_INDEX.value,
     FileKind.TIME_INDEX.value,
@@ -161,18 +165,25 @@ class VirtualDirectory:
     Args:
         path: the directory.
         store: keeps large new content; None leaves it in memory.
+        entries: of the directory, if it was listed before.
 
     Raises:
         OSError: the directory cannot be listed.
     """
 
-    def __init__(self, path: Location, store: ContentStore | None = None) -> None:
+    def __init__(
+        self,
+        path: Location,
+        store: ContentStore | None = None,
+        entries: Iterable[Entry] | None = None,
+    ) -> None:
         self.path = path
         self._store = store
         self._on_disk: dict[str, int] = {}
+        self._small_files: dict[str, bytes] = {}
         directories = set()
         only_files = True
-        for entry in path.entries():
+        for entry in path.entries() if entries is None else entries:
             if entry.error is not None:
                 raise entry.error
             if entry.kind is EntryKind.FILE:
@@ -203,6 +214,7 @@ class VirtualDirectory:
         empty.path = path
         empty._store = None
         empty._on_disk = {}
+        empty._small_files = {}
         empty._directories = frozenset(directories)
         empty._is_untouched = False
         empty._contents = {}
@@ -237,6 +249,7 @@ class VirtualDirectory:
         empty = VirtualDirectory.without_files(self.path, self._directories)
         empty._store = self._store
         empty._on_disk = self._on_disk
+        empty._small_files = self._small_files
         return empty
 
     def __contains__(self, name: str) -> bool:
@@ -343,6 +356,28 @@ class VirtualDirectory:
             if number is not None:
                 self._contents[name] = Spilled(self._store, number, content.size_bytes)
 
+    def read_small(self, name: str) -> bytes | None:
+        """The whole content of a small file, if that is as on disk; None for any other.
+
+        Rules look at the small files of a partition several times, and each is read once.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        content = self._contents[name]
+        if not isinstance(content, Stored) or content.size_bytes > LARGEST_SMALL_LOG_BYTES:
+            return None
+        if content.start or content.end != self._on_disk[content.name]:
+            return None
+        data = self._small_files.get(content.name)
+        if data is None:
+            data = (self.path / content.name).read() if content.size_bytes else b""
+            if len(data) != content.size_bytes:
+                return None  # it has changed since it was listed
+            if len(self._small_files) < _MOST_KEPT_FILES:
+                self._small_files[content.name] = data
+        return data
+
     def open(self, name: str) -> AbstractContextManager[ByteSource]:
         """Open ``name`` for reading."""
         return self.open_content(self._contents[name])
@@ -392,6 +427,9 @@ class VirtualDirectory:
 
     def read(self, name: str) -> bytes:
         """The whole content of ``name``; for small files."""
+        known = self.read_small(name)
+        if known is not None:
+            return known
         with self.open(name) as source:
             return read_at(source, 0, source.size_bytes)
 
@@ -440,6 +478,7 @@ def file_name(offset: int, kind: FileKind) -> str:
     return f"{sign}{abs(offset):020d}{kind.value}"
 
 
+@functools.lru_cache(maxsize=1024)
 def segment_file_names(base_offset: int) -> tuple[str, str, str, str]:
     """Names of the log of a segment and its indexes: offset, time and transaction index."""
     log = file_name(base_offset, FileKind.LOG)

@@ -230,6 +230,20 @@ class LoadReport:
     swap_losses: tuple[SwapLoss, ...] = ()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether loading does nothing but write small files and indexes."""
+        return self.ignored_log_start_offset is None and not (
+            self.cuts
+            or self.dropped
+            or self.splits
+            or self.leftovers
+            or self.recovered
+            or self.quarantined
+            or self.added_markers
+            or self.swap_losses
+        )
+
+    @property
     def loses_data(self) -> bool:
         """Whether any byte of a log is lost."""
         aside = any(piece.cause is not Cause.MISSING for piece in self.quarantined)

@@ -28,9 +28,13 @@ def last_timestamp_ms(directory: VirtualDirectory, base_offset: int) -> int | No
     last = directory.size_bytes(name) // time_index.ENTRY_BYTES - 1
     if last < 0:
         return None
-    with directory.open(name) as source:
-        data = read_at(source, last * time_index.ENTRY_BYTES, _TIMESTAMP.size)
-    timestamp_ms = int(_TIMESTAMP.unpack(data)[0])
+    small = directory.read_small(name)
+    if small is None:
+        with directory.open(name) as source:
+            data = read_at(source, last * time_index.ENTRY_BYTES, _TIMESTAMP.size)
+        timestamp_ms = int(_TIMESTAMP.unpack(data)[0])
+    else:
+        timestamp_ms = int(_TIMESTAMP.unpack_from(small, last * time_index.ENTRY_BYTES)[0])
     return None if timestamp_ms < 0 else timestamp_ms
 
 

@@ -12,7 +12,6 @@ is left to the loader, so both give the same result for every partition.
 
 from __future__ import annotations
 
-import functools
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,8 +23,8 @@ from kdump.broker.loader.load_report import LoadReport, RecoveredSegment
 from kdump.formats import names, producer_snapshot, record_batch
 from kdump.formats.checkpoints import (
     EpochEntry,
-    decode_leader_epoch_checkpoint,
     encode_leader_epoch_checkpoint,
+    known_leader_epochs,
 )
 from kdump.formats.errors import FormatError
 from kdump.formats.fixed_layout import layout
@@ -59,9 +58,6 @@ _MOST_FILE_BYTES: Final = 4000
 _KEPT: Final = Kept()
 _GONE: Final = Gone()
 _NO_PRODUCERS: Final = producer_snapshot.encode(())
-
-_decoded_epochs = functools.lru_cache(maxsize=256)(decode_leader_epoch_checkpoint)
-"""Most partitions have the same leader epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +157,7 @@ class _SmallPartition:
         self._producers = Producers()
         self._epochs_on_disk = self._read(names.LEADER_EPOCH_CHECKPOINT)
         self._epochs = EpochHistory()
-        for epoch, start_offset in _decoded_epochs(self._epochs_on_disk):
+        for epoch, start_offset in known_leader_epochs(self._epochs_on_disk):
             self._assign(epoch, start_offset)
         self._are_epochs_written = False
         if names.PARTITION_METADATA in sizes:
@@ -169,11 +165,8 @@ class _SmallPartition:
 
     def _read(self, name: str) -> bytes:
         """A whole file, which is as large as it was when the directory was listed."""
-        size_bytes = self._sizes.get(name, -1)
-        if not 0 <= size_bytes <= LARGEST_SMALL_LOG_BYTES:
-            raise UnusualError
-        data = (self._directory.path / name).read() if size_bytes else b""
-        if len(data) != size_bytes:
+        data = self._directory.read_small(name) if name in self._sizes else None
+        if data is None:
             raise UnusualError
         return data
 
@@ -220,8 +213,8 @@ class _SmallPartition:
         size_bytes = self._sizes[name] - position
         if not 0 <= size_bytes <= LARGEST_SMALL_LOG_BYTES or position < 0:
             raise UnusualError
-        if not position:
-            return self._read(name)
+        if self._sizes[name] <= LARGEST_SMALL_LOG_BYTES:
+            return self._read(name)[position:]
         with (self._directory.path / name).open_file() as source:
             tail = read_at(source, position, size_bytes)
         if len(tail) != size_bytes:

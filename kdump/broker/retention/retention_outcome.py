@@ -25,15 +25,18 @@ from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.directory import LogDirectory
-from kdump.log.seek import SeekableLog
+from kdump.log.index_tail import last_time_entry
+from kdump.log.seek import SeekableLog, largest_timestamp_of_usual
 from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.state.metadata.settings import TopicSettings
 from kdump.state.transactions.producer_state_manager import snapshot_name
+from kdump.storage.entries import Entry
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Kept, NewBytes, TargetFile
 from kdump.target.virtual_directory import (
     SNAPSHOT_SUFFIX,
+    BytesSource,
     VirtualDirectory,
     Written,
     file_name,
@@ -87,6 +90,22 @@ class LoadedLog:
             name.endswith(SNAPSHOT_SUFFIX) for name in _changed(self.loaded.files)
         )
 
+    def largest_of_usual(self, segment: RetainableSegment) -> int | None:
+        """The largest timestamp of a segment's records, if it is small and as usual.
+
+        Raises:
+            OSError: a file of it cannot be read.
+        """
+        log, _, time_index, _ = segment_file_names(segment.base_offset)
+        directory = self._directory
+        if log not in directory or time_index not in directory:
+            return None
+        index, data = directory.read_small(time_index), directory.read_small(log)
+        entry = last_time_entry(BytesSource(index)) if index else None
+        if data is None or entry is None:
+            return None
+        return largest_timestamp_of_usual(data, segment.base_offset, entry)
+
     def delete_first(self, count: int, log_start_offset: int | None = None) -> RetainedPartition:
         """Delete the first ``count`` segments.
 
@@ -125,7 +144,10 @@ def _changed(files: Mapping[str, TargetFile]) -> dict[str, TargetFile]:
 
 
 def load_log(
-    path: Location, context: LoadContext, high_watermark: int | None
+    path: Location,
+    context: LoadContext,
+    high_watermark: int | None,
+    entries: Iterable[Entry] | None = None,
 ) -> LoadedLog | Refusal:
     """Load a partition as a broker does before it deletes old segments.
 
@@ -133,11 +155,12 @@ def load_log(
         path: of its directory.
         context: for loading it.
         high_watermark: from ``replication-offset-checkpoint`` or the operator; None if unknown.
+        entries: of the directory, if it was listed before.
 
     Raises:
         OSError: a file of the partition cannot be read.
     """
-    directory = VirtualDirectory(path)
+    directory = VirtualDirectory(path, entries=entries)
     loaded = load_directory(directory, context)
     if isinstance(loaded, Refusal):
         return loaded
@@ -283,6 +306,9 @@ def dated_by_records(loaded: LoadedLog) -> RetainableLog | RetainableSegment:
 def _largest_ms(loaded: LoadedLog, segment: RetainableSegment) -> int | None:
     """The largest timestamp of the records of a segment; None if some are damaged."""
     log, offset_index, time_index, _ = segment_file_names(segment.base_offset)
+    largest_ms = loaded.largest_of_usual(segment)
+    if largest_ms is not None:
+        return largest_ms
     with (loaded.path / log).open_file() as source:
         indexed = SeekableLog(
             source, segment.base_offset, loaded.path / offset_index, loaded.path / time_index

@@ -7,8 +7,8 @@ import numpy as np
 from kdump.formats import names
 from kdump.formats.checkpoints import (
     EpochEntry,
-    decode_leader_epoch_checkpoint,
     encode_leader_epoch_checkpoint,
+    known_leader_epochs,
 )
 from kdump.formats.errors import FormatError
 from kdump.scan.batches import BatchColumns
@@ -36,7 +36,7 @@ class LeaderEpochs:
         if _FILE not in directory:
             directory.put(_FILE, Written(b""))
         try:
-            entries = decode_leader_epoch_checkpoint(directory.read(_FILE))
+            entries = known_leader_epochs(directory.read(_FILE))
         except FormatError as problem:
             raise Refused(str(problem), _FILE, "KafkaStorageException") from problem
         for entry in entries:
