@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kdump.apply.directory_changes import DirectoryChange, StreamedFrom
-from kdump.apply.files import Metadata
-from kdump.apply.pinned_directory import identity_of
+from kdump.apply.files import SET_ID_BITS, Metadata
 from kdump.target.target_file import TargetFile
 from kdump.words import counted
 
@@ -38,16 +37,16 @@ class FileState:
     @classmethod
     def of(cls, status: os.stat_result, *, is_own: bool) -> FileState:
         """The state of a file with this status; a symbolic link is followed before."""
-        metadata = Metadata.of(status)
         packed = _STATUS.pack(
             status.st_size,
             status.st_blocks,
-            *identity_of(status),
-            metadata.mode,
-            metadata.uid,
-            metadata.gid,
-            metadata.accessed_ns,
-            metadata.modified_ns,
+            status.st_dev,
+            status.st_ino,
+            stat.S_IMODE(status.st_mode) & ~SET_ID_BITS,
+            status.st_uid,
+            status.st_gid,
+            status.st_atime_ns,
+            status.st_mtime_ns,
         )
         return cls(packed, is_own)
 

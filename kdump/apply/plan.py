@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -148,13 +148,7 @@ class Plan:
 
     def space_bytes(self, *, keep_undo: bool) -> int:
         """The same, with or without undo data."""
-        written = (OperationKind.CREATE, OperationKind.REPLACE)
-        kept = (OperationKind.CUT, OperationKind.RENAME) if keep_undo else ()
-        return sum(
-            operation.size_bytes if operation.kind in written else operation.lost_bytes
-            for operation in self.operations
-            if operation.kind in written + kept and not (operation.source or "").endswith(CLEANED)
-        )
+        return space_bytes(self.operations, keep_undo=keep_undo)
 
     def without_removals(self, removed: Collection[Path]) -> Plan:
         """The rest of the plan after the files ``removed`` have been deleted early."""
@@ -185,6 +179,17 @@ def _without_removals(directory: DirectoryPlan, removed: Collection[Path]) -> Di
     )
 
 
+def space_bytes(operations: Iterable[Operation], *, keep_undo: bool) -> int:
+    """The most space that operations need before any is freed, with or without undo data."""
+    written = (OperationKind.CREATE, OperationKind.REPLACE)
+    kept = (OperationKind.CUT, OperationKind.RENAME) if keep_undo else ()
+    return sum(
+        operation.size_bytes if operation.kind in written else operation.lost_bytes
+        for operation in operations
+        if operation.kind in written + kept and not (operation.source or "").endswith(CLEANED)
+    )
+
+
 def make_plan(target: TargetDirectory) -> Plan:
     """Make the plan that leads to the target state. Reads the directories, changes nothing.
 
@@ -193,36 +198,69 @@ def make_plan(target: TargetDirectory) -> Plan:
             directory; or a file does not have the content that ``target`` refers to.
         OSError: something cannot be read.
     """
-    planned = []
-    is_in_place = _in_place_below(target.path)
-    for change in target.partitions:
-        if change.path.parent != target.path:
-            raise ValueError(f"{change.path} is not a partition in {target.path}")
-        states = states_of(change.path)
-        operations = partition_operations(change.path, change.files, states)
-        if operations:
-            if not is_in_place(change.path.name):
-                require_in_place(change.path)
-            _look_at_changed(states, operations)
-            planned.append(DirectoryPlan(change.path, states, operations))
+    in_place = InPlace.below(target.path)
+    found = (plan_partition(target.path, change, in_place) for change in target.partitions)
+    planned = [each for each in found if each.operations]
     changes = plan_directory_changes(target.path, target.directories, target.freed)
     for name in changes.existing:
         require_in_place(target.path / name)
+    return Plan(
+        target.path,
+        tuple(planned),
+        plan_root(target, has_partitions=bool(planned or changes.operations)),
+        (*find_early_removals(planned), *target.early_removals),
+        changes,
+        target.needs_undo,
+    )
+
+
+def plan_partition(
+    log_dir: Path,
+    change: TargetPartition,
+    in_place: InPlace,
+    files: Iterable[str] | None = None,
+) -> DirectoryPlan:
+    """Make the part of a plan for one partition; without operations if nothing changes.
+
+    Args:
+        log_dir: its log directory.
+        change: its target state.
+        in_place: of the log directory.
+        files: the names of the files in the partition, if it was just listed.
+
+    Raises:
+        KdumpError: as :func:`make_plan`.
+        OSError: likewise.
+    """
+    if change.path.parent != log_dir:
+        raise ValueError(f"{change.path} is not a partition in {log_dir}")
+    states = states_of(change.path) if files is None else FileStates(change.path, files)
+    operations = partition_operations(change.path, change.files, states)
+    if operations:
+        if not in_place.has(change.path.name):
+            require_in_place(change.path)
+        _look_at_changed(states, operations)
+    return DirectoryPlan(change.path, states, operations)
+
+
+def plan_root(target: TargetDirectory, *, has_partitions: bool) -> DirectoryPlan:
+    """Make the part of a plan for the log directory itself.
+
+    Args:
+        target: its target state; that of its partitions is not looked at.
+        has_partitions: whether any of them changes.
+
+    Raises:
+        KdumpError: as :func:`make_plan`.
+        OSError: likewise.
+    """
     states = states_of(target.path)
-    has_partitions = bool(planned or changes.operations)
     interim = target.interim if has_partitions else {}
     operations = root_operations(
         target.path, target.root, states, interim=interim, has_partitions=has_partitions
     )
     _look_at_changed(states, operations)
-    return Plan(
-        target.path,
-        tuple(planned),
-        DirectoryPlan(target.path, states, operations),
-        (*find_early_removals(planned), *target.early_removals),
-        changes,
-        target.needs_undo,
-    )
+    return DirectoryPlan(target.path, states, operations)
 
 
 def _look_at_changed(states: FileStates, operations: Iterable[Operation]) -> None:
@@ -235,15 +273,34 @@ def _look_at_changed(states: FileStates, operations: Iterable[Operation]) -> Non
             states.look_at(piece.name for piece in each.target.pieces)
 
 
-def _in_place_below(log_dir: Path) -> Callable[[str], bool]:
-    """Tell which partitions are known to be inside their log directory; others are looked at.
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """Which partitions are known to be inside their log directory; others are looked at.
 
     That they are is known without opening each if no mount point is below the log directory.
+
+    Attributes:
+        has_no_mounts: whether none is.
+        links: the symbolic links in the log directory.
     """
-    with os.scandir(log_dir) as entries:
-        links = {entry.name for entry in entries if entry.is_symlink()}
-    has_no_mounts = has_no_mounts_below(log_dir)
-    return lambda name: has_no_mounts and name not in links
+
+    has_no_mounts: bool
+    links: frozenset[str]
+
+    @classmethod
+    def below(cls, log_dir: Path) -> InPlace:
+        """Look at a log directory.
+
+        Raises:
+            OSError: it cannot be listed.
+        """
+        with os.scandir(log_dir) as entries:
+            links = frozenset(entry.name for entry in entries if entry.is_symlink())
+        return cls(has_no_mounts_below(log_dir), links)
+
+    def has(self, name: str) -> bool:
+        """Whether the partition in the directory ``name`` is known to be inside."""
+        return self.has_no_mounts and name not in self.links
 
 
 def require_in_place(partition: Path) -> None:

@@ -32,6 +32,11 @@ _PARTITION_BYTES: Final = 64 << 10
 """What a partition takes, as bytes that are read in that time."""
 
 
+def are_many(partitions: int) -> bool:
+    """Whether workers describe so many partitions faster than this process."""
+    return partitions >= _LEAST_FOR_WORKERS
+
+
 class Describe(Protocol[Description_co]):
     """What is shown of a partition: a function that can be pickled."""
 
@@ -80,11 +85,41 @@ def described_partitions(
         OSError: the directory itself cannot be listed.
         JobFailedError: a worker failed.
     """
-    with phase(f"listing {path}") as listing:
+    with phase(f"listing {path}"):
         root, places = read_root(path, kind, select=select)
-        listing.total = len(places)
+    return describe_places(root, places, describe, in_workers=in_workers)
+
+
+def describe_places(
+    root: LogDirectory,
+    places: Sequence[PartitionPlace],
+    describe: Describe[Description],
+    *,
+    what: str = "listing",
+    in_workers: bool = True,
+    keep_entries: bool = False,
+) -> tuple[LogDirectory, list[Described[Description]]]:
+    """Describe partitions of a log directory that was read without them.
+
+    Args:
+        root: the log directory.
+        places: the partitions.
+        describe: describes each partition.
+        what: this does, for progress.
+        in_workers: as for :func:`described_partitions`.
+        keep_entries: whether ``describe`` needs the entries of each directory.
+
+    Returns:
+        As :func:`described_partitions`.
+
+    Raises:
+        JobFailedError: a worker failed.
+    """
+    path = root.path
+    with phase(f"{what} {path}", len(places)) as listing:
         # Workers need no list of all partitions.
-        job = _ListingJob(dataclasses.replace(root, identities=(), problems=()), describe)
+        short_root = dataclasses.replace(root, identities=(), problems=())
+        job = _ListingJob(short_root, describe, keep_entries)
         described = list(listing.over(_described(job, places, in_workers)))
     found = list(zip(places, described, strict=True))
     problems = [
@@ -103,7 +138,7 @@ def _described(
     job: _ListingJob, places: Sequence[PartitionPlace], in_workers: bool
 ) -> Iterator[Described[Any]]:
     threads = concurrent_reads()
-    if not in_workers or threads > 1 or len(places) < _LEAST_FOR_WORKERS:
+    if not in_workers or threads > 1 or not are_many(len(places)):
         yield from each_read(job.describe_one, places, threads)
         return
     # Importing it takes time, and few directories have so many partitions.
@@ -135,6 +170,7 @@ class _ListingJob:
 
     root: LogDirectory
     describe: Describe[Any]
+    keep_entries: bool
 
     def run(self, split: _ListingSplit) -> list[Described[Any]]:
         return [self.describe_one(place) for place in split.places]
@@ -142,7 +178,8 @@ class _ListingJob:
     def describe_one(self, place: PartitionPlace) -> Described[Any]:
         problems = HeldProblems()
         try:
-            partition = place.read(self.root.path)
+            read = place.read_with_entries if self.keep_entries else place.read
+            partition = read(self.root.path)
         except OSError as failure:
             return Described(None, failure, problems)
         return Described(self.describe(partition, self.root, problems), None, problems)

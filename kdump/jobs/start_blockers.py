@@ -5,7 +5,7 @@ They do not repair it, but whoever runs them is about to start the broker.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kdump.check.collector import Collector
 from kdump.check.directory import check_directory
@@ -18,6 +18,7 @@ from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
+from kdump.state.metadata.cluster import ClusterImage
 from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 
@@ -35,19 +36,61 @@ def severe_findings(
         settings: of their topics, by the path of the directory.
         partitions: the selected partitions, by the path of the directory.
     """
-    found = [*check_start(directories)]
     twice = partitions_twice(directories)
+    return severe_with(
+        directories,
+        settings,
+        {
+            directory.path: [
+                finding
+                for partition in partitions[directory.path]
+                for finding in severe_in(
+                    partition, directory, settings[directory.path].cluster, twice
+                )
+            ]
+            for directory in directories
+        },
+    )
+
+
+def severe_in(
+    partition: Partition,
+    directory: LogDirectory,
+    cluster: ClusterImage | None,
+    twice: Mapping[Location, Location],
+) -> list[Finding]:
+    """The severe findings about one partition, without its segments.
+
+    Args:
+        partition: the partition.
+        directory: its log directory.
+        cluster: the cluster's metadata; None if unknown.
+        twice: the result of :func:`~kdump.log.broker.partitions_twice`.
+    """
+    into = Collector()
+    check_belonging(scope_in(partition, directory, cluster, twice), into)
+    return list(_severe(into.findings()))
+
+
+def severe_with(
+    directories: Sequence[LogDirectory],
+    settings: Mapping[Location, Settings],
+    in_partitions: Mapping[Location, Sequence[Finding]],
+) -> list[Finding]:
+    """The severe findings about log directories, with those about their partitions.
+
+    Args:
+        directories: all given log directories of a broker.
+        settings: of their topics, by the path of the directory.
+        in_partitions: the severe findings about partitions, by the path of the directory.
+    """
+    found = [*_severe(check_start(directories))]
     for directory in directories:
-        cluster = settings[directory.path].cluster
-        found += check_directory(directory)
-        found += check_topic_configs(directory, cluster)
-        for partition in partitions[directory.path]:
-            scope = scope_in(partition, directory, cluster, twice)
-            into = Collector()
-            check_belonging(scope, into)
-            found += into.findings()
-    return list(_severe(found))
+        found += _severe(check_directory(directory))
+        found += _severe(check_topic_configs(directory, settings[directory.path].cluster))
+        found += in_partitions[directory.path]
+    return found
 
 
-def _severe(findings: Sequence[Finding]) -> Iterator[Finding]:
+def _severe(findings: Iterable[Finding]) -> Iterator[Finding]:
     return (finding for finding in findings if finding.severity is Severity.SEVERE)

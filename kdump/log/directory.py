@@ -257,6 +257,11 @@ class PartitionPlace(NamedTuple):
         """
         return read_partition(log_directory / self.name, self.topic_partition, self.state)
 
+    def read_with_entries(self, log_directory: Location) -> Partition:
+        """As :meth:`read`, and keep the entries of the directory."""
+        path = log_directory / self.name
+        return read_partition(path, self.topic_partition, self.state, keep_entries=True)
+
 
 def read_root(
     path: Location,

@@ -10,7 +10,7 @@ import enum
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kdump.formats import names
@@ -20,7 +20,7 @@ from kdump.formats.partition_metadata import PartitionMetadata, decode_partition
 from kdump.formats.quorum_state import QuorumState, decode_quorum_state
 from kdump.formats.uuids import format_uuid
 from kdump.log.segment import Segment
-from kdump.storage.entries import SPECIAL_KINDS, EntryKind, special_file_error
+from kdump.storage.entries import SPECIAL_KINDS, Entry, EntryKind, special_file_error
 from kdump.storage.location import Location
 
 
@@ -81,6 +81,7 @@ class Partition:
         total_bytes: of all files, with preallocated space and holes.
         names_on_disk: files that a starting broker renames before it uses them: the name on disk
             by the name in use. Empty for a directory as it is listed.
+        entries: of the directory; empty unless they were to be kept.
     """
 
     path: Location
@@ -93,6 +94,7 @@ class Partition:
     foreign: tuple[str, ...]
     total_bytes: int
     names_on_disk: Mapping[str, str] = field(default_factory=dict)
+    entries: tuple[Entry, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def log_bytes(self) -> int:
@@ -218,6 +220,8 @@ def read_partition(
     path: Location,
     topic_partition: TopicPartition | None,
     state: PartitionState = PartitionState.LIVE,
+    *,
+    keep_entries: bool = False,
 ) -> Partition:
     """List a partition's directory.
 
@@ -225,13 +229,15 @@ def read_partition(
         path: the directory.
         topic_partition: the partition, if it is known.
         state: from its name.
+        keep_entries: whether to keep the entries, for who would list the directory again.
 
     Raises:
         OSError: the directory cannot be listed, the size of a file in it cannot be read, or a
             FIFO, a socket or a device has one of Kafka's names.
     """
     listing = _Listing()
-    for entry in path.entries():
+    entries = path.entries()
+    for entry in entries:
         if entry.kind is EntryKind.FILE:
             listing.add(entry.name, entry.size_bytes, entry.hole_bytes)
             continue
@@ -240,7 +246,8 @@ def read_partition(
         if entry.kind in SPECIAL_KINDS and names.is_partition_file(entry.name):
             raise special_file_error(str(path / entry.name), entry.kind, "remove it")
         listing.add(entry.name, None)
-    return listing.partition(path, topic_partition, state)
+    found = listing.partition(path, topic_partition, state)
+    return replace(found, entries=tuple(entries)) if keep_entries else found
 
 
 def list_partition(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +27,9 @@ from kdump.formats import names
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.execution import Interrupted
+    from kdump.log.directory import DirectoryKind
     from kdump.log.selection import PartitionSelection
 
 
@@ -86,6 +89,12 @@ def command(
         return diagnostics.status
     writing = deletion.writing("retain")
     with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+        # Only counts are shown of many partitions, so that they need not all be in this process.
+        is_brief = deletion.is_brief_preview and not explain and free_bytes is None
+        if is_brief and engine.may_be_local:
+            status = _brief_preview(log_dirs, selection, deletion, config, interrupted, diagnostics)
+            if status is not None:
+                return status
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         settings = config.settings_of(directories)
         request = RetainRequest(
@@ -129,3 +138,51 @@ def command(
         printer.emit_text([*report.unchanged.lines(), *advice(results)])
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     return diagnostics.status | report_failures(done) | status_of(results) | named
+
+
+def _brief_preview(
+    log_dirs: Mapping[Location, DirectoryKind],
+    selection: PartitionSelection,
+    deletion: DeletionArguments,
+    config: ConfigArguments,
+    interrupted: Sequence[Interrupted],
+    diagnostics: Diagnostics,
+) -> ExitStatus | None:
+    """Preview directories with many partitions; None leaves them to the command itself."""
+    from kdump.cli.output.deletion_output import ShowBriefly, brief_preview
+    from kdump.jobs.retain.preview import preview, read_unlisted
+    from kdump.jobs.retain.retain import RetainRequest
+    from kdump.jobs.start_blockers import severe_with
+
+    directories = read_unlisted(log_dirs)
+    if directories is None:
+        return None
+    settings = config.settings_of(each.root for each in directories)
+    request = RetainRequest(
+        directories=(),
+        settings=settings,
+        selection=selection,
+        now_ms=deletion.now_ms,
+        is_replicated=deletion.is_replicated,
+    )
+    previews = preview(directories, request, ShowBriefly(deletion))
+    if previews is None:
+        return None
+    in_partitions = {each.directory.path: each.findings for each in previews}
+    severe = severe_with([each.directory for each in previews], settings, in_partitions)
+    for each in previews:
+        diagnostics.report_problems(each.directory)
+    selected = [each for each in previews if each.partitions]
+    findings = BriefFindings(verbose=False)
+    with open_report(deletion.output_format, ()) as printer:
+        for earlier in interrupted:
+            printer.emit(interrupted_event(earlier))
+        for event in finding_events(severe, findings):
+            printer.emit(event)
+        printer.emit_text(findings.rest())
+        printer.emit_text(brief_preview(selected, deletion))
+    status = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
+    for each in selected:
+        for partition in each.partitions:
+            status |= partition.status
+    return diagnostics.status | status

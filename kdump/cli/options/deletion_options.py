@@ -37,6 +37,11 @@ class DeletionArguments(RepairArguments):
     now_ms: int
     is_replicated: bool
 
+    @property
+    def is_brief_preview(self) -> bool:
+        """Whether people see a preview that only counts what is much alike."""
+        return self.dry_run and not self.verbose and self.output_format is EventFormat.TEXT
+
 
 def deletion_options(command: Command) -> Command:
     """Add the options of commands that free space, as the argument ``deletion``."""

@@ -28,6 +28,13 @@ class EngineArguments:
     progress: Progress
     """Receives the progress of the engine."""
 
+    @property
+    def may_be_local(self) -> bool:
+        """Whether nobody asked for Spark."""
+        from kdump.engine.engine_choice import EngineChoice
+
+        return self.options.choice is not EngineChoice.SPARK and self.options.master is None
+
 
 @dataclass(frozen=True, slots=True)
 class SparkArguments:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kdump.broker.retention.retention import Reason
-from kdump.cli.output.brief import BriefList, Unchanged
+from kdump.cli.output.brief import MAX_LISTED, BriefList, Unchanged
 from kdump.cli.output.events import Event
 from kdump.cli.output.value_text import format_bytes, format_timestamp
-from kdump.cli.output.write_report import Operations, plan_lines, plan_row
+from kdump.cli.output.write_report import (
+    OperationCounts,
+    Operations,
+    count_operations,
+    counts_line,
+    plan_lines,
+    plan_row,
+    preview_line,
+)
 from kdump.errors import ExitStatus
 from kdump.jobs.execution import PlanResult
 from kdump.jobs.retain.old_segments import DirectoryDeletion, PartitionDeletion, SegmentDecision
@@ -26,7 +35,10 @@ from kdump.state.metadata.settings import TopicSettings
 from kdump.words import counted, discard_command
 
 if TYPE_CHECKING:
+    from kdump.apply.operations import DirectoryPlan, Operation
     from kdump.cli.options.deletion_options import DeletionArguments
+    from kdump.jobs.retain.preview import DirectoryPreview
+    from kdump.storage.location import Location
 
 _HOLDS: Final = {
     Reason.FUTURE_TIMESTAMP: "a timestamp in the future",
@@ -198,10 +210,13 @@ def _freed_lines(
         yield f"{path}: {size} freed only by '{discard_command(path, done.undo)}'"
     elif not deletion.dry_run:
         yield f"{path}: {size} freed"
-    elif deletion.keep_undo:
-        yield f"{path}: {size} would be freed when the undo data is discarded"
     else:
-        yield f"{path}: {size} would be freed"
+        yield _would_free_line(path, freed_bytes, deletion)
+
+
+def _would_free_line(path: Location, freed_bytes: int, deletion: DeletionArguments) -> str:
+    when = " when the undo data is discarded" if deletion.keep_undo else ""
+    return f"{path}: {format_bytes(freed_bytes)} would be freed{when}"
 
 
 def _freed_bytes(results: Sequence[DirectoryDeletion]) -> int:
@@ -261,11 +276,14 @@ def status_of(results: Sequence[DirectoryDeletion]) -> ExitStatus:
     status = ExitStatus.SOUND
     for result in results:
         for partition in result.partitions:
-            if isinstance(partition.problem, Unreadable):
-                status |= ExitStatus.OPERATIONAL_ERROR
-            elif _why_refused(partition):
-                status |= ExitStatus.DAMAGE_LEFT
+            status |= _status_of(partition)
     return status
+
+
+def _status_of(result: PartitionDeletion) -> ExitStatus:
+    if isinstance(result.problem, Unreadable):
+        return ExitStatus.OPERATIONAL_ERROR
+    return ExitStatus.DAMAGE_LEFT if _why_refused(result) else ExitStatus.SOUND
 
 
 def summary(
@@ -281,17 +299,30 @@ def summary(
         "is_dry_run": deletion.dry_run,
         "seconds": round(seconds, 3),
     }
-    line = (
-        f"{counted(len(partitions), 'partition')}: {counted(deleted, 'segment')}"
-        f" {'to delete' if deletion.dry_run else 'deleted'}, {format_bytes(_freed_bytes(results))}"
-    )
+    line = _summary_line(len(partitions), deleted, _freed_bytes(results), deletion)
     return Event("summary", row, [line])
+
+
+def _summary_line(
+    partitions: int, segments: int, freed_bytes: int, deletion: DeletionArguments
+) -> str:
+    deleted = "to delete" if deletion.dry_run else "deleted"
+    return (
+        f"{counted(partitions, 'partition')}: {counted(segments, 'segment')} {deleted},"
+        f" {format_bytes(freed_bytes)}"
+    )
 
 
 def advice(results: Sequence[DirectoryDeletion]) -> Iterator[str]:
     """Yield which options would supply missing configuration."""
     partitions = [partition for result in results for partition in result.partitions]
-    needed = [each.unchanged.needed_config for each in partitions if each.unchanged is not None]
+    yield from _advice(
+        [each.unchanged.needed_config for each in partitions if each.unchanged is not None]
+    )
+
+
+def _advice(needed: Sequence[str]) -> Iterator[str]:
+    """Yield the same, from the configuration that each partition needs; empty for none."""
     configs = sorted({config for config in needed if config})
     if configs:
         count = counted(sum(map(bool, needed)), "partition")
@@ -301,3 +332,101 @@ def advice(results: Sequence[DirectoryDeletion]) -> Iterator[str]:
             " log directories of the broker, and --metadata DIR if none of them has the cluster's"
             f" metadata; or {by_hand}"
         )
+
+
+class BriefPartition(NamedTuple):
+    """A partition, as a preview for people shows it. A tuple, because 10,000 come from workers.
+
+    Attributes:
+        name: of its directory.
+        lines: about its segments.
+        refused: why it cannot be changed; empty if it can.
+        needed_config: the configuration that it lacks; None if it could be changed.
+        deleted_segments: how many segments are deleted.
+        freed_bytes: the space that deleting them frees.
+        status: the exit status for it.
+        changes: how many there are of each kind.
+        needed_bytes: the space that they need before any is freed.
+    """
+
+    name: str
+    lines: tuple[str, ...]
+    refused: str
+    needed_config: str | None
+    deleted_segments: int
+    freed_bytes: int
+    status: ExitStatus
+    changes: OperationCounts
+    needed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShowBriefly:
+    """Describes partitions for :func:`brief_preview`, in workers."""
+
+    deletion: DeletionArguments
+
+    def __call__(self, result: PartitionDeletion, plan: DirectoryPlan | None, /) -> BriefPartition:
+        from kdump.apply.plan import space_bytes
+
+        operations = () if plan is None else plan.operations
+        return BriefPartition(
+            result.partition.path.name,
+            tuple(_partition_lines(result, self.deletion, explain=False)),
+            _why_refused(result),
+            result.unchanged and result.unchanged.needed_config,
+            len(result.deleted),
+            result.freed_bytes,
+            _status_of(result),
+            count_operations(operations),
+            space_bytes(operations, keep_undo=self.deletion.keep_undo),
+        )
+
+
+def brief_preview(
+    previews: Sequence[DirectoryPreview[BriefPartition]], deletion: DeletionArguments
+) -> Iterator[str]:
+    """Yield what :class:`DeletionReport` shows to people of a preview, without ``--verbose``."""
+    from kdump.apply.plan import space_bytes
+
+    every = [partition for each in previews for partition in each.partitions]
+    changes = sum(each.changes.total() for each in every)
+    is_listed = changes + sum(len(each.root.operations) for each in previews) <= MAX_LISTED
+    listed, unchanged = BriefList(verbose=False), Unchanged(verbose=False)
+    for preview in previews:
+        path = preview.directory.path
+        # In the order of the plan, which is that of kinds with equal counts.
+        first, last = preview.root_operations
+        counts, freed_bytes = count_operations(first), 0
+        needed_bytes = space_bytes(preview.root.operations, keep_undo=deletion.keep_undo)
+        for each in preview.partitions:
+            if each.refused:
+                unchanged.take(path / each.name, each.refused)
+            lines = list(each.lines)
+            if is_listed and each.changes:
+                lines += _operation_lines(preview.operations_in(each.name))
+            yield from listed.take(lines)
+            counts.update(each.changes)
+            needed_bytes += each.needed_bytes
+            freed_bytes += each.freed_bytes
+        counts.update(count_operations(last))
+        yield preview_line(path, counts.total(), needed_bytes)
+        if counts and not is_listed:
+            yield counts_line(counts)
+        if freed_bytes:
+            yield _would_free_line(path, freed_bytes, deletion)
+        if is_listed:
+            yield from _operation_lines(preview.root.operations)
+    yield from listed.rest()
+    yield _summary_line(
+        len(every),
+        sum(each.deleted_segments for each in every),
+        sum(each.freed_bytes for each in every),
+        deletion,
+    )
+    yield from unchanged.lines()
+    yield from _advice([each.needed_config for each in every if each.needed_config is not None])
+
+
+def _operation_lines(operations: Iterable[Operation]) -> list[str]:
+    return [f"  {each.describe()}" for each in operations]

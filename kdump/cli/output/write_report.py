@@ -7,7 +7,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kdump.cli.output.brief import MAX_LISTED, BriefFindings, finding_line
 from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
@@ -99,17 +99,30 @@ class Operations:
         """Return counts of the operations in a log directory; empty if they are listed."""
         if self._is_listed or done.is_applied or done.plan.is_empty:
             return []
-        from kdump.apply.operations import OperationPhase
+        return [counts_line(count_operations(done.plan.operations))]
 
-        counts = Counter(
-            (each.kind, _DIRECTORY if each.phase is OperationPhase.DIRECTORY else _noun(each.name))
-            for each in done.plan.operations
-        )
-        parts = [
-            f"{_verb(kind, noun)} {counted(count, *noun)}"
-            for (kind, noun), count in counts.most_common()
-        ]
-        return [f"  {', '.join(parts)} (--verbose lists each)"]
+
+OperationCounts: TypeAlias = "Counter[tuple[OperationKind, tuple[str, str]]]"
+"""How many operations of each kind there are on the files with each noun."""
+
+
+def count_operations(operations: Iterable[Operation]) -> OperationCounts:
+    """Count operations."""
+    from kdump.apply.operations import OperationPhase
+
+    return Counter(
+        (each.kind, _DIRECTORY if each.phase is OperationPhase.DIRECTORY else _noun(each.name))
+        for each in operations
+    )
+
+
+def counts_line(counts: OperationCounts) -> str:
+    """Return the line with counts of operations."""
+    parts = [
+        f"{_verb(kind, noun)} {counted(count, *noun)}"
+        for (kind, noun), count in counts.most_common()
+    ]
+    return f"  {', '.join(parts)} (--verbose lists each)"
 
 
 def _verb(kind: OperationKind, noun: tuple[str, str]) -> str:
@@ -207,19 +220,23 @@ def plan_row(done: PlanResult) -> dict[str, Any]:
     }
 
 
+def preview_line(path: Path | Location, count: int, needed_bytes: int) -> str:
+    """Return the line about the plan of a log directory that is not applied."""
+    if not count:
+        return f"{path}: nothing to do"
+    return (
+        f"{path}: {counted(count, 'change')} to make, nothing written; needs up to"
+        f" {format_bytes(needed_bytes)} of free space"
+    )
+
+
 def plan_lines(done: PlanResult) -> Iterator[str]:
     """Yield the outcome of the plan of a log directory, for people."""
     plan = done.plan
-    if plan.is_empty:
-        yield f"{plan.path}: nothing to do"
-        return
     count = len(plan.operations)
     what = counted(count, "change")
-    if not done.is_applied:
-        yield (
-            f"{plan.path}: {what} to make, nothing written; needs up to"
-            f" {format_bytes(done.needed_bytes)} of free space"
-        )
+    if plan.is_empty or not done.is_applied:
+        yield preview_line(plan.path, count, done.needed_bytes)
     elif done.undo is None:
         yield f"{plan.path}: {what} made"
     else:

@@ -257,7 +257,8 @@ def _target(directory: LogDirectory, results: Sequence[PartitionDeletion]) -> Ta
     """The target state of a log directory, by those of its partitions."""
     changed = [each for each in results if each.outcome is not None]
     outcomes = {each.topic_partition: each.outcome for each in changed if each.outcome is not None}
-    first, root = _root(directory, outcomes, _stale_log_starts(directory, results))
+    stale = frozenset(each.topic_partition for each in results if has_stale_log_start(each))
+    first, root = target_of_root(directory, outcomes, stale)
     return TargetDirectory(
         directory.path.local_path,
         tuple(
@@ -284,31 +285,33 @@ def _may_go_early(result: PartitionDeletion) -> Iterator[tuple[Path, ...]]:
         yield tuple(directory / name for name in file_names if isinstance(files.get(name), Gone))
 
 
-def _stale_log_starts(
-    directory: LogDirectory, results: Sequence[PartitionDeletion]
-) -> frozenset[TopicPartition]:
-    """The partitions with a line about the log start that is not past their first segment.
+def has_stale_log_start(result: PartitionDeletion) -> bool:
+    """Whether a partition has a line about the log start that is not past its first segment.
 
     A broker leaves that line out whenever it writes the checkpoint
     (``LogManager.checkpointLogStartOffsetsInDir``).
     """
-    lines = directory.checkpoints.log_start_offsets or {}
-    return frozenset(
-        each.topic_partition
-        for each in results
-        if each.topic_partition in lines
-        and each.outcome is None
-        and each.log is not None
-        and each.log.log_start_offset <= each.log.segments[0].base_offset
+    lines = result.directory.checkpoints.log_start_offsets or {}
+    return (
+        result.topic_partition in lines
+        and result.outcome is None
+        and result.log is not None
+        and result.log.log_start_offset <= result.log.segments[0].base_offset
     )
 
 
-def _root(
+def target_of_root(
     directory: LogDirectory,
     outcomes: Mapping[TopicPartition, RetainedPartition],
     stale: frozenset[TopicPartition],
 ) -> tuple[dict[str, TargetFile], dict[str, TargetFile]]:
-    """The target state of the files in the root, before anything is deleted and at the end."""
+    """The target state of the files in the root, before anything is deleted and at the end.
+
+    Args:
+        directory: the log directory.
+        outcomes: of the partitions that change.
+        stale: the partitions whose line about the log start has no effect.
+    """
     if not outcomes and not stale:
         return {}, {}
     root = retained_root(directory, outcomes, stale)

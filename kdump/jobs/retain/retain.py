@@ -66,7 +66,11 @@ class RetainRequest:
 
     def selected_in(self, directory: LogDirectory) -> list[Partition]:
         """The selected partitions of a log directory that a broker would load."""
-        return [each for each in directory.partitions if is_loaded(each) and each in self.selection]
+        return [each for each in directory.partitions if self.is_selected(each)]
+
+    def is_selected(self, partition: Partition) -> bool:
+        """Whether a partition is selected, and a broker would load it."""
+        return is_loaded(partition) and partition in self.selection
 
 
 @during("finding out what to delete")
@@ -103,6 +107,20 @@ def retain(
         for directory, partitions in selected
         if partitions
     ]
+
+
+def decide_partition(
+    request: RetainRequest, directory: LogDirectory, partition: Partition
+) -> PartitionDeletion:
+    """Apply retention to one partition, which has no other directory and was listed with entries.
+
+    Raises:
+        InvalidSettingError: a property of its topic has a value that Kafka does not take.
+    """
+    result = _undecided(request, directory, partition, ())
+    if result.unchanged is not None:
+        return result
+    return _decided(result, DeleteSegmentsJob().run(_split(request, result), partition.entries))
 
 
 def _undecided(

@@ -6,6 +6,7 @@ changes, and what a decision about all partitions together needs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -27,6 +28,7 @@ from kdump.log.partition import Partition
 from kdump.repair.outcome_verdict import verdict
 from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict
 from kdump.state.metadata.settings import Settings, TopicSettings
+from kdump.storage.entries import Entry
 from kdump.target.refusal import Refusal
 
 _READ_BYTES: Final = 4096
@@ -167,9 +169,16 @@ DeleteSegmentsResult = LogDeletion | Verdict | Unreadable
 class DeleteSegmentsJob:
     """Decides what a partition loses."""
 
-    def run(self, split: DeleteSegmentsSplit, /) -> DeleteSegmentsResult:
-        """Load the partition, and apply the rule unless a broker would repair or refuse it."""
-        loaded = load_undamaged(split)
+    def run(
+        self, split: DeleteSegmentsSplit, /, entries: Iterable[Entry] | None = None
+    ) -> DeleteSegmentsResult:
+        """Load the partition, and apply the rule unless a broker would repair or refuse it.
+
+        Args:
+            split: the partition.
+            entries: of its directory, if it was just listed.
+        """
+        loaded = load_undamaged(split, entries)
         if not isinstance(loaded, LoadedLog):
             return loaded
         try:
@@ -178,10 +187,12 @@ class DeleteSegmentsJob:
             return Unreadable.of(failure, split.path)
 
 
-def load_undamaged(split: DeleteSegmentsSplit) -> LoadedLog | Verdict | Unreadable:
+def load_undamaged(
+    split: DeleteSegmentsSplit, entries: Iterable[Entry] | None = None
+) -> LoadedLog | Verdict | Unreadable:
     """Load a partition that a broker would load unchanged; otherwise the verdict says why not."""
     try:
-        loaded = load_log(split.path, split.context, split.high_watermark)
+        loaded = load_log(split.path, split.context, split.high_watermark, entries)
     except OSError as failure:
         return Unreadable.of(failure, split.path)
     if isinstance(loaded, Refusal):
