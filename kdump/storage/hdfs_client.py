@@ -7,6 +7,7 @@ It speaks the protocol of name nodes and data nodes, and reads ``HADOOP_CONF_DIR
 from __future__ import annotations
 
 import errno
+import io
 import os
 import urllib.parse
 from collections.abc import Callable
@@ -93,12 +94,12 @@ class HdfsFile:
         modified = datetime.fromtimestamp(self._status.modification_time // 1000, UTC)
         return {"last-modified": modified.isoformat()}
 
-    def read_at(self, count: int, position: int) -> bytes:
-        """Read a range; fewer bytes only where the file ends."""
+    def get_stream(self, position: int, count: int) -> io.BytesIO:
+        """A range, which is read at once; fewer bytes only where the file ends."""
         wanted = max(0, min(count, self.size() - position))
         if not wanted:
-            return b""
-        return bytes(_asked(lambda: self._reader.read_range(position, wanted)))
+            return io.BytesIO()
+        return io.BytesIO(_asked(lambda: self._reader.read_range(position, wanted)))
 
 
 def _info(status: Any) -> FileInfo:

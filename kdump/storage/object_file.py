@@ -2,9 +2,10 @@
 
 A read that continues where the last request ended doubles the size of the next one, up to
 :data:`LARGEST_REQUEST_BYTES`, and :data:`REQUESTS_AHEAD` more are already under way while its bytes
-are used, up to where the reader said that it will end. Other reads ask for
+are used, up to where the reader said that it will end. A read that ends where the last request
+began asks for as much before it: padding is read from its end. Other reads ask for
 :data:`LEAST_REQUEST_BYTES`, or for all of a small file. Small answers are kept for the run, because
-headers and indexes are read several times.
+headers and indexes are read several times, and so is where there are only zeroes.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from kdump.storage.kept_blocks import Block, KeptBlocks
+from kdump.storage.kept_blocks import NO_BLOCK, Block, KeptBlocks
 from kdump.storage.location import Location, StoredFile
+from kdump.storage.request_buffers import LARGEST_REQUEST_BYTES, RequestBuffers
 from kdump.storage.store_connection import OpenObject, StoreConnection, StoreVersion
 
 LEAST_REQUEST_BYTES: Final = 128 << 10
-LARGEST_REQUEST_BYTES: Final = 4 << 20
-REQUESTS_AHEAD: Final = 2
+REQUESTS_AHEAD: Final = 4
+"""One connection to a store has a fraction of the rate of several."""
 SMALL_FILE_BYTES: Final = 512 << 10
 """Files up to this size are read with one request."""
 
@@ -40,6 +42,7 @@ class ObjectVersion(NamedTuple):
 
 
 _kept: Final = KeptBlocks()
+_buffers: Final = RequestBuffers()
 
 
 def forget_kept_blocks() -> None:
@@ -101,9 +104,12 @@ class ObjectFile(StoredFile):
         self._handle: OpenObject | None = None
         self._requests = 0
         self._fetched_bytes = 0
-        self._window = Block(0, memoryview(b""))
+        self._window = NO_BLOCK
+        self._before = NO_BLOCK
         self._ahead = deque[_Ahead]()
-        self._request_bytes = LEAST_REQUEST_BYTES // 2
+        self._request_bytes = LEAST_REQUEST_BYTES
+        self._used_end = 0
+        self._in_a_row = 0
         self._name = str(location)
         super().__init__(location, 0 if listed is None else listed.size_bytes)
         if listed is None:
@@ -115,6 +121,7 @@ class ObjectFile(StoredFile):
         filled = 0
         while filled < wanted:
             block = self._block_at(position + filled, wanted - filled)
+            self._used_end = block.end
             start = position + filled - block.start
             piece = block.data[start : start + wanted - filled]
             buffer[filled : filled + len(piece)] = piece
@@ -127,10 +134,11 @@ class ObjectFile(StoredFile):
         return None if version.etag is None else (version.etag.decode("latin-1"),)
 
     def close(self) -> None:
-        # A request that is under way ends by itself.
+        # A request that is under way ends by itself, and has its buffer until then.
         self._ahead.clear()
         self._handle = None
-        self._window = Block(0, memoryview(b""))
+        self._turn_to(NO_BLOCK)
+        self._turn_to(NO_BLOCK)
 
     def __exit__(
         self,
@@ -155,53 +163,91 @@ class ObjectFile(StoredFile):
 
     def _block_at(self, position: int, wanted: int) -> Block:
         """Bytes from around ``position``: those at hand, or those of a new request."""
-        if self._window.covers(position):
-            return self._window
+        # A reader of batches goes back to where the last whole one ended.
+        for block in (self._window, self._before):
+            if block.covers(position):
+                return block
         kept = _kept.find(self._kept_as, position)
         if kept is not None:
             return kept
         if self._ahead and self._ahead[0].start == position:
-            self._window = self._ahead.popleft().block()
-            self._look_ahead()
-            return self._window
-        self._ahead.clear()
-        is_next = position == self._window.start + len(self._window.data)
-        if self.size_bytes <= SMALL_FILE_BYTES:
-            self._window = self._fetched(0, self.size_bytes)
+            self._turn_to(self._ahead.popleft().block())
+            self._in_a_row += 1
+            self._look_ahead(self._window.end)
         else:
-            doubled = min(2 * self._request_bytes, LARGEST_REQUEST_BYTES)
-            self._request_bytes = max(doubled if is_next else LEAST_REQUEST_BYTES, wanted)
-            self._window = self._fetched(position, self._request_bytes)
-            if is_next and position:
-                self._look_ahead()
-        _kept.keep(self._kept_as, self._window)
+            self._ahead.clear()
+            self._turn_to(self._asked_for(position, wanted))
         return self._window
 
-    def _look_ahead(self) -> None:
-        """Ask for what follows the window."""
+    def _asked_for(self, position: int, wanted: int) -> Block:
+        """What a new request has, which is as large as the reads before it suggest."""
+        if self.size_bytes <= SMALL_FILE_BYTES:
+            return self._requested(0, self.size_bytes)
+        after = self._window.start
+        if position < after <= position + wanted:
+            is_before = after == position + wanted
+            start = max(0, after - LARGEST_REQUEST_BYTES) if is_before else position
+            start = min(start, position)
+            return self._requested(start, min(after - start, LARGEST_REQUEST_BYTES))
+        is_next = position == self._used_end > 0
+        self._in_a_row = self._in_a_row + 1 if is_next else 0
+        least = 2 * self._request_bytes if is_next else LEAST_REQUEST_BYTES
+        self._request_bytes = min(max(least, wanted), LARGEST_REQUEST_BYTES)
+        if not is_next and self.expected_end is None:
+            return self._requested(position, self._request_bytes)
+        # In threads of their own, while this one waits for the first.
+        first = self._under_way(position, self._request_bytes)
+        self._look_ahead(first.end)
+        return first.block()
+
+    def _turn_to(self, block: Block) -> None:
+        """Go on with another block; the last one stays at hand, the one before it does not."""
+        _buffers.give_back(self._before.data)
+        self._before, self._window = self._window, block
+
+    def _look_ahead(self, after: int) -> None:
+        """Ask for what follows: the more, the longer the file was read from front to back."""
         end = min(self.size_bytes, self.expected_end or self.size_bytes)
-        while len(self._ahead) < REQUESTS_AHEAD:
-            last = self._ahead[-1] if self._ahead else None
-            start = last.end if last else self._window.start + len(self._window.data)
+        most = REQUESTS_AHEAD
+        if self.expected_end is None:
+            most = min(self._in_a_row, REQUESTS_AHEAD)
+        while len(self._ahead) < most:
+            start = self._ahead[-1].end if self._ahead else after
             if start >= end:
                 return
             self._request_bytes = min(2 * self._request_bytes, LARGEST_REQUEST_BYTES)
-            self._ahead.append(_Ahead(start, min(self._request_bytes, end - start), self._fetched))
+            self._ahead.append(self._under_way(start, min(self._request_bytes, end - start)))
 
-    def _fetched(self, start: int, count: int) -> Block:
-        """Ask for a range.
+    def _under_way(self, start: int, count: int) -> _Ahead:
+        """Ask for a range in a thread of its own."""
+        handle = self._open()
+        count = self._counted(start, count)
+        return _Ahead(start, count, lambda start, count: self._fetched(handle, start, count))
+
+    def _requested(self, start: int, count: int) -> Block:
+        """Ask for a range, and wait for it."""
+        return self._fetched(self._open(), start, self._counted(start, count))
+
+    def _counted(self, start: int, count: int) -> int:
+        """Count a request; how many bytes it can have."""
+        count = min(count, self.size_bytes - start)
+        self._requests += 1
+        self._fetched_bytes += count
+        return count
+
+    def _fetched(self, handle: OpenObject, start: int, count: int) -> Block:
+        """Ask for a range; any thread may.
 
         Raises:
             OSError: the store does not answer, or the object is another one now.
         """
-        count = min(count, self.size_bytes - start)
-        handle = self._open()
-        self._requests += 1
-        self._fetched_bytes += count
-        data = self._connection.read_range(handle, start, count, self._name)
-        if len(data) != count:
+        data = _buffers.take(count)
+        if self._connection.read_range(handle, start, data, self._name) != count:
             raise self._changed()
-        return Block(start, memoryview(data))
+        kept = _kept.keep(self._kept_as, Block(start, data))
+        if kept.data is not data:
+            _buffers.give_back(data)
+        return kept
 
     def _open(self) -> OpenObject:
         if self._handle is None:

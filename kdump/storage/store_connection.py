@@ -187,16 +187,25 @@ class StoreConnection:
                     self._open.popitem(last=False)
         return opened
 
-    def read_range(self, opened: OpenObject, start: int, count: int, name: str) -> bytes:
-        """Read a range of an object; fewer bytes only if it ends before.
+    def read_range(self, opened: OpenObject, start: int, buffer: memoryview, name: str) -> int:
+        """Read a range of an object into ``buffer``.
+
+        Returns:
+            How many bytes came: fewer than the buffer has only if the object ends before.
 
         Raises:
             OSError: the store does not answer.
         """
         where = f"{name} (reading at byte {start})"
-        data: bytes = self._asked(lambda: opened.handle.read_at(count, start), where)
-        self.counter.add(RequestCounts(reads=1, read_bytes=len(data)))
-        return data
+
+        def read() -> int:
+            # Where an object is read by several threads, each has a stream of its own.
+            stream = opened.handle.get_stream(start, len(buffer))
+            return int(stream.readinto(buffer))
+
+        count = self._asked(read, where)
+        self.counter.add(RequestCounts(reads=1, read_bytes=count))
+        return count
 
     def _asked(self, ask: Callable[[], Value], name: str) -> Value:
         """Ask the store something.
