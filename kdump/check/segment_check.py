@@ -77,7 +77,7 @@ def check_part(
 
         return log_0_7.check_segment(scope, level, with_statistics=with_statistics)
     with scope.log.open_file() as source:
-        source.expected_end = end
+        source.expected_end = source.size_bytes if end is None else end
         is_whole = not start and end is None
         is_small = source.size_bytes <= LARGEST_SMALL_LOG_BYTES and not scope.may_be_torn
         if is_whole and is_small and level < Level.DEEP and not with_statistics:
@@ -218,7 +218,6 @@ class _PartCheck:
     def _steps(self) -> Iterator[Window | Skipped]:
         """Windows of batches, and the damaged bytes between them, up to the end of the part."""
         window_bytes = WINDOW_BYTES if self.level >= Level.DEEP else _WINDOW_BYTES
-        # The last part reads to the end of the file, the others little past their own end.
         size_bytes = min(window_bytes, self.source.size_bytes - self.start)
         steps = walk_windows(
             self.source,
@@ -227,6 +226,8 @@ class _PartCheck:
             checksums=self.level > Level.QUICK,
             window_bytes=window_bytes,
             buffer=new_buffer(max(0, size_bytes)),
+            # A batch may reach past it, and after damage there may be none that ends there.
+            needed_end=self.limit,
         )
         return (step for step in steps if not isinstance(step, Stop))
 

@@ -200,6 +200,7 @@ def read_windows(
     window_bytes: int = WINDOW_BYTES,
     first_bytes: int | None = None,
     buffer: Bytes | None = None,
+    needed_end: int | None = None,
 ) -> Iterator[Window]:
     """Walk the batches of ``source`` from byte ``start``, where a batch must begin.
 
@@ -216,6 +217,7 @@ def read_windows(
             that may need only a few batches.
         buffer: where to read to if the bytes fit. A window is then valid only until the next one
             is requested, but no memory is allocated for each.
+        needed_end: where the caller probably stops: a window ends there rather than past it.
 
     Yields:
         Windows without gaps between them. The last one has the stop, and may have no batch.
@@ -226,7 +228,8 @@ def read_windows(
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     position = start
     # The walk must see a header before it can say that a batch is not whole.
-    wanted = usual = max(first_bytes or window_bytes, record_batch.HEADER_BYTES)
+    usual = max(first_bytes or window_bytes, record_batch.HEADER_BYTES)
+    wanted = _up_to(needed_end, position, usual)
     while True:
         data = _read_padded(source, position, min(wanted, end - position), buffer)
         available = len(data) - PADDING_BYTES
@@ -240,7 +243,7 @@ def read_windows(
                 window = _giant(source, data, position, claimed, checksums)
                 yield window
                 position += claimed
-                wanted = usual
+                wanted = _up_to(needed_end, position, usual)
             else:
                 wanted = max(claimed, record_batch.HEADER_BYTES)
             continue
@@ -251,7 +254,15 @@ def read_windows(
         if stop is not None:
             return
         position += walked
-        wanted = usual = min(usual * _GROWTH, window_bytes)
+        usual = min(usual * _GROWTH, window_bytes)
+        wanted = _up_to(needed_end, position, usual)
+
+
+def _up_to(needed_end: int | None, position: int, size: int) -> int:
+    """How much to read for a window of ``size`` that ends where the caller probably stops."""
+    if needed_end is None or needed_end <= position:
+        return size
+    return max(record_batch.HEADER_BYTES, min(size, needed_end - position))
 
 
 def new_buffer(window_bytes: int) -> Bytes:

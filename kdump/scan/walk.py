@@ -121,6 +121,7 @@ def walk_windows(
     checksums: bool = True,
     window_bytes: int = WINDOW_BYTES,
     buffer: Bytes | None = None,
+    needed_end: int | None = None,
 ) -> Iterator[Window | Skipped | Stop]:
     """Yield the windows of ``source`` in order, what is skipped between them, and then the stop.
 
@@ -142,6 +143,7 @@ def walk_windows(
             window_bytes=window_bytes,
             first_bytes=first_bytes,
             buffer=buffer,
+            needed_end=needed_end,
         ):
             valid, stop = _cut_at_false_length(window, end) if follow_bad else (window, None)
             if valid.batches.count:

@@ -78,6 +78,27 @@ def test_small_first_windows_and_a_shared_buffer_do_not_change_the_batches(
     assert [row[2] for row in rows] == parts
 
 
+@given(needed_end=st.integers(0, 9_000), window_bytes=st.integers(64, 2_000))
+def test_where_the_caller_stops_changes_windows_but_not_batches(
+    needed_end: int, window_bytes: int
+) -> None:
+    parts = [batch([record(n) for n in range(count)]) for count in (1, 9, 1, 30, 2, 2, 60)]
+    log = b"".join(parts)
+    found = list(read_windows(BytesSource(log), window_bytes=window_bytes, needed_end=needed_end))
+    assert positions(found) == positions(windows(log))
+    starts = positions(found)
+    if needed_end in starts[1:]:
+        # No window has batches from before and after it.
+        assert needed_end in [int(window.batches.position[0]) for window in found]
+
+
+def test_a_window_ends_where_the_caller_stops() -> None:
+    parts = [batch([record(n)]) for n in range(8)]
+    ends = [len(b"".join(parts[:n])) for n in range(9)]
+    found = list(read_windows(BytesSource(b"".join(parts)), needed_end=ends[3]))
+    assert [window.batches.count for window in found] == [3, 5]
+
+
 def test_a_batch_with_a_wrong_checksum_is_marked_and_reading_continues() -> None:
     first, second, third = batches(3)
     damaged = second[:-1] + bytes([second[-1] ^ 1])
