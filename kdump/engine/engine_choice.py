@@ -130,7 +130,7 @@ def open_engine(
     else:
         from kdump.engine.local import LocalEngine
 
-        with LocalEngine(options.processes, progress) as local:
+        with LocalEngine(options.processes, progress, kind) as local:
             yield local
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
 
+from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import (
     Job,
     JobFailedError,
@@ -30,7 +31,7 @@ from kdump.engine.job import (
 from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
 from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.processes.worker_pool import StartMethod, WorkerPool, start_method, usable_cpus
-from kdump.storage.places import add_request_counts, take_request_counts
+from kdump.storage.places import add_request_counts, concurrent_reads, take_request_counts
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -42,6 +43,9 @@ FORKED_POOL_BYTES: Final = 32 << 20
 """With this many bytes forked workers pay off: each takes milliseconds to start."""
 SPAWNED_POOL_BYTES: Final = 256 << 20
 """The same for spawned workers: each is a new interpreter, which imports everything first."""
+STORED_SCAN_BYTES: Final = 4 << 30
+"""With this many bytes of an object store, workers that only check batches pay off: one process
+checks them faster than its threads get them, and whoever talks to a store cannot be forked."""
 
 SPLIT_COST_BYTES: Final = 1 << 20
 """What a split costs besides its bytes, as the bytes read in that time: it opens files."""
@@ -54,16 +58,23 @@ class LocalEngine:
 
     name = "local"
 
-    def __init__(self, processes: int | None = None, progress: Progress = SILENT) -> None:
+    def __init__(
+        self,
+        processes: int | None = None,
+        progress: Progress = SILENT,
+        kind: JobKind = JobKind.DECODE,
+    ) -> None:
         """Make an engine; nothing is started before a job runs.
 
         Args:
             processes: how many workers at most (default: one per CPU). If given, even little work
                 is done by workers; 1 starts none.
             progress: shows how far the work is.
+            kind: what its jobs do.
         """
         self._processes = processes
         self._progress = progress
+        self._kind = kind
         self._pool: WorkerPool | None = None
 
     def __enter__(self) -> Self:
@@ -91,8 +102,7 @@ class LocalEngine:
         self._progress.begin(total_bytes)
         try:
             method = start_method()
-            cost_bytes = total_bytes + len(splits) * SPLIT_COST_BYTES
-            processes = self._worth_starting(cost_bytes, method)
+            processes = self._worth_starting(total_bytes, len(splits), method)
             if processes < 2:
                 yield from self._run_here(job, splits)
             else:
@@ -152,11 +162,15 @@ class LocalEngine:
             reduced = [each for _, each in self.run(ReduceFiles(job), by_bucket)]
         return [result for result, _ in in_order], reduced
 
-    def _worth_starting(self, cost_bytes: int, method: StartMethod) -> int:
-        """How many workers are worth starting for work that takes as long as so many bytes."""
+    def _worth_starting(self, total_bytes: int, splits: int, method: StartMethod) -> int:
+        """How many workers are worth starting for this work."""
         if self._processes is not None:
             return self._processes
+        cost_bytes = total_bytes + splits * SPLIT_COST_BYTES
         worth_bytes = FORKED_POOL_BYTES if method == "fork" else SPAWNED_POOL_BYTES
+        if method == "spawn" and self._kind is JobKind.SCAN and concurrent_reads() > 1:
+            # Opening files of a store is waiting, which no further processor makes shorter.
+            cost_bytes, worth_bytes = total_bytes, STORED_SCAN_BYTES
         return 1 if cost_bytes < worth_bytes else usable_cpus()
 
     def _run_here(

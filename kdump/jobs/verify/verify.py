@@ -26,6 +26,7 @@ from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
 from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_rates import JobKind
 from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats import names, offset_index, time_index
@@ -235,7 +236,10 @@ class _Verification:
         splits = [split for each in pieces for split in each.splits]
         splits += [split for each in self.remote for split in each.splits]
         total_bytes = sum(split.size_bytes for split in splits)
-        with open_engine(self.options, total_bytes=total_bytes, progress=self.progress) as engine:
+        kind = JobKind.DECODE if self.request.level >= Level.DEEP else JobKind.SCAN
+        with open_engine(
+            self.options, kind=kind, total_bytes=total_bytes, progress=self.progress
+        ) as engine:
             results = run_in_order(engine, self.job, splits)
             for each in pieces:
                 yield from map(self._added, each.events(results))
