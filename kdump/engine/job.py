@@ -9,7 +9,7 @@ worker died. Whoever runs a job merges the results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -55,6 +55,10 @@ class Split:
     def is_last(self) -> bool:
         """Whether the split ends where the file does."""
         return self.end is None
+
+    def small_files(self) -> Iterable[Location]:
+        """Files that the job reads for this split, so that they can be fetched before."""
+        return ()
 
     def __str__(self) -> str:
         """The file and byte, as messages name them."""

@@ -31,6 +31,7 @@ from kdump.engine.job import (
 from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
 from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.processes.worker_pool import StartMethod, WorkerPool, start_method, usable_cpus
+from kdump.storage.parallel_reads import with_files_at_hand
 from kdump.storage.places import add_request_counts, concurrent_reads, take_request_counts
 
 if TYPE_CHECKING:
@@ -176,7 +177,8 @@ class LocalEngine:
     def _run_here(
         self, job: Job[SplitT, ResultT], splits: Sequence[SplitT]
     ) -> Generator[tuple[SplitT, ResultT], None, None]:
-        for split in splits:
+        at_hand = with_files_at_hand(splits, lambda each: each.small_files(), concurrent_reads())
+        for split in at_hand:
             self._progress.working_on(split.label)
             try:
                 result = job.run(split)

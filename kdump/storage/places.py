@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.storage.local_disk import LOCAL_DISK, local
 from kdump.storage.location import Location, NotLocalError
+from kdump.storage.parallel_reads import CONCURRENT_READS
 from kdump.storage.place_names import (
     IN_ARCHIVE,
     is_compressed,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 _OBJECT_STORE: Final = "kdump.storage.object_store"
 """Imported only where a store is used."""
-_CONCURRENT_READS: Final = 16
-"""Each waits tens of milliseconds; servers limit how many a client may have."""
 
 _archives: Final[list[TarArchive]] = []
 _stores: Final[list[ObjectStore]] = []
@@ -130,7 +129,7 @@ def named_stores() -> Sequence[ObjectStore]:
 
 def concurrent_reads() -> int:
     """How many reads are worth making at the same time: 1 unless an object store was named."""
-    return _CONCURRENT_READS if _stores else 1
+    return CONCURRENT_READS if _stores else 1
 
 
 def take_request_counts() -> Mapping[str, RequestCounts]:

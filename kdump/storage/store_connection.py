@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kdump.errors import StoreGoneError
 from kdump.storage.interruptible import interruptible
+from kdump.storage.parallel_reads import CONCURRENT_READS
 from kdump.storage.request_counts import RequestCounter, RequestCounts
 
 if TYPE_CHECKING:
@@ -93,8 +94,11 @@ class StoreConnection:
         Raises:
             OSError: the URI cannot be used.
         """
+        from pyarrow import io_thread_count, set_io_thread_count
         from pyarrow.fs import FileSystem, S3FileSystem
 
+        # A client has as many connections; Arrow starts threads only as they are needed.
+        set_io_thread_count(max(CONCURRENT_READS, io_thread_count()))
         self._name = name
         self._secrets = _secrets_of(root_uri)
         self._failures = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import pickle
 import re
@@ -16,9 +17,11 @@ from typing import Any, Final
 import pytest
 
 from builders import large_segments, log_directories
+from builders.batches import BASE_TIMESTAMP_MS
 from builders.in_process import run_kdump
 from builders.large_segments import LargeSegment
 from builders.object_server import BUCKET, ObjectServer, name_as_long, object_server
+from builders.recovery import joined, of_producer
 from builders.source_tables import table_of
 from builders.trees import contents_of
 from kdump.engine.job import Split
@@ -193,6 +196,70 @@ def test_verbose_says_how_many_requests_there_were(
     said = outcome.stderr.decode().splitlines()[-1]
     assert said.startswith(f"kdump: s3://{BUCKET}: ")
     assert [int(number) for number in re.findall(r"\b(\d+) ", said)][:4] == kinds
+
+
+def write_small_partitions(path: Path, count: int) -> Path:
+    """Write a log directory of partitions with three segments each, whose indexes have entries."""
+    log_directories.write_log_directory(path, clean=True)
+    for number in range(count):
+        logs = {
+            base: joined(of_producer(base + n, sequence=base + n) for n in range(6))
+            for base in (0, 6, 12)
+        }
+        middle = {base: len(log) // 2 for base, log in logs.items()}
+        log_directories.write_partition(
+            path / f"small-{number}",
+            logs,
+            offset_indexes={
+                base: log_directories.offset_index((3, at)) for base, at in middle.items()
+            },
+            time_indexes={
+                base: log_directories.time_index((BASE_TIMESTAMP_MS + base + 3, 3)) for base in logs
+            },
+        )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "objects"),
+    [
+        # Each file once, although several checks read it.
+        (["verify"], 3 * 3 + 2),
+    ],
+)
+def test_the_number_of_requests_for_a_partition(
+    server: ObjectServer, tmp_path: Path, words: list[str], objects: int
+) -> None:
+    asked = []
+    for count in (2, 7):
+        path = write_small_partitions(tmp_path / str(count), count)
+        uri = server.upload(path, f"small-{words[0]}-{count}")
+        forget_places()
+        server.requests.clear()
+        assert run_kdump([*words, uri], tmp_path).exit_status == ExitStatus.SOUND
+        asked.append((server.count("HEAD"), server.count("GET")))
+    (few_lookups, few_reads), (lookups, reads) = asked
+    # Arrow asks for the size of each object that it opens.
+    assert (lookups - few_lookups, reads - few_reads) == (5 * objects, 5 * objects)
+
+
+def test_requests_that_do_not_need_each_other_are_under_way_together(
+    server: ObjectServer, tmp_path: Path
+) -> None:
+    uri = server.upload(write_small_partitions(tmp_path / "many", 40), "many-small")
+    together = threading.Barrier(32)
+    met = threading.Event()
+
+    def waits(request: str) -> None:
+        if "small-" in request and "list-type" not in request and not met.is_set():
+            with contextlib.suppress(threading.BrokenBarrierError):
+                together.wait(30)
+                met.set()
+                together.abort()
+
+    server.disturb = waits
+    assert run_kdump(["ls", uri], tmp_path).exit_status == ExitStatus.SOUND
+    assert met.is_set()
 
 
 def test_requests_are_said_with_verbose_only(

@@ -10,6 +10,7 @@ import pytest
 from builders.jobs import CountBatches, FailOn, KillWorker, ShuffleBatches, TellProcess
 from builders.programs import InterruptedProgram
 from kdump.engine import local as local_engine
+from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import JobFailedError, Split
 from kdump.engine.local import LocalEngine
 from kdump.errors import KdumpError
@@ -87,6 +88,7 @@ def test_leaving_a_job_early_ends_its_workers(work: list[Split]) -> None:
 INTERRUPTED = """
 import sys, threading
 from builders.jobs import WaitForEver
+from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
 from kdump.engine.local import LocalEngine
 
@@ -130,3 +132,16 @@ def test_a_directory_for_pieces_that_cannot_be_written_is_named(
         pytest.raises(KdumpError, match="gone: No such file or directory: set TMPDIR to a"),
     ):
         engine.shuffle(ShuffleBatches(), work, 7)
+
+
+@pytest.mark.parametrize(("kind", "is_here"), [(JobKind.SCAN, True), (JobKind.DECODE, False)])
+def test_what_is_only_checked_of_an_object_store_needs_no_workers(
+    work: list[Split], monkeypatch: pytest.MonkeyPatch, kind: JobKind, is_here: bool
+) -> None:
+    monkeypatch.setattr(local_engine, "start_method", lambda: "spawn")
+    monkeypatch.setattr(local_engine, "concurrent_reads", lambda: 2)
+    monkeypatch.setattr(local_engine, "usable_cpus", lambda: 2)
+    monkeypatch.setattr(local_engine, "SPAWNED_POOL_BYTES", 0)
+    with LocalEngine(kind=kind) as engine:
+        processes = {process for _, process in engine.run(TellProcess(), work)}
+    assert (processes == {os.getpid()}) == is_here

@@ -6,11 +6,12 @@ several splits each, and their results are merged in the process that runs the j
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import unreadable
@@ -21,7 +22,7 @@ from kdump.check.partition import PartitionCheck
 from kdump.check.scope import PartitionScope
 from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
-from kdump.formats.names import PartitionState
+from kdump.formats.names import FileKind, PartitionState
 from kdump.jobs.load_split import LoadSplit
 from kdump.jobs.unreadable import Unreadable
 from kdump.jobs.verdict_words import refused_finding, swap_findings, verdict_words
@@ -30,10 +31,14 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.verdict import Verdict, VerdictKind
 from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.check.partition_statistics import PartitionStatistics
+
+_INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,11 @@ class SmallSegmentsSplit(Split):
 
     scopes: tuple[SegmentScope, ...] = ()
 
+    def small_files(self) -> Iterator[Location]:
+        for scope in self.scopes:
+            yield scope.log
+            yield from map(scope.file, _INDEXES)
+
 
 _NOWHERE = Partition(local(""), None, PartitionState.LIVE, (), (), (), (), (), 0)
 
@@ -116,6 +126,12 @@ class PartitionSplit(Split):
 
     scope: PartitionScope = field(default_factory=lambda: PartitionScope(_NOWHERE))
     load: LoadSplit | None = None
+
+    def small_files(self) -> Iterator[Location]:
+        with contextlib.suppress(OSError):
+            for entry in self.path.entries():
+                if entry.kind is EntryKind.FILE:
+                    yield self.path / entry.name
 
 
 VerifySplit = SegmentSplit | SmallSegmentsSplit | PartitionSplit | LoadSplit
