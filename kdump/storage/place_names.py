@@ -35,8 +35,12 @@ def refusal_of(name: str) -> str:
     is_whole = name.endswith("!/") or (is_store_uri(name) and name.count("/") == 2)
     # A name that looks like an option would be taken for one.
     target = "copy" if is_whole else f"./{base}" if base.startswith("-") else base
-    command = kdump_command("copy", [name, target])
-    return f"{name} is not on a local disk; copy it to one first: {command}"
+    return f"{name} is not on a local disk; copy it to one first: {copy_command(name, target)}"
+
+
+def copy_command(source: str, target: str) -> str:
+    """The command that copies a log directory to a local disk."""
+    return kdump_command("copy", [source, target])
 
 
 def kdump_command(words: str, arguments: Iterable[object]) -> str:
@@ -66,6 +70,11 @@ def path_in_archive(named: re.Match[str]) -> str:
 def is_store_uri(text: str) -> bool:
     """Whether a path is a URI of an object store."""
     return _STORE_URI.match(text) is not None
+
+
+def is_local_name(text: str) -> bool:
+    """Whether a path names a file or directory of this machine that is in no archive."""
+    return not is_store_uri(text) and IN_ARCHIVE.fullmatch(text) is None
 
 
 def is_bare_archive(text: str) -> bool:

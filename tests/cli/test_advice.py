@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,47 @@ def test_damage_of_a_directory_is_not_counted_for_its_first_partition(log_dir: P
 
     assert not any(SALVAGE in line for line in lines("verify", log_dir))
     assert previewed(log_dir) == [str(log_dir)]
+
+
+def packed(path: Path) -> str:
+    """Pack a directory into a tar archive; returns the directory's path in it."""
+    with tarfile.open(path.with_suffix(".tar"), "w") as archive:
+        archive.add(path, path.name)
+    return f"{path.with_suffix('.tar')}!/{path.name}"
+
+
+def commands(*args: str | Path) -> list[list[str]]:
+    """Return the commands that verify suggests on log directories, as a shell splits them."""
+    found = [line.partition(": kdump ") for line in lines("verify", *args)]
+    split = [shlex.split(command) for _, is_command, command in found if is_command]
+    return [words for words in split if words[0] != "explain"]
+
+
+def test_what_is_in_an_archive_is_copied_before_it_is_salvaged(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = packed(log_dir)
+    copying, salvaging = commands(damaged)
+    assert copying == ["copy", damaged, "copy"]
+    assert salvaging == ["recover", "--policy", "salvage", "--partition", "orders-0", "copy"]
+
+    monkeypatch.chdir(log_dir.parent)
+    for command in (copying, salvaging):
+        assert not run(*command).exit_status & ExitStatus.OPERATIONAL_ERROR
+
+
+def test_what_is_in_an_archive_is_copied_before_a_repair_is_previewed(log_dir: Path) -> None:
+    flip(log_dir)  # restored
+    damage_the_recovery_points(log_dir)
+    damaged = packed(log_dir)
+    assert commands(damaged)[0] == ["copy", damaged, "copy"]
+    assert ["verify", "--repair", "--dry-run", "copy"] in commands(damaged)
+
+
+def test_each_archive_has_a_copy_of_its_own(log_dir: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "d2", flushed=12)
+    flip(other)
+    first, second, *_, salvaging = commands(packed(log_dir), packed(other))
+
+    assert [first[2], second[2]] == ["copy", "copy-2"]
+    assert sorted(salvaging[-2:]) == ["copy", "copy-2"]

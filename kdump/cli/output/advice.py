@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from kdump.cli.options.selection_options import selection_words
+from kdump.cli.output.local_copies import LocalCopies
 from kdump.log.selection import PartitionSelection
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
@@ -36,7 +37,7 @@ _MAX_NAMED: Final = 8
 
 def salvage_command(
     selection: Sequence[str],
-    log_dirs: Iterable[Location],
+    log_dirs: Iterable[object],
     options: Sequence[str],
     *,
     dry_run: bool = False,
@@ -118,6 +119,12 @@ class AdvisingPrinter:
         Args:
             after_repair: whether a repair has just run.
         """
+        copies = LocalCopies()
+        lines = list(self._lines(copies, after_repair=after_repair))
+        yield from copies.lines()
+        yield from lines
+
+    def _lines(self, copies: LocalCopies, *, after_repair: bool) -> Iterator[str]:
         from kdump.check.invariants import INVARIANTS, Remedy
 
         damaged: list[Location] = []
@@ -132,27 +139,30 @@ class AdvisingPrinter:
             else:
                 (holed if Remedy.GAPS in remedies else others).append(path)
         if self._losing and not after_repair:
-            preview = shell_command("recover --dry-run", self._losing)
+            preview = shell_command("recover --dry-run", copies.of(self._losing))
             yield f"to preview what a broker would lose: {preview}"
         log_dirs = dict.fromkeys([*self._damaged_log_dirs, *map(_parent, others)])
         if log_dirs and not after_repair:
-            yield f"to preview a repair: {shell_command('verify --repair --dry-run', log_dirs)}"
+            preview = shell_command("verify --repair --dry-run", copies.of(log_dirs))
+            yield f"to preview a repair: {preview}"
         if holed:
+            salvage = self._command(holed, copies)
             yield (
                 f"missing offsets in {counted(len(holed), 'partition')}: fetch it from an in-sync"
-                f" replica; if there is none, record the gap as known: {self._command(holed)}"
+                f" replica; if there is none, record the gap as known: {salvage}"
             )
         if damaged:
+            salvage = self._command(damaged, copies)
             yield (
                 f"damage in {counted(len(damaged), 'partition')}: fetch it from an in-sync replica;"
-                f" if there is none, keep every valid batch: {self._command(damaged)}"
+                f" if there is none, keep every valid batch: {salvage}"
             )
 
-    def _command(self, partitions: Sequence[Location]) -> str:
+    def _command(self, partitions: Sequence[Location], copies: LocalCopies) -> str:
         named = [path for path in self._paths if _is_directory(path) and path not in self._found]
         log_dirs = [*named, *(_parent(path) for path in partitions if path.parent not in named)]
         names = [path.as_absolute().name for path in partitions]
-        return salvage_command(_selecting(names), log_dirs, self._options)
+        return salvage_command(_selecting(names), copies.of(log_dirs), self._options)
 
 
 def _is_directory(path: Location) -> bool:

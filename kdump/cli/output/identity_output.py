@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.check.start import first_refusal, has_metadata
 from kdump.cli.output.events import Event
+from kdump.cli.output.local_copies import LocalCopies
 from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.errors import ExitStatus
 from kdump.formats import names
@@ -146,6 +147,13 @@ def _these(directories: Sequence[LogDirectory]) -> str:
 
 def advice(node: NodeIdentity) -> Iterator[str]:
     """Yield what to type next, for people."""
+    copies = LocalCopies()
+    lines = list(_advice(node, copies))
+    yield from copies.lines()
+    yield from lines
+
+
+def _advice(node: NodeIdentity, copies: LocalCopies) -> Iterator[str]:
     codes = {each.finding.code for each in node.problems}
     if codes & _BY_PROPERTIES:
         yield from _counts(node.directories)
@@ -161,15 +169,15 @@ def advice(node: NodeIdentity) -> Iterator[str]:
             words.append("--node-id ID")
         if node.server is not None:
             words.append(shell_command("", ["--server-properties", node.server.path])[7:])
-        paths = [each.path for each in node.directories]
+        paths = copies.of(each.path for each in node.directories)
         yield f"to write meta.properties: {shell_command(' '.join(words), paths)}"
     for each in node.problems:
         if each.finding.code == "voters-mismatch" and each.finding.expected is not None:
-            yield from _voter_advice(node)
+            yield from _voter_advice(node, copies)
             return
 
 
-def _voter_advice(node: NodeIdentity) -> Iterator[str]:
+def _voter_advice(node: NodeIdentity, copies: LocalCopies) -> Iterator[str]:
     for each in node.directories:
         voters = node.voters.get(each.path)
         properties = each.meta_properties
@@ -178,9 +186,10 @@ def _voter_advice(node: NodeIdentity) -> Iterator[str]:
         own = properties and properties.directory_id
         if named is None or (own and format_uuid(own) == named):
             continue
+        (path,) = copies.of([each.path])
         yield (
             f"if {each.path} is the disk of that voter, and nothing was formatted since: "
-            + shell_command(f"identity --repair --directory-id {each.path}={named}", [each.path])
+            + shell_command(f"identity --repair --directory-id {path}={named}", [path])
         )
         yield (
             "otherwise remove the old voter, while other controllers run: kafka-metadata-quorum.sh"
