@@ -137,7 +137,11 @@ def _member(index: TarIndex, header: TarHeader) -> Member | None:
     if header.type == tarfile.DIRTYPE:
         return Member(Entry("", EntryKind.DIRECTORY))
     if header.type == tarfile.REGTYPE:
-        return _file(index, header)
+        return (
+            _named_as_directory(index, header)
+            if header.name.endswith("/")
+            else _file(index, header)
+        )
     if header.type == tarfile.LNKTYPE:
         target = normal_path(header.link_name)
         found = index.member(target)
@@ -151,6 +155,14 @@ def _member(index: TarIndex, header: TarHeader) -> Member | None:
     if header.type in _SPECIAL:
         return Member(Entry("", _SPECIAL[header.type]))
     index.note(f"{header.name}: left out, a member of an unknown type")
+    return None
+
+
+def _named_as_directory(index: TarIndex, header: TarHeader) -> Member | None:
+    """A directory, for ``tar`` too: the oldest format has no other mark of one."""
+    if not header.size_bytes:
+        return Member(Entry("", EntryKind.DIRECTORY))
+    index.note(f"{header.name}: left out, because it has content and the name of a directory")
     return None
 
 

@@ -103,6 +103,37 @@ def test_names_are_kept(tmp_path: Path, archive_format: int, name: str) -> None:
     assert not problems(root)
 
 
+@pytest.mark.parametrize(
+    "name", ["a/b", "a//b", "./a/b", ".//a///b", "a/./b", "a/././/b", "./a/.//./b"]
+)
+@pytest.mark.parametrize("archive_format", [*FORMATS, tarfile.USTAR_FORMAT])
+def test_empty_parts_of_a_name_and_dots_mean_nothing(
+    tmp_path: Path, archive_format: int, name: str
+) -> None:
+    root = Packer(tmp_path / "a.tar", archive_format).add(name, b"x").write()
+    assert tree(root) == {"a": {"b": b"x"}}
+    assert parse_location(f"{tmp_path}/a.tar!/{name}").read() == b"x"
+    assert not problems(root)
+
+
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE])
+@pytest.mark.parametrize("name", ["a/", "a//", "./a/"])
+def test_a_name_with_a_slash_at_its_end_is_a_directory(
+    packer: Packer, kind: bytes, name: str
+) -> None:
+    root = packer.add(name, kind=kind).add("a/b", b"x").add("c/d/", kind=kind).write()
+    assert tree(root) == {"a": {"b": b"x"}, "c": {"d": {}}}
+    assert not problems(root)
+
+
+def test_content_with_the_name_of_a_directory_is_left_out(packer: Packer) -> None:
+    root = packer.add("a/", b"content").add("b", b"x").write()
+    assert tree(root) == {"b": b"x"}
+    assert problems(root) == [
+        "a/: left out, because it has content and the name of a directory",
+    ]
+
+
 @given(
     names=st.dictionaries(
         st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map("/".join),
