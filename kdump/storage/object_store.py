@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,6 +19,7 @@ from kdump.phases import phase
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.object_file import ObjectFile, ObjectVersion, forget_kept_blocks
+from kdump.storage.place_names import typed_uri
 from kdump.storage.place_problem import NO_FILE_NAME, PlaceProblem, note_problem
 from kdump.storage.request_counts import RequestCounts
 from kdump.storage.rooted_storage import ROOT, RootedStorage, normal_path
@@ -51,8 +51,8 @@ class ObjectStore(RootedStorage):
 
     def uri_of(self, path: str) -> str:
         """The URI of a path, with the credentials and options of the root's."""
-        root, mark, options = self.root_uri.partition("?")
-        return f"{root.rstrip('/')}{path}{mark}{options}"
+        root, _, options = self.root_uri.partition("?")
+        return typed_uri(f"{root.rstrip('/')}{path}", options)
 
     def entries(self, path: str) -> list[Entry]:
         return self._opened().entries(normal_path(path))
@@ -141,16 +141,17 @@ _stores: Final[dict[tuple[int, ObjectStore], _OpenStore]] = {}
 
 
 def parse_store_uri(text: str) -> Location:
-    """The location that a URI names."""
-    parts = urllib.parse.urlsplit(text, allow_fragments=False)
-    query = f"?{parts.query}" if parts.query else ""
-    user, _, host = parts.netloc.rpartition("@")
-    shown = "" if parts.scheme in _WITHOUT_CREDENTIALS else user.partition(":")[0]
+    """The location that a URI names; its options follow the last question mark."""
+    named, mark, options = text.rpartition("?") if "?" in text else (text, "", "")
+    scheme, _, rest = named.partition("://")
+    netloc, _, path = rest.partition("/")
+    user, _, host = netloc.rpartition("@")
+    shown = "" if scheme in _WITHOUT_CREDENTIALS else user.partition(":")[0]
     store = ObjectStore(
-        f"{parts.scheme}://{parts.netloc}/{query}",
-        f"{parts.scheme}://{shown}{'@' if shown else ''}{host}",
+        f"{scheme}://{netloc}/{mark if options else ''}{options}",
+        f"{scheme}://{shown}{'@' if shown else ''}{host}",
     )
-    path = normal_path(parts.path)
+    path = normal_path(path)
     _named.setdefault(store, set()).add(path)
     return Location(store, path)
 

@@ -40,7 +40,12 @@ def refusal_of(name: str) -> str:
 
 def copy_command(source: str, target: str) -> str:
     """The command that copies a log directory to a local disk."""
-    return kdump_command("copy", [source, target])
+    return kdump_command("copy", [typed_uri(source) if is_store_uri(source) else source, target])
+
+
+def typed_uri(name: str, options: str = "") -> str:
+    """The URI to type for one that has no options yet: they follow its last question mark."""
+    return f"{name}?{options}" if options or "?" in name else name
 
 
 def kdump_command(words: str, arguments: Iterable[object]) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import pickle
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -260,6 +261,22 @@ def test_requests_that_do_not_need_each_other_are_under_way_together(
     server.disturb = waits
     assert run_kdump(["ls", uri], tmp_path).exit_status == ExitStatus.SOUND
     assert met.is_set()
+
+
+def test_a_path_with_a_question_mark_ends_with_another_one(
+    server: ObjectServer, large: Path, tmp_path: Path
+) -> None:
+    uri = server.upload(large, "q?x=1#y")
+    words = ["ls", "--output", "jsonl"]
+    expected = run_kdump([*words, str(large)], tmp_path)
+    found = run_kdump([*words, f"{uri}?"], tmp_path)
+    assert found.exit_status == ExitStatus.SOUND
+    assert found.stdout.decode().replace(uri, str(large)) == expected.stdout.decode()
+    refusal = run_kdump(["recover", f"{uri}?"], tmp_path).stderr.decode()
+    command = shlex.split(refusal.partition("first: ")[2])
+    assert command == ["kdump", "copy", f"{uri}?", "q?x=1#y"]
+    run_kdump(command[1:], tmp_path)
+    assert contents_of(tmp_path / "q?x=1#y") == contents_of(large)
 
 
 def test_requests_are_said_with_verbose_only(
