@@ -224,6 +224,10 @@ def write_small_partitions(path: Path, count: int) -> Path:
 @pytest.mark.parametrize(
     ("words", "objects"),
     [
+        # The three logs, and partition.metadata; the listing has all other sizes.
+        (["ls"], 4),
+        # The logs and time indexes, which show the versions of Kafka that wrote them.
+        (["info"], 6),
         # Each file once, although several checks read it.
         (["verify"], 3 * 3 + 2),
     ],
