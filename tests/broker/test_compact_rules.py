@@ -14,6 +14,8 @@ from builders.compact_for_differ import compact, compact_round, live_of
 from builders.message_sets import message
 from builders.recover_for_differ import recover
 from kdump.broker.cleaner.cleaned_segment import GroupRewriter
+from kdump.broker.cleaner.cleaned_transactions import NO_TXN_BATCHES
+from kdump.broker.cleaner.compaction_keys import NO_RECORDS
 from kdump.broker.cleaner.compaction_preview import preview
 from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round
 from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart, scan_part
@@ -385,3 +387,10 @@ def test_without_a_cleanable_range_the_loaded_files_are_unchanged(tmp_path: Path
     assert isinstance(outcome, Compacted)
     assert outcome.files == begun.loaded.files
     assert outcome.cleaner_offset is None
+
+
+def test_parts_without_keys_and_transactions_share_what_is_empty() -> None:
+    records, txns = pickle.loads(pickle.dumps((NO_RECORDS, NO_TXN_BATCHES)))
+
+    assert records is NO_RECORDS
+    assert txns is NO_TXN_BATCHES

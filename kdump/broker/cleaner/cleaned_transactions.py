@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,6 +50,10 @@ class TxnBatches:
     producer_id: Column
     marker: Column
 
+    def __reduce__(self) -> tuple[Callable[..., TxnBatches], tuple[Column, ...]]:
+        """Be the one :data:`NO_TXN_BATCHES` after pickling, too: most parts of logs have none."""
+        return (TxnBatches, self.columns) if len(self.position) else (_no_txn_batches, ())
+
     @classmethod
     def joined(cls, parts: Iterable[TxnBatches]) -> TxnBatches:
         """Concatenate those of consecutive parts."""
@@ -65,6 +69,10 @@ class TxnBatches:
 
 
 NO_TXN_BATCHES = TxnBatches(*(np.empty(0, np.int64) for _ in range(5)))
+
+
+def _no_txn_batches() -> TxnBatches:
+    return NO_TXN_BATCHES
 
 
 def txn_batches(window: Window, log_name: str) -> TxnBatches:

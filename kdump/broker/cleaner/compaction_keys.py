@@ -7,9 +7,9 @@ their number is not limited.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,12 @@ class KeyedRecords:
     key: pa.Array
     offset: Column
     is_tombstone: Flags
+
+    def __reduce__(self) -> tuple[Callable[..., KeyedRecords], tuple[Any, ...]]:
+        """Be the one :data:`NO_RECORDS` after pickling, too: a log can have thousands of parts."""
+        if not self.count:
+            return _no_records, ()
+        return KeyedRecords, (self.key, self.offset, self.is_tombstone)
 
     @property
     def count(self) -> int:
@@ -82,6 +88,10 @@ class KeyedRecords:
 NO_RECORDS: Final = KeyedRecords(
     pa.array([], KEY_TYPE), np.empty(0, np.int64), np.empty(0, np.bool_)
 )
+
+
+def _no_records() -> KeyedRecords:
+    return NO_RECORDS
 
 
 class LastOffsets:
