@@ -309,13 +309,13 @@ class _Planner:
 
     def _turn(self, name: str) -> int:
         """Order of small files; what makes a broker rebuild indexes comes last."""
-        if name.endswith(FileKind.LOG.value):
+        if name.endswith(FileKind.LOG.extension):
             return 0
-        if name.endswith(FileKind.TRANSACTION_INDEX.value):
+        if name.endswith(FileKind.TRANSACTION_INDEX.extension):
             return 4
-        if name.endswith(FileKind.OFFSET_INDEX.value):
+        if name.endswith(FileKind.OFFSET_INDEX.extension):
             return 3 if self._is_there(name) else 5
-        return 2 if name.endswith(FileKind.TIME_INDEX.value) else 1
+        return 2 if name.endswith(FileKind.TIME_INDEX.extension) else 1
 
     def _is_there(self, name: str) -> bool:
         return name in self.states or name in self.made

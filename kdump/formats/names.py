@@ -102,6 +102,10 @@ class FileKind(enum.Enum):
     PRODUCER_SNAPSHOT = ".snapshot"
     LOG_0_7 = ".kafka"
 
+    def __init__(self, extension: str) -> None:
+        # To get the value takes a call, and listings need that of 100,000 files.
+        self.extension = extension
+
 
 class FileStage(enum.Enum):
     """The stage of a file; the value is the suffix after its extension."""

@@ -207,7 +207,7 @@ _LEFTOVER_OF_SNAPSHOT_STAGE: Final = {
     SnapshotStage.DELETED: LeftoverKind.DELETED,
 }
 _TEMPORARY_NAMES: Final = frozenset(name + names.TEMPORARY_SUFFIX for name in names.PARTITION_FILES)
-_EXTENSIONS: Final = tuple(kind.value for kind in FileKind)
+_EXTENSIONS: Final = tuple(kind.extension for kind in FileKind)
 _LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
 _INDEX_KINDS: Final = (
     FileKind.OFFSET_INDEX,
@@ -290,9 +290,9 @@ class _Listing:
         elif parsed.stage is not FileStage.LIVE:
             self.leftovers.append(Leftover(name, _LEFTOVER_OF_STAGE[parsed.stage], size_bytes))
         else:
-            self.sizes[parsed.kind.value][parsed.offset] = size_bytes
+            self.sizes[parsed.kind.extension][parsed.offset] = size_bytes
             if hole_bytes and parsed.kind in _LOG_KINDS:
-                self.hole_bytes[parsed.kind.value, parsed.offset] = hole_bytes
+                self.hole_bytes[parsed.kind.extension, parsed.offset] = hole_bytes
             if parsed.kind is FileKind.LOG_0_7:
                 self.names_0_7[parsed.offset] = name
 
@@ -321,7 +321,7 @@ class _Listing:
             segments=tuple(self._segments()),
             producer_snapshots=tuple(
                 ProducerSnapshotFile(offset, size)
-                for offset, size in sorted(self.sizes[FileKind.PRODUCER_SNAPSHOT.value].items())
+                for offset, size in sorted(self.sizes[FileKind.PRODUCER_SNAPSHOT.extension].items())
             ),
             metadata_snapshots=tuple(
                 sorted(self.metadata_snapshots, key=lambda file: (file.end_offset, file.epoch))
@@ -335,10 +335,10 @@ class _Listing:
 
     def _segments(self) -> Iterator[Segment]:
         offset_indexes, time_indexes, transaction_indexes = (
-            self.sizes[kind.value] for kind in _INDEX_KINDS
+            self.sizes[kind.extension] for kind in _INDEX_KINDS
         )
         for log_kind in _LOG_KINDS:
-            for base_offset, log_bytes in sorted(self.sizes[log_kind.value].items()):
+            for base_offset, log_bytes in sorted(self.sizes[log_kind.extension].items()):
                 yield Segment(
                     base_offset=base_offset,
                     log_bytes=log_bytes,
@@ -347,14 +347,14 @@ class _Listing:
                     transaction_index_bytes=transaction_indexes.get(base_offset),
                     log_kind=log_kind,
                     log_name=self.names_0_7.get(base_offset)
-                    or f"{base_offset:020d}{log_kind.value}",
-                    hole_bytes=self.hole_bytes.get((log_kind.value, base_offset), 0),
+                    or f"{base_offset:020d}{log_kind.extension}",
+                    hole_bytes=self.hole_bytes.get((log_kind.extension, base_offset), 0),
                 )
 
     def _orphans(self) -> Iterator[Leftover]:
-        logs = self.sizes[FileKind.LOG.value]
+        logs = self.sizes[FileKind.LOG.extension]
         for kind in _INDEX_KINDS:
-            for offset, size_bytes in self.sizes[kind.value].items():
+            for offset, size_bytes in self.sizes[kind.extension].items():
                 if offset not in logs:
                     name = str(names.OffsetFileName(offset, kind))
                     yield Leftover(name, LeftoverKind.ORPHAN, size_bytes)

@@ -46,4 +46,6 @@ class Segment:
 
     def file_name(self, kind: FileKind) -> str:
         """Return the name of one of its files, whether it exists or not."""
-        return self.log_name if kind is self.log_kind else f"{self.base_offset:020d}{kind.value}"
+        return (
+            self.log_name if kind is self.log_kind else f"{self.base_offset:020d}{kind.extension}"
+        )

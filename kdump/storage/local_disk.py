@@ -261,10 +261,11 @@ def _not_looked_at(found: os.DirEntry[str], failure: OSError) -> Entry | None:
 def _entry(name: str, status: os.stat_result, is_link: bool) -> Entry:
     if not stat.S_ISREG(status.st_mode):
         return Entry(name, _kind(status), is_link)
-    size_bytes = status.st_size
-    hole_bytes = size_bytes - status.st_blocks * _BLOCK_BYTES
-    if hole_bytes < _LEAST_HOLE_BYTES:
-        hole_bytes = 0
+    size_bytes, hole_bytes = status.st_size, 0
+    if size_bytes >= _LEAST_HOLE_BYTES:
+        hole_bytes = size_bytes - status.st_blocks * _BLOCK_BYTES
+        if hole_bytes < _LEAST_HOLE_BYTES:
+            hole_bytes = 0
     return Entry(name, EntryKind.FILE, is_link, size_bytes, status.st_mtime_ns, hole_bytes)
 
 

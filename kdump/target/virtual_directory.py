@@ -274,7 +274,7 @@ class VirtualDirectory:
 
     def base_offsets(self) -> list[int]:
         """The base offsets of the segments in use, rising."""
-        logs = (name for name in self.names() if name.endswith(FileKind.LOG.value))
+        logs = (name for name in self.names() if name.endswith(_LOG_SUFFIX))
         parsed = map(parse_offset_file_name, logs)
         return [each.offset for each in parsed if each is not None]
 
@@ -475,7 +475,7 @@ class VirtualDirectory:
 def file_name(offset: int, kind: FileKind) -> str:
     """Name of a file at ``offset``; a sign comes before all twenty digits, as in Java."""
     sign = "-" if offset < 0 else ""
-    return f"{sign}{abs(offset):020d}{kind.value}"
+    return f"{sign}{abs(offset):020d}{kind.extension}"
 
 
 @functools.lru_cache(maxsize=1024)
