@@ -150,6 +150,7 @@ def _check_empty(directory: LogDirectory) -> Iterator[Finding]:
 def _check_without_partition(directory: LogDirectory) -> Iterator[Finding]:
     """Check that every partition in a checkpoint exists."""
     there = {partition.topic_partition for partition in directory.partitions}
+    there |= {key for key, _ in directory.identities}  # also those that were not listed
     unlisted = {_name_of(directory, name) for name in directory.unreadable}
     for name, offsets in directory.checkpoints.by_file_name().items():
         for topic_partition in offsets or ():
