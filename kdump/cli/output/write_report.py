@@ -102,11 +102,11 @@ class Operations:
         return [counts_line(count_operations(done.plan.operations))]
 
 
-OperationCounts: TypeAlias = "Counter[tuple[OperationKind, tuple[str, str]]]"
-"""How many operations of each kind there are on the files with each noun."""
+OperationNoun: TypeAlias = "tuple[OperationKind, tuple[str, str]]"
+"""What an operation does, and the noun for its file."""
 
 
-def count_operations(operations: Iterable[Operation]) -> OperationCounts:
+def count_operations(operations: Iterable[Operation]) -> Counter[OperationNoun]:
     """Count operations."""
     from kdump.apply.operations import OperationPhase
 
@@ -116,7 +116,7 @@ def count_operations(operations: Iterable[Operation]) -> OperationCounts:
     )
 
 
-def counts_line(counts: OperationCounts) -> str:
+def counts_line(counts: Counter[OperationNoun]) -> str:
     """Return the line with counts of operations."""
     parts = [
         f"{_verb(kind, noun)} {counted(count, *noun)}"

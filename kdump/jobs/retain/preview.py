@@ -163,7 +163,9 @@ def _previewed(
         keep_entries=True,
     )
     found = [each.description for each in described if each.description is not None]
-    outcomes = {each.key: each.outcome for each in found if each.outcome is not None}
+    outcomes = {
+        each.key: RetainedPartition({}, *each.offsets) for each in found if each.offsets is not None
+    }
     first, root = target_of_root(
         listed, outcomes, frozenset(each.key for each in found if each.is_stale)
     )
@@ -197,7 +199,8 @@ class _Previewed(NamedTuple, Generic[Shown]):
         findings: the severe ones about it.
         is_changed: whether one of its files changes.
         is_stale: whether its line about the log start has no effect.
-        outcome: its offsets afterwards; None if nothing changes.
+        offsets: afterwards: where the log starts, and its lines in the checkpoints of recovery
+            points and log starts; None if nothing changes.
     """
 
     key: TopicPartition
@@ -205,7 +208,7 @@ class _Previewed(NamedTuple, Generic[Shown]):
     findings: Sequence[Finding]
     is_changed: bool
     is_stale: bool
-    outcome: RetainedPartition | None
+    offsets: tuple[int, int, int | None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +232,13 @@ class _Preview(Generic[Shown]):
             severe_in(partition, directory, self.request.settings[directory.path].cluster, {}),
             plan is not None,
             has_stale_log_start(deletion),
-            None if outcome is None else dataclasses.replace(outcome, files={}),
+            None
+            if outcome is None
+            else (
+                outcome.log_start_offset,
+                outcome.recovery_point,
+                outcome.checkpointed_log_start_offset,
+            ),
         )
 
     def decided(
