@@ -40,7 +40,8 @@ from kdump.scan.source import without_padding
 from kdump.storage.local_disk import open_for_reading
 from kdump.target.target_file import CopiedFrom, JoinedFrom
 
-_CHUNK_BYTES: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 18
+"""How much is read at once: new memory for a megabyte costs more time than reading it does."""
 _DERIVED_FROM_BYTES: Final = 1 << 20
 """Smaller files are kept whole: recreating them is not worth the work."""
 
