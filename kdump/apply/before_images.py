@@ -34,7 +34,7 @@ from kdump.apply.journal_record import cut_file, relative
 from kdump.apply.operations import DirectoryPlan, FileState, OperationKind, OperationPhase
 from kdump.apply.pinned_directory import status_at
 from kdump.apply.plan import Plan
-from kdump.apply.segment_names import CLEANED
+from kdump.apply.segment_names import is_staged
 from kdump.phases import during
 from kdump.scan.source import without_padding
 from kdump.storage.local_disk import open_for_reading
@@ -162,13 +162,14 @@ class _Keeper:
 
 
 def _names_that_go(directory: DirectoryPlan) -> set[str]:
-    """Files that lose their names, without staged ``.cleaned`` files."""
+    """Files that lose their names, without staged ones."""
     names = set()
     for operation in directory.operations:
         if operation.kind is not OperationKind.CUT:
             names.add(operation.name)
-        if operation.source is not None and not operation.source.endswith(CLEANED):
-            names.add(operation.source)
+        source = operation.source
+        if source is not None and not is_staged(operation.name, source):
+            names.add(source)
     return names & directory.states.keys()
 
 

@@ -13,7 +13,7 @@ from kdump.apply.journal import own_name
 from kdump.apply.journal_record import relative
 from kdump.apply.operations import DirectoryPlan, Operation
 from kdump.apply.plan import Plan
-from kdump.apply.segment_names import CLEANED, is_log
+from kdump.apply.segment_names import is_log, is_staged
 from kdump.apply.streamed_content import StreamedContent
 from kdump.formats.names import leading_offset, parse_metadata_snapshot_name
 from kdump.phases import during
@@ -63,7 +63,7 @@ def stage_new_content(
         for operation in directory.operations:
             content = _content(directory, operation)
             source = operation.source
-            if source is not None and source.endswith(CLEANED):
+            if source is not None and is_staged(operation.name, source):
                 path = relative(plan.path, directory.path, operation.name)
                 name = relative(plan.path, directory.path, source)
                 staged[operation] = Staged(name, path, directory.states[source].metadata)

@@ -49,6 +49,7 @@ from kdump.apply.segment_names import (
     SEGMENT_SUFFIXES,
     SWAP,
     is_log,
+    is_staged,
     is_temporary,
 )
 from kdump.errors import KdumpError
@@ -153,7 +154,7 @@ class _Planner:
         for name in of_rewrites:
             self._require_free(leaving, name + CLEANED, name + SWAP)
             each = self.target.get(name)
-            if isinstance(each, RenamedFrom) and not each.name.endswith(CLEANED):
+            if isinstance(each, RenamedFrom) and not is_staged(name, each.name):
                 self.target[each.name] = Gone()  # copied instead
         plain = {name: each for name, each in self.target.items() if name not in of_rewrites}
         self._add(plain)

@@ -25,7 +25,7 @@ from kdump.apply.operations import (
     states_of,
 )
 from kdump.apply.pinned_directory import has_no_mounts_below, is_on_mount_of
-from kdump.apply.segment_names import CLEANED
+from kdump.apply.segment_names import is_staged
 from kdump.errors import KdumpError
 from kdump.target.target_file import CopiedFrom, JoinedFrom, StagedBytes, TargetFile
 
@@ -179,6 +179,10 @@ def _without_removals(directory: DirectoryPlan, removed: Collection[Path]) -> Di
     )
 
 
+def _takes_staged(operation: Operation) -> bool:
+    return operation.source is not None and is_staged(operation.name, operation.source)
+
+
 def space_bytes(operations: Iterable[Operation], *, keep_undo: bool) -> int:
     """The most space that operations need before any is freed, with or without undo data."""
     written = (OperationKind.CREATE, OperationKind.REPLACE)
@@ -186,7 +190,7 @@ def space_bytes(operations: Iterable[Operation], *, keep_undo: bool) -> int:
     return sum(
         operation.size_bytes if operation.kind in written else operation.lost_bytes
         for operation in operations
-        if operation.kind in written + kept and not (operation.source or "").endswith(CLEANED)
+        if operation.kind in written + kept and not _takes_staged(operation)
     )
 
 

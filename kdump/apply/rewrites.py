@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kdump.apply.operations import FileState
-from kdump.apply.segment_names import CLEANED, SEGMENT_SUFFIXES, SWAP, is_log
+from kdump.apply.segment_names import SEGMENT_SUFFIXES, SWAP, is_log, is_staged
 from kdump.formats.names import FileKind, leading_offset
 from kdump.target.target_file import (
     CopiedFrom,
@@ -96,7 +96,7 @@ def _together(target: Mapping[str, TargetFile]) -> list[tuple[set[str], set[str]
                 sources = {source}
             case JoinedFrom(pieces):
                 sources = {piece.name for piece in pieces} or {name}
-            case RenamedFrom(source, _) if source.endswith(CLEANED):
+            case RenamedFrom(source, _) if is_staged(name, source):
                 sources = set()
             case _:
                 continue
@@ -135,7 +135,7 @@ def _in_rewrite(
             return None if state is None else CopiedFrom(name, 0, state.size_bytes)
         case KeptUpTo(size_bytes):
             return CopiedFrom(name, 0, size_bytes)
-        case RenamedFrom(source, size_bytes) if not source.endswith(CLEANED):
+        case RenamedFrom(source, size_bytes) if not is_staged(name, source):
             return CopiedFrom(source, 0, size_bytes)
         case RenamedFrom() | CopiedFrom() | JoinedFrom() | NewBytes() | StagedBytes() | Gone():
             return each

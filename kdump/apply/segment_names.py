@@ -27,6 +27,14 @@ def is_temporary(name: str) -> bool:
     return name.endswith(TEMPORARY_SUFFIXES)
 
 
+def is_staged(name: str, source: str) -> bool:
+    """Whether ``source``, which gets this name, was staged for it (:mod:`kdump.apply.staging`).
+
+    Any other file with the suffix ``.cleaned`` is one that a broker left.
+    """
+    return source == name + CLEANED
+
+
 @functools.lru_cache(maxsize=1024)
 def is_log(name: str, stage: str = "") -> bool:
     """Whether it is the log of a segment, with the suffix ``stage``.

@@ -214,6 +214,20 @@ def salvage(path: Path) -> TargetDirectory:
     return TargetDirectory(path, (TargetPartition(partition, files),), root)
 
 
+def leftover_set_aside(path: Path) -> TargetDirectory:
+    """Files that a broker would delete, or never wrote, keep their content under other names."""
+    partition = crashed(clean_directory(path), recovery_point=240) / PARTITION
+    renamed(partition, 60, ".cleaned", keep=True)
+    renamed(partition, 120, ".swap", keep=True)
+    (partition / "notes").write_bytes(b"whose?")
+    files: dict[str, TargetFile] = {}
+    for name in (f"{log_name(60)}.cleaned", f"{log_name(120)}.swap", "notes"):
+        size_bytes = (partition / name).stat().st_size
+        files[name] = Gone()
+        files[f"damaged-{name}-0-{size_bytes}"] = RenamedFrom(name, size_bytes)
+    return TargetDirectory(path, (TargetPartition(partition, files),), {})
+
+
 def _without_first(
     path: Path, bases: tuple[int, ...], files: dict[str, TargetFile], start: int, end: int | None
 ) -> TargetDirectory:
@@ -302,6 +316,7 @@ CASES: Final[tuple[Case, ...]] = (
     indexes_missing_after_a_clean_shutdown,
     small_files_damaged,
     salvage,
+    leftover_set_aside,
     *RETENTION_CASES,
     compaction,
 )
