@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -143,9 +143,6 @@ def directory_kind(path: Location) -> DirectoryKind:
         OSError: it cannot be listed.
     """
     files, directories = _listed(path)
-    if any(map(names.is_partition_file, files)):
-        is_0_7 = any(map(_is_0_7_file, files))
-        return DirectoryKind.PARTITION_0_7 if is_0_7 else DirectoryKind.PARTITION
     if not _BROKER_FILES.isdisjoint(files):
         return DirectoryKind.LOG_DIRECTORY
     partitions = [name for name in directories if names.is_accepted_name(name)]
@@ -154,12 +151,16 @@ def directory_kind(path: Location) -> DirectoryKind:
     for name in directories:
         is_accepted = names.is_accepted_name(name)
         if is_accepted or names.parse_0_7_directory_name(name):
-            kind = _kind_or_none(path / name)
+            kind = _partition_kind_below(path / name)
             # ``copy_1`` is the name of a partition of 0.7 only: of others it is a copy's.
             if kind is DirectoryKind.PARTITION and is_accepted:
                 return DirectoryKind.LOG_DIRECTORY
             if kind is DirectoryKind.PARTITION_0_7:
                 return DirectoryKind.LOG_DIRECTORY_0_7
+    # Only now: a segment that somebody copied beside the partitions hides none of them.
+    kind = _partition_kind(files)
+    if kind is not None:
+        return kind
     if not _ROOT_FILES.isdisjoint(files):
         return DirectoryKind.LOG_DIRECTORY
     return DirectoryKind.NOT_KAFKA
@@ -400,6 +401,23 @@ def _is_metadata_name(name: str) -> bool:
 def _is_0_7_file(name: str) -> bool:
     parsed = names.parse_offset_file_name(name)
     return parsed is not None and parsed.kind is names.FileKind.LOG_0_7
+
+
+def _partition_kind(files: Iterable[str]) -> DirectoryKind | None:
+    """Which kind of partition has these files; None if none of them is a partition's."""
+    if not any(map(names.is_partition_file, files)):
+        return None
+    is_0_7 = any(map(_is_0_7_file, files))
+    return DirectoryKind.PARTITION_0_7 if is_0_7 else DirectoryKind.PARTITION
+
+
+def _partition_kind_below(path: Location) -> DirectoryKind | None:
+    """The same of a directory inside; None if it cannot be listed, too."""
+    try:
+        files, _ = _listed(path)
+    except OSError:
+        return None
+    return _partition_kind(files)
 
 
 def _kind_or_none(path: Location) -> DirectoryKind | None:

@@ -77,6 +77,12 @@ class TestKind:
         (ROOT / name).write_bytes(b"")
         assert directory_kind(local(ROOT)) is DirectoryKind.PARTITION
 
+    @pytest.mark.parametrize("topic", ["orders", "__cluster_metadata"])
+    def test_a_segment_copied_beside_the_partitions_does_not_hide_them(self, topic: str) -> None:
+        write_partition(ROOT / f"{topic}-0", {0: b""})
+        (ROOT / "00000000000000000000.log").write_bytes(b"")
+        assert directory_kind(local(ROOT)).is_log_directory
+
     def test_names_alone_do_not_make_a_log_directory(self) -> None:
         (ROOT / "some-1").mkdir()
         (ROOT / ".lock").write_bytes(b"")
