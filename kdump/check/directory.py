@@ -168,8 +168,8 @@ def _name_of(directory: LogDirectory, name: str) -> str:
         return name
 
 
-def check_access(directory: Location) -> Iterator[Finding]:
-    """Check that the owner of a log directory can read and write everything in it.
+def check_access(log_directory: LogDirectory) -> Iterator[Finding]:
+    """Check that the owner of a log directory can read and write everything of Kafka's in it.
 
     That a broker runs as this user is a guess, so there is one finding, with a count, for all files
     that the user cannot read or write. Each symbolic link is a finding. The user's groups are not
@@ -178,6 +178,7 @@ def check_access(directory: Location) -> Iterator[Finding]:
     Raises:
         OSError: the status of the directory itself cannot be read.
     """
+    directory = log_directory.path
     storage = directory.storage
     if not isinstance(storage, OwnedStorage):
         return
@@ -192,7 +193,9 @@ def check_access(directory: Location) -> Iterator[Finding]:
         if isinstance(found, OSError):
             yield unreadable(around / entry.name, found)
         elif missing_access(found, owner.user_id, owner.group_id, entry.name):
-            inaccessible.append((around / entry.name, found))
+            is_foreign = around == directory and entry.name in log_directory.foreign
+            if not is_foreign:  # no broker opens those
+                inaccessible.append((around / entry.name, found))
     if inaccessible:
         yield _inaccessible_finding(inaccessible, owner)
 

@@ -156,6 +156,15 @@ def test_files_of_another_user_are_one_warning_with_a_count(tmp_path: Path) -> N
     assert "2 more" in only.what
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_that_no_broker_opens_may_be_another_users(tmp_path: Path) -> None:
+    LogModel().write(tmp_path / "logs")
+    for path in (tmp_path / "logs", *(tmp_path / "logs").rglob("*")):
+        os.chown(path, 4711, 4711)
+    (tmp_path / "logs" / "00000000000000000000.log").touch()
+    assert not findings_in(tmp_path / "logs", at_least=Severity.WARNING)
+
+
 @pytest.mark.parametrize("cluster_id", [b"a-cluster", b"another"])
 def test_topic_ids_are_those_of_the_directorys_own_cluster(
     two_disks: tuple[Path, Path], cluster_id: bytes

@@ -214,7 +214,7 @@ class _Verification:
                 yield from check_topic_configs(directory, settings.cluster)
             yield from foreign_files(directory)
             try:
-                yield from check_access(directory.path)
+                yield from check_access(directory)
                 self.account += root_account(directory)
             except OSError as failure:
                 yield unreadable(directory.path, failure)
