@@ -44,7 +44,8 @@ from kdump.apply.journal_file import (
 )
 from kdump.apply.journal_record import ROOT, cut_file, relative
 from kdump.apply.journal_replay import Replay
-from kdump.apply.lock import leave_behind, leftover_of
+from kdump.apply.journal_validation import RefusedJournalError, require_valid
+from kdump.apply.lock import drop_leftover, leave_behind, leftover_of
 from kdump.apply.moved_directories import moves_of_run
 from kdump.apply.new_content import Staged, stage_new_content
 from kdump.apply.operations import Operation, OperationKind, OperationPhase
@@ -121,6 +122,7 @@ def roll_forward(log_dir: Path, journal: Journal, files: Files) -> None:
     """
     # 3.
     Replay(log_dir, journal, files).forwards()
+    drop_leftover(log_dir)
     # 4.
     if not journal.can_undo:
         tidy_up(log_dir, journal, files)
@@ -202,9 +204,25 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
         undo_files=kept.fingerprints,
         moves=run.moves,
     )
+    _require_obeyed(plan.path, journal)
     # 2.
     write_journal(plan.path, journal, RunState.APPLYING, files)
     return journal
+
+
+def _require_obeyed(log_dir: Path, journal: Journal) -> None:
+    """Refuse a run that could not be finished after a crash, or undone.
+
+    Raises:
+        KdumpError: kdump would not obey this journal if it read it.
+    """
+    try:
+        require_valid(journal, journal.number, RunState.APPLYING)
+    except RefusedJournalError as refused:
+        raise KdumpError(
+            f"{log_dir}: nothing has been changed: the journal of this run {refused}, so it could"
+            " not be undone; this is a defect of kdump: please report it"
+        ) from refused
 
 
 def _require_writable(plan: Plan) -> None:
@@ -287,8 +305,9 @@ def _without_derived(journal: Journal) -> dict[str, BeforeImage]:
 
 
 def _leave_lock(log_dir: Path, lock: Metadata | None, files: Files) -> None:
-    """Leave a ``.lock`` file in place if there was one: a crashed broker had left it."""
+    """Leave a ``.lock`` file in place if there was one, which a crashed broker had left."""
     if lock is None:
+        drop_leftover(log_dir)
         return
     path = log_dir / LOCK_FILE
     if not leave_behind(log_dir) and status_of(path) is None:

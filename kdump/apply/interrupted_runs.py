@@ -72,7 +72,6 @@ def _finish(log_dir: Path, state: RunState, journal: Journal, files: Files) -> N
             roll_back(log_dir, journal, files)
         else:
             roll_forward(log_dir, journal, files)
-            drop_leftover(log_dir)
 
 
 @during("examining the journals")

@@ -50,7 +50,7 @@ class _Held:
 
     descriptor: int
     leftover: Metadata | None
-    stays: bool = False
+    stays: bool
 
 
 _held: Final[dict[Path, _Held]] = {}
@@ -63,7 +63,8 @@ def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
     """Hold the locks of log directories: all or none.
 
     Every kdump takes them in the same order, and releases them whatever happens. Releasing deletes
-    ``.lock``, also one that a crash had left, as a broker does on a clean shutdown.
+    ``.lock`` if it was created here. One that a crash had left stays as long as its directory is
+    not changed; see :func:`drop_leftover`.
 
     Raises:
         LockedError: a broker, or another kdump, holds one of them.
@@ -94,13 +95,6 @@ def leave_behind(log_dir: Path) -> bool:
     if held is not None:
         held.stays = True
     return held is not None
-
-
-def keep_leftover(log_dir: Path) -> None:
-    """Leave a ``.lock`` that a crash left in place, as long as its directory is not changed."""
-    held = _held.get(log_dir.resolve())
-    if held is not None and held.leftover is not None:
-        held.stays = True
 
 
 def drop_leftover(log_dir: Path) -> None:
@@ -175,7 +169,7 @@ def _take(path: Path) -> _Held:
         try:
             _lock(path, descriptor)
             if _is_still(path, descriptor):
-                return _Held(descriptor, leftover)
+                return _Held(descriptor, leftover, stays=leftover is not None)
         except BaseException:
             os.close(descriptor)
             raise

@@ -33,7 +33,7 @@ from typing import IO, Any, Final
 
 from kdump.apply.files import DISK
 from kdump.apply.journal import Fingerprint
-from kdump.apply.lock import hold_locks
+from kdump.apply.lock import drop_leftover, hold_locks
 from kdump.apply.pinned_directory import directory_of, status_of
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
@@ -250,6 +250,7 @@ def begun_copy(path: Path, request: Mapping[str, Any]) -> Iterator[UnfinishedCop
         with phase(f"making {path}"), contextlib.suppress(FileExistsError):
             path.mkdir()
         with hold_locks([path]):
+            drop_leftover(path)
             with phase(f"looking at {path}"):
                 _begin_or_continue(path, request)
             with (path / JOURNAL).open("ab", buffering=0) as journal:

@@ -14,7 +14,7 @@ from pathlib import Path
 from kdump.apply.apply import apply_plan
 from kdump.apply.interrupted_runs import finish_interrupted, remove_remains, unfinished
 from kdump.apply.journal_preview import Restored
-from kdump.apply.lock import drop_leftover, hold_locks, keep_leftover
+from kdump.apply.lock import hold_locks
 from kdump.apply.plan import Plan, TargetDirectory, make_plan
 from kdump.errors import KdumpError
 from kdump.phases import phase
@@ -79,8 +79,6 @@ def locked_for_writing(
     finished: list[Interrupted] = []
     try:
         with hold_locks(log_dirs):
-            for log_dir in log_dirs:
-                keep_leftover(log_dir)
             for log_dir in log_dirs:
                 each = finish_interrupted(log_dir)
                 if each is not None:
@@ -184,5 +182,4 @@ def _applied(plan: Plan, writing: Writing) -> PlanResult:
     if writing.dry_run or plan.is_empty:
         return PlanResult(plan, is_applied=False, undo=None, needed_bytes=needed_bytes)
     undo = apply_plan(plan, keep_undo=writing.keep_undo, command=writing.command)
-    drop_leftover(plan.path)
     return PlanResult(plan, is_applied=True, undo=undo, needed_bytes=needed_bytes)

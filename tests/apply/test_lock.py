@@ -13,7 +13,7 @@ import pytest
 
 from builders.lock_holder import HOLDER, held_elsewhere
 from kdump.apply.files import Metadata
-from kdump.apply.lock import LockedError, hold_locks, leave_behind, leftover_of
+from kdump.apply.lock import LockedError, drop_leftover, hold_locks, leave_behind, leftover_of
 from kdump.errors import KdumpError
 
 
@@ -36,7 +36,7 @@ def test_the_lock_is_exclusive_and_its_file_is_deleted_afterwards(tmp_path: Path
     assert not (tmp_path / ".lock").exists()
 
 
-def test_a_lock_file_left_by_a_crash_is_locked_and_deleted(tmp_path: Path) -> None:
+def test_a_lock_file_left_by_a_crash_stays_until_the_directory_is_changed(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch(mode=0o640)
     os.utime(tmp_path / ".lock", ns=(1, 2))
 
@@ -45,6 +45,10 @@ def test_a_lock_file_left_by_a_crash_is_locked_and_deleted(tmp_path: Path) -> No
 
     assert leftover is not None
     assert (leftover.mode, leftover.modified_ns) == (0o640, 2)
+    assert (tmp_path / ".lock").exists()
+    with hold_locks([tmp_path]):
+        drop_leftover(tmp_path)
+
     assert not (tmp_path / ".lock").exists()
 
 

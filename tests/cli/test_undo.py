@@ -108,6 +108,13 @@ def test_a_discarded_run_cannot_be_undone(repaired: Path) -> None:
     assert outcome.stderr.decode() == f"kdump: {repaired}: there is nothing to undo\n"
 
 
+def test_the_lock_file_of_a_crashed_broker_stays_if_nothing_is_undone(repaired: Path) -> None:
+    lock = repaired / names.LOCK_FILE
+    lock.touch()
+    assert run_kdump(["undo", str(repaired), "9"], repaired.parent).exit_status
+    assert lock.exists()
+
+
 def test_a_directory_that_has_changed_is_refused_with_the_changes(repaired: Path) -> None:
     (repaired / "orders-0" / "00000000000000000060.log").write_bytes(b"new")
     outcome = undo(repaired)
