@@ -11,8 +11,10 @@ from builders import damage, random_partitions
 from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
+from builders.message_sets import message
 from builders.recovery import joined, log_name, producers, recovered
 from kdump.broker.loader.load_context import LoadContext
+from kdump.formats.compression import Codec
 from kdump.formats.names import LEADER_EPOCH_CHECKPOINT
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.directory import read_lone_partition
@@ -102,6 +104,15 @@ def test_a_segment_with_a_damaged_log_is_refused_and_the_others_are_not(tmp_path
     assert (refusal.file, refusal.position) == (log_name(0), 0)
     assert all(name.startswith(f"{12:020d}") for name in repaired.files)
     assert f"{12:020d}.index" in repaired.files
+
+
+def test_a_log_that_stops_the_replay_of_producers_is_refused_once(tmp_path: Path) -> None:
+    unreadable = message(0, None, b"rubbish", attributes=Codec.LZ4)
+    directory = write_partition(
+        tmp_path / "orders-0", {0: unreadable, 1: joined(batches(1, base_offset=1)), 60: b""}
+    )
+    repaired = rebuild_indexes(listed(directory), LoadContext())
+    assert len({*repaired.refusals}) == len(repaired.refusals) > 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -63,7 +63,8 @@ def rebuild_indexes(
             refusals.append(Refusal(str(problem), log, type(problem).__name__))
         else:
             rebuilt.extend(file_name(base_offset, FileKind(kind)) for kind in INDEX_SUFFIXES)
-    return Repaired(changes(directory, rebuilt), tuple(refusals))
+    # What stops the replay of producers in one segment stops it for each segment behind.
+    return Repaired(changes(directory, rebuilt), tuple(dict.fromkeys(refusals)))
 
 
 def _rebuild(
