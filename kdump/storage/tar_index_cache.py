@@ -35,6 +35,7 @@ _LARGEST_BYTES: Final = 256 << 20
 _DAY_SECONDS: Final = 86_400
 _KINDS: Final = {kind.name: kind for kind in EntryKind}
 _ONLY_INTEGERS: Final = {int}
+_NO_NAMES: Final = frozenset({".", ".."})
 _PREFIX: Final = "tar-"
 _SUFFIX: Final = ".json"
 
@@ -139,20 +140,19 @@ def _decoded(document: Any, archive_bytes: int) -> TarIndex:
 
 def _decoded_member(row: Any, archive_bytes: int) -> Member:
     name, kind, is_link, size_bytes, modified_ns, hole_bytes, *numbers = row
-    if not _text(name) or "/" in name or "\0" in name or name in (".", ".."):
+    if not _text(name) or "/" in name or "\0" in name or name in _NO_NAMES:
         raise ValueError(name)
-    if set(map(type, row[3:])) != _ONLY_INTEGERS or min(size_bytes, hole_bytes) < 0:
+    if set(map(type, row[3:])) != _ONLY_INTEGERS or size_bytes < 0 or hole_bytes < 0:
         raise ValueError(name)
     entry = Entry(name, _KINDS[kind], bool(is_link), size_bytes, modified_ns, hole_bytes)
-    pieces: list[StoredPart] = []
+    if not numbers:
+        return Member(entry)
+    pieces = [StoredPart(*numbers[at : at + 3]) for at in range(0, len(numbers), 3)]
     reached = 0
-    for at in range(0, len(numbers), 3):
-        piece = StoredPart(*numbers[at : at + 3])
-        position, start, length = piece
+    for position, start, length in pieces:
         if position < reached or length < 0 or start < 0 or start + length > archive_bytes:
             raise ValueError(name)
         reached = position + length
-        pieces.append(piece)
     if reached > size_bytes:
         raise ValueError(name)
     return Member(entry, tuple(pieces))
