@@ -248,8 +248,9 @@ def test_the_number_of_requests_for_a_partition(
     assert (lookups - few_lookups, reads - few_reads) == (5 * objects, 5 * objects)
 
 
+@pytest.mark.parametrize("words", ["ls URI", "verify URI", "copy URI out"])
 def test_requests_that_do_not_need_each_other_are_under_way_together(
-    server: ObjectServer, tmp_path: Path
+    server: ObjectServer, tmp_path: Path, words: str
 ) -> None:
     uri = server.upload(write_small_partitions(tmp_path / "many", 40), "many-small")
     together = threading.Barrier(32)
@@ -263,7 +264,8 @@ def test_requests_that_do_not_need_each_other_are_under_way_together(
                 together.abort()
 
     server.disturb = waits
-    assert run_kdump(["ls", uri], tmp_path).exit_status == ExitStatus.SOUND
+    line = words.replace("URI", uri).split()
+    assert run_kdump(line, tmp_path).exit_status == ExitStatus.SOUND
     assert met.is_set()
 
 

@@ -8,6 +8,7 @@ copy is on its disk.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -41,6 +42,9 @@ class CopySplit(Split):
 
     files: tuple[CopiedFile, ...] = ()
     scope: SegmentScope | None = None
+
+    def small_files(self) -> Iterator[Location]:
+        return (each.source for each in self.files)
 
 
 @dataclass(frozen=True, slots=True)
