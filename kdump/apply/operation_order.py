@@ -56,6 +56,7 @@ from kdump.errors import KdumpError
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, PARTITION_FILES, FileKind, leading_offset
 from kdump.storage.local_disk import local
 from kdump.target.target_file import (
+    CopiedFrom,
     Gone,
     Kept,
     KeptUpTo,
@@ -150,6 +151,7 @@ class _Planner:
     def in_partition(self) -> tuple[Operation, ...]:
         rewrites = find_rewrites(self.target, self.states)
         of_rewrites = {name for rewrite in rewrites for name in rewrite.files}
+        self._copy_aside({name + suffix for name in of_rewrites for suffix in (CLEANED, SWAP)})
         leaving = {each.name for each in self.target.values() if isinstance(each, RenamedFrom)}
         for name in of_rewrites:
             self._require_free(leaving, name + CLEANED, name + SWAP)
@@ -168,6 +170,20 @@ class _Planner:
         self._cut(plain)
         self._write(plain)
         return tuple(self._done)
+
+    def _copy_aside(self, needed: Container[str]) -> None:
+        """Copy leftover files that get other names, if new segments need theirs meanwhile.
+
+        Who finishes an interrupted run cannot tell by its name which of the two a file is.
+        """
+        for name, each in list(self.target.items()):
+            if (
+                isinstance(each, RenamedFrom)
+                and each.name in needed
+                and each.name not in (name + CLEANED, name + SWAP)
+            ):
+                self.target[name] = CopiedFrom(each.name, 0, each.size_bytes)
+                self.target[each.name] = Gone()
 
     def _require_free(self, leaving: Container[str], *names: str) -> None:
         """Refuse to replace segments if leftover files that stay have the names that this needs.

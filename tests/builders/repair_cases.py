@@ -13,7 +13,7 @@ from builders.log_directories import offset_checkpoint, write_log_directory, wri
 from builders.recover_for_differ import recover
 from builders.recovery import joined, log_name, positions
 from kdump.apply.plan import TargetDirectory, TargetPartition
-from kdump.apply.segment_names import SEGMENT_SUFFIXES
+from kdump.apply.segment_names import SEGMENT_SUFFIXES, is_temporary
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root
 from kdump.broker.loader.load_context import load_context
 from kdump.broker.loader.loader import Recovered, recover_partition
@@ -220,12 +220,27 @@ def leftover_set_aside(path: Path) -> TargetDirectory:
     renamed(partition, 60, ".cleaned", keep=True)
     renamed(partition, 120, ".swap", keep=True)
     (partition / "notes").write_bytes(b"whose?")
-    files: dict[str, TargetFile] = {}
+    leftovers = [each.name for each in partition.iterdir() if is_temporary(each.name)]
+    files: dict[str, TargetFile] = dict.fromkeys(leftovers, Gone())
     for name in (f"{log_name(60)}.cleaned", f"{log_name(120)}.swap", "notes"):
         size_bytes = (partition / name).stat().st_size
         files[name] = Gone()
         files[f"damaged-{name}-0-{size_bytes}"] = RenamedFrom(name, size_bytes)
     return TargetDirectory(path, (TargetPartition(partition, files),), {})
+
+
+def leftover_set_aside_of_a_new_segment(path: Path) -> TargetDirectory:
+    """The segments that the leftovers belong to are replaced as well."""
+    target = leftover_set_aside(path)
+    (change,) = target.partitions
+    files = dict(change.files)
+    for base in (60, 120):
+        name = log_name(base)
+        content = (change.path / name).read_bytes()
+        end = positions(_batches_of(content))[3]
+        files[name] = JoinedFrom((CopiedFrom(name, 0, 0), CopiedFrom(name, end, len(content))))
+        files[f"{base:020d}.index"] = NewBytes(b"")
+    return TargetDirectory(path, (TargetPartition(change.path, files),), {})
 
 
 def _without_first(
@@ -317,6 +332,7 @@ CASES: Final[tuple[Case, ...]] = (
     small_files_damaged,
     salvage,
     leftover_set_aside,
+    leftover_set_aside_of_a_new_segment,
     *RETENTION_CASES,
     compaction,
 )
