@@ -236,9 +236,10 @@ def leftover_set_aside_of_a_new_segment(path: Path) -> TargetDirectory:
     files = dict(change.files)
     for base in (60, 120):
         name = log_name(base)
+        with_damage(change.path / name, 5)
         content = (change.path / name).read_bytes()
-        end = positions(_batches_of(content))[3]
-        files[name] = JoinedFrom((CopiedFrom(name, 0, 0), CopiedFrom(name, end, len(content))))
+        start, end = positions(_batches_of(content))[5:7]
+        files[name] = JoinedFrom((CopiedFrom(name, 0, start), CopiedFrom(name, end, len(content))))
         files[f"{base:020d}.index"] = NewBytes(b"")
     return TargetDirectory(path, (TargetPartition(change.path, files),), {})
 
