@@ -25,6 +25,7 @@ from builders.trees import contents_of
 from kdump.apply.unfinished_copy import JOURNAL
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names
+from kdump.formats.names import FileKind
 from kdump.jobs.export.export_directory import SUCCESS
 from kdump.storage import store_connection
 from kdump.storage.places import forget_places
@@ -241,7 +242,8 @@ def test_a_copy_goes_on_when_the_server_is_there_again(
     server: ObjectServer, uri: str, directory: Path, tmp_path: Path
 ) -> None:
     copy = ["copy", "--output", "jsonl", uri, "out"]
-    server.disturb = Countdown(40, lambda _: 503)
+    large_log = f"orders-0/{log_directories.file_name(0, FileKind.LOG)}"
+    server.disturb = lambda request: 503 if request.endswith(large_log) else None
     forget_places()
     assert run_kdump(copy, tmp_path).exit_status & ExitStatus.OPERATIONAL_ERROR
     server.disturb = lambda _: None
