@@ -177,13 +177,12 @@ def _proxy(moto: subprocess.Popen[bytes], moto_port: int) -> Iterator[ObjectServ
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
-            connection = http.client.HTTPConnection(_HOST, moto_port)
             headers = {key: value for key, value in self.headers.items() if key != "Connection"}
             asked = server.rewrite(self.path.replace("%0A", _NEWLINE))
-            connection.request(self.command, asked, body or None, headers)
-            answer = connection.getresponse()
-            data = answer.read()
-            connection.close()
+            with contextlib.closing(http.client.HTTPConnection(_HOST, moto_port)) as connection:
+                connection.request(self.command, asked, body or None, headers)
+                answer = connection.getresponse()
+                data = answer.read()
             if "list-type" in self.path:
                 data = data.replace(_NEWLINE.encode(), b"&#10;")
             is_head = self.command == "HEAD"
