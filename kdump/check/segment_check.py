@@ -19,7 +19,7 @@ from kdump.formats import offset_index, record_batch, time_index
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
 from kdump.formats.offset_index import OffsetIndex
-from kdump.formats.record_batch import NO_TIMESTAMP
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES, NO_TIMESTAMP
 from kdump.formats.time_index import TimeIndex
 from kdump.scan.batches import (
     LARGEST_WINDOW_BYTES,
@@ -31,7 +31,6 @@ from kdump.scan.batches import (
     Window,
     new_buffer,
 )
-from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.scan.source import is_zero, read_at
 from kdump.scan.usual_batches import LARGEST_SMALL_LOG_BYTES
 from kdump.scan.walk import Skipped, walk_windows

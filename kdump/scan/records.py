@@ -26,7 +26,6 @@ import numpy.typing as npt
 from kdump.formats import record_batch
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
-from kdump.formats.record_batch import LARGEST_RECORD_BYTES as LARGEST_RECORD_BYTES
 from kdump.formats.record_batch import RecordHeader
 from kdump.scan import compiled_loops
 from kdump.scan.batches import (

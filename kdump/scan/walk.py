@@ -13,6 +13,7 @@ from kdump.formats import message_set
 from kdump.formats.buffer import Buffer
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError, OverLimitError
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.scan.batches import (
     WINDOW_BYTES,
     Bytes,
@@ -23,7 +24,7 @@ from kdump.scan.batches import (
     read_windows,
 )
 from kdump.scan.last_block import LastBlock
-from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
+from kdump.scan.records import RecordColumns
 from kdump.scan.resync import find_batch, is_valid_batch
 from kdump.scan.selection import Selection, with_rows
 from kdump.scan.source import read_at

@@ -15,10 +15,10 @@ import numpy as np
 from kdump.formats import record_batch
 from kdump.formats.compression import CODEC_MASK, Codec, decompress
 from kdump.formats.errors import FormatError
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.scan.batches import LARGEST_WINDOW_BYTES, PADDING_BYTES, BatchColumns, Window
 from kdump.scan.giant_batches import stream_records
 from kdump.scan.records import (
-    LARGEST_RECORD_BYTES,
     LEAST_RECORD_BYTES,
     MOST_RECORDS,
     RecordColumns,

@@ -22,8 +22,9 @@ from kdump.broker.cleaner.rebuilt_batches import (
     refused_records,
 )
 from kdump.broker.cleaner.record_retention import Fate, Fates, fates_of
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.scan.batches import BatchColumns, Column, Flags, Window, read_windows
-from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
+from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.transactions.markers import is_control
 from kdump.target.refusal import Refusal, Refused

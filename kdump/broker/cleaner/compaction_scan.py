@@ -21,10 +21,11 @@ from kdump.broker.cleaner.compaction_parts import Extents
 from kdump.broker.cleaner.rebuilt_batches import refused_records
 from kdump.formats.errors import FormatError
 from kdump.formats.message_set import Message
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import WINDOW_BYTES, Column, Flags, Stop, Window, new_buffer, read_windows
 from kdump.scan.distinct_keys import KEY_TYPE
-from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
+from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.transactions.markers import is_control
 from kdump.storage.location import Location

@@ -21,10 +21,11 @@ from kdump.formats import record_batch
 from kdump.formats.compression import Codec, compress
 from kdump.formats.cursor import MAX_VARLONG_BYTES
 from kdump.formats.errors import FormatError, OverLimitError
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import BatchColumns, Bytes, Column, Flags, Window
 from kdump.scan.header_columns import HEADER_DTYPE
-from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
+from kdump.scan.records import RecordColumns
 from kdump.scan.window_records import read_records
 from kdump.target.refusal import Refused
 

@@ -89,11 +89,11 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
+    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.compact.compact import compact, outcome_line, recover_first
     from kdump.jobs.compact.request import CompactRequest
     from kdump.jobs.execution import locked_for_writing
     from kdump.jobs.start_blockers import severe_findings
-    from kdump.scan.records import LARGEST_RECORD_BYTES
 
     if explain:
         if not deletion.dry_run:

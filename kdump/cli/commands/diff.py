@@ -62,10 +62,10 @@ def command(
     """
     from kdump.cli.output.diff_output import DiffReport
     from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.diff.diff import diff
     from kdump.jobs.diff.pairing import diff_split, pair
     from kdump.jobs.diff.sides import side_names, sides_of
-    from kdump.scan.records import LARGEST_RECORD_BYTES
 
     diagnostics = Diagnostics()
     largest_record_bytes = max_record_bytes or LARGEST_RECORD_BYTES

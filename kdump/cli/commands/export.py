@@ -216,8 +216,8 @@ def _request(
     records: RangeArguments,
     options: dict[str, Any],
 ) -> ExportRequest:
+    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.export.export import ExportRequest
-    from kdump.scan.records import LARGEST_RECORD_BYTES
 
     return ExportRequest(
         targets,

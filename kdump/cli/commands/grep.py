@@ -256,9 +256,9 @@ def _request(
 ) -> GrepRequest:
     from kdump.dump.contents import EscapedContents, Utf8Contents
     from kdump.dump.text_options import TextOptions
+    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.grep.grep import GrepRequest
     from kdump.jobs.grep.search import GrepJob, Shown
-    from kdump.scan.records import LARGEST_RECORD_BYTES
     from kdump.scan.selection import Selection
 
     is_text = output is OutputFormat.TEXT

@@ -10,13 +10,13 @@ from kdump.broker.cleaner.compaction_preview import Preview
 from kdump.broker.cleaner.compaction_round import Compacted
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.formats.names import PartitionState
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.compact.swap import NoSpace
 from kdump.jobs.unreadable import Unreadable
 from kdump.jobs.verdict_words import TWICE
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
-from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.metadata.config_keys import DELETE_RETENTION_MS, MIN_COMPACTION_LAG_MS
 from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.storage.location import Location

@@ -18,9 +18,9 @@ from kdump.broker.cleaner.compaction_rewrite import Chunk, rewrite_part
 from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart, scan_part, survey_part
 from kdump.engine.job import Split
 from kdump.engine.splits import segment_splits
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.unreadable import Unreadable
 from kdump.log.partition import Partition
-from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal

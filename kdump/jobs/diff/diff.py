@@ -15,6 +15,7 @@ from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.diff.comparison import ComparedLog, Comparison, OnRecords, Parting
 from kdump.jobs.diff.cut_batch import CutBatch, find_cut_batch
 from kdump.jobs.diff.replica_log import ReplicaLog, count_records
@@ -32,7 +33,6 @@ from kdump.log.replicas import ReplicaEnd
 from kdump.phases import during
 from kdump.repair.partition_repair import repair_partition
 from kdump.repair.policies import Policy
-from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
 from kdump.state.epochs.raft_truncation import SnapshotId, truncation_in_raft

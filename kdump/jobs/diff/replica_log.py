@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kdump.formats.names import FileKind
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.diff.record_rows import RecordRows, rows_of
 from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage, batch_damage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
-from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.storage.location import Location
 

@@ -15,6 +15,7 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.engine.range_splits import RecordRange
 from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.export.export_directory import (
     FORMAT,
     VERSION,
@@ -29,7 +30,6 @@ from kdump.jobs.export.record_formats import FileFormat
 from kdump.payloads.payload_decoder import PayloadDecoder
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.phases import phase
-from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.storage.place_names import kdump_command
 from kdump.tables.kafka_log.columns import SourceColumn, columns_named
 from kdump.tables.kafka_log.found_partitions import FoundPartition

@@ -31,6 +31,7 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.load_split import LoadSplit, is_topic_compacted, load_split
 from kdump.jobs.unreadable import Unreadable
 from kdump.jobs.verdict_words import STATE_VERDICTS
@@ -51,7 +52,6 @@ from kdump.log.segment import Segment
 from kdump.phases import phase
 from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict import Verdict
-from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 

@@ -23,6 +23,7 @@ from kdump.check.scope import PartitionScope
 from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
 from kdump.formats.names import FileKind, PartitionState
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.load_split import LoadSplit
 from kdump.jobs.unreadable import Unreadable
 from kdump.jobs.verdict_words import refused_finding, swap_findings, verdict_words
@@ -30,7 +31,6 @@ from kdump.jobs.verify.prediction import is_plain, verdict_of_checks
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.verdict import Verdict, VerdictKind
-from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location

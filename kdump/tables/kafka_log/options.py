@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.payloads.payload_format import PayloadFormat
-from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.storage.place_names import is_store_uri
 from kdump.tables.kafka_log import java_pattern
 from kdump.tables.kafka_log.columns import (

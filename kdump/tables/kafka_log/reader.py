@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from kdump.formats import record_batch
 from kdump.formats.errors import FormatError
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.log.valid_windows import Damage, batch_damage
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.scan.batches import BatchColumns, Column, Window
-from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
+from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.transactions.transaction_outcomes import TransactionState
