@@ -2,19 +2,36 @@
 
 A module's name is the command as typed, with ``_`` for ``-``. The first line of its docstring is
 what ``kdump --help`` says about it. Both are read without importing the module, because importing
-every command takes longer than most of them need to answer.
+every command takes longer than most of them need to answer. :data:`SECTIONS` says where it stands.
 """
 
 from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from kdump.cli import commands
 from kdump.cli.options.verbose_option import with_verbose
+
+SECTIONS: Final = {
+    "Look at a disk": ("info", "ls", "groups", "txns", "diff", "report"),
+    "Check and repair": (
+        *("verify", "explain", "recover", "undo"),
+        *("rebuild-index", "snapshot", "checkpoint", "resolve"),
+    ),
+    "Find and take out records": ("lookup", "grep", "dump-segment", "query", "export"),
+    "Free space": ("retain", "compact", "delete-records"),
+    "Bring back brokers and clusters": (
+        *("copy", "move", "undelete", "transplant"),
+        *("identity", "metadata", "quorum"),
+    ),
+    "Set up the shell": ("completion",),
+}
+"""The commands by what they are for, as ``kdump --help`` and the manual list them: what is needed
+first stands first."""
 
 
 class ReaderGoneError(Exception):
@@ -85,5 +102,8 @@ class LazyGroup(click.Group):
             raise ReaderGoneError from failure
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(summaries().items()))
+        lines = summaries()
+        width = max(map(len, lines))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), lines[name]) for name in names])

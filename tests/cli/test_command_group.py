@@ -11,7 +11,7 @@ import pytest
 
 from builders.in_process import run_kdump
 from kdump.cli import commands
-from kdump.cli.command_group import command_names, summaries
+from kdump.cli.command_group import SECTIONS, command_names, summaries
 from kdump.cli.main import cli
 
 GREETING = '''"""Greet somebody.
@@ -44,9 +44,16 @@ def test_a_file_adds_a_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("added")
-def test_the_help_has_the_first_line_of_the_file(tmp_path: Path) -> None:
+def test_the_help_has_the_first_line_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SECTIONS, "Greet", ("say-hello",))
     text = run_kdump(["--help"], tmp_path).stdout.decode()
-    assert "say-hello       Greet somebody.\n" in text
+    assert "Greet:\n  say-hello       Greet somebody.\n" in text
+
+
+def test_every_command_is_in_one_section_of_the_help() -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == command_names()
 
 
 @pytest.mark.usefixtures("added")
@@ -67,8 +74,8 @@ def test_a_command_has_the_name_of_its_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", command_names())
-def test_the_summary_of_a_command_is_a_sentence(name: str) -> None:
+def test_the_summary_of_a_command_is_a_sentence_that_fits_in_a_line(name: str) -> None:
     summary = summaries()[name]
     assert summary[0].isupper()
     assert summary.endswith(".")
-    assert len(summary) <= 72
+    assert len(summary) <= 78 - len("  delete-records  ")

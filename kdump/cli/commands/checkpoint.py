@@ -1,4 +1,4 @@
-"""Show, set and rebuild the offset checkpoints of log directories."""
+"""Show, set and rebuild offset checkpoints."""
 
 from __future__ import annotations
 

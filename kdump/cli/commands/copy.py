@@ -1,4 +1,4 @@
-"""Copy partitions or a log directory from anywhere to a local disk."""
+"""Copy partitions or a log directory to a local disk."""
 
 from __future__ import annotations
 

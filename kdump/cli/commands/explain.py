@@ -1,4 +1,4 @@
-"""Explain the codes of findings: what they mean and what to do first."""
+"""Explain findings: what they mean and what to do first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check and repair cluster, node and directory ids of log directories."""
+"""Check and repair cluster, node and directory ids."""
 
 from __future__ import annotations
 

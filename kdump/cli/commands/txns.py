@@ -1,4 +1,4 @@
-"""Show transactions, what pins last stable offsets, and what hangs."""
+"""Show open transactions and what pins last stable offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restore ``-stray`` and ``-delete`` directories as partitions."""
+"""Restore -stray and -delete directories as partitions."""
 
 from __future__ import annotations
 
