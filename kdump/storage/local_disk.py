@@ -22,6 +22,7 @@ from typing import Final
 from kdump.storage.entries import SPECIAL_KINDS, Entry, EntryKind, special_file_error
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.ownership import OwnedEntry, Ownership
+from kdump.storage.place_names import TypedName
 
 _KINDS: Final = {
     stat.S_IFREG: EntryKind.FILE,
@@ -44,6 +45,9 @@ class LocalDisk:
 
     def name_of(self, path: str) -> str:
         return path
+
+    def typed_name(self, path: str) -> TypedName:
+        return TypedName(path)
 
     def entries(self, path: str) -> list[Entry]:
         entries = []

@@ -17,6 +17,7 @@ from typing import Final, Protocol, Self
 
 from kdump.errors import KdumpError
 from kdump.storage.entries import Entry, EntryKind
+from kdump.storage.place_names import TypedName, refusal_of
 
 _NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
@@ -36,6 +37,10 @@ class Storage(Protocol):
 
     def name_of(self, path: str) -> str:
         """How messages and tables name a file or directory: a path, or a URI."""
+        ...
+
+    def typed_name(self, path: str) -> TypedName:
+        """How a command that a message advises names it: as it works, without credentials."""
         ...
 
     def entries(self, path: str) -> list[Entry]:
@@ -121,6 +126,11 @@ class Location:
         return Location(self.storage, f"{self.path}{separator}{name}")
 
     @property
+    def typed(self) -> TypedName:
+        """As :meth:`Storage.typed_name`."""
+        return self.storage.typed_name(self.path)
+
+    @property
     def name(self) -> str:
         """The last part of the path; empty for the root and for the current directory."""
         name = self.path.rpartition("/")[2]
@@ -188,9 +198,7 @@ class Location:
         """
         path = self.storage.local_path(self.path)
         if path is None:
-            from kdump.storage.place_names import refusal_of
-
-            raise NotLocalError(refusal_of(str(self)))
+            raise NotLocalError(refusal_of(str(self), self.typed))
         return path
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kdump.storage.entries import Entry
 from kdump.storage.location import Location, Storage, StoredFile
+from kdump.storage.place_names import TypedName
 
 
 class MeteredStorage:
@@ -24,6 +25,9 @@ class MeteredStorage:
 
     def name_of(self, path: str) -> str:
         return self._storage.name_of(path)
+
+    def typed_name(self, path: str) -> TypedName:
+        return self._storage.typed_name(path)
 
     def entries(self, path: str) -> list[Entry]:
         return self._storage.entries(path)

@@ -12,22 +12,21 @@ import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kdump.phases import phase
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.object_file import ObjectFile, ObjectVersion, forget_kept_blocks
-from kdump.storage.place_names import typed_uri
+from kdump.storage.place_names import TypedName
 from kdump.storage.place_problem import NO_FILE_NAME, PlaceProblem, note_problem
 from kdump.storage.request_counts import RequestCounts
 from kdump.storage.rooted_storage import ROOT, RootedStorage, normal_path
 from kdump.storage.store_connection import StoreConnection
+from kdump.storage.store_uri import StoreUri, with_options
 
 _NO_NAMES: Final = frozenset({"", ".", ".."})
-_WITHOUT_CREDENTIALS: Final = ("s3", "gs", "gcs")
-"""Schemes whose user is the credential; that of others may be a container or a user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,10 @@ class ObjectStore(RootedStorage):
     def uri_of(self, path: str) -> str:
         """The URI of a path, with the credentials and options of the root's."""
         root, _, options = self.root_uri.partition("?")
-        return typed_uri(f"{root.rstrip('/')}{path}", options)
+        return with_options(f"{root.rstrip('/')}{path}", options)
+
+    def typed_name(self, path: str) -> TypedName:
+        return replace(StoreUri.of(self.root_uri), path=normal_path(path)).typed()
 
     def entries(self, path: str) -> list[Entry]:
         return self._opened().entries(normal_path(path))
@@ -141,19 +143,15 @@ _stores: Final[dict[tuple[int, ObjectStore], _OpenStore]] = {}
 
 
 def parse_store_uri(text: str) -> Location:
-    """The location that a URI names; its options follow the last question mark."""
-    named, mark, options = text.rpartition("?") if "?" in text else (text, "", "")
-    scheme, _, rest = named.partition("://")
-    netloc, _, path = rest.partition("/")
-    user, _, host = netloc.rpartition("@")
-    shown = "" if scheme in _WITHOUT_CREDENTIALS else user.partition(":")[0]
-    store = ObjectStore(
-        f"{scheme}://{netloc}/{mark if options else ''}{options}",
-        f"{scheme}://{shown}{'@' if shown else ''}{host}",
-    )
-    path = normal_path(path)
-    _named.setdefault(store, set()).add(path)
-    return Location(store, path)
+    """The location that a URI names.
+
+    Raises:
+        UsageProblem: as :meth:`StoreUri.of`.
+    """
+    uri = StoreUri.of(text)
+    store = ObjectStore(uri.root, uri.name)
+    _named.setdefault(store, set()).add(uri.path)
+    return Location(store, uri.path)
 
 
 _named: Final[dict[ObjectStore, set[str]]] = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from kdump.storage.entries import Entry
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location, StoredFile
+from kdump.storage.place_names import TypedName
 from kdump.storage.sparse_writer import SparseWriter
 
 
@@ -30,6 +31,9 @@ class PassingStorage:
 
     def name_of(self, path: str) -> str:
         return path
+
+    def typed_name(self, path: str) -> TypedName:
+        return TypedName(path)
 
     def entries(self, path: str) -> list[Entry]:
         return LOCAL_DISK.entries(path)

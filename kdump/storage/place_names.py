@@ -5,13 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kdump.words import shell_command, shell_words
 
 _STORE_URI: Final = re.compile(r"(s3|gs|gcs|abfss?)://[^/]|(hdfs|viewfs)://", re.DOTALL)
-IN_ARCHIVE: Final = re.compile(
+_IN_ARCHIVE: Final = re.compile(
     r"(?P<archive>.*?\.(?:tar(?:\.(?:gz|zst|xz))?|tgz|tzst|txz))!(?P<path>/.*)?", re.DOTALL
 )
 
@@ -29,47 +30,91 @@ def spool_folder() -> Path | None:
     return _spool[0] if _spool else None
 
 
-def refusal_of(name: str) -> str:
+class TypedName(NamedTuple):
+    """How a command names a location.
+
+    Attributes:
+        text: a path, or a URI with its options.
+        left_out: what has to be in the environment, because it must not be shown; empty for none.
+    """
+
+    text: str
+    left_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivePath:
+    """A path in an archive.
+
+    Attributes:
+        archive: as it is named.
+        path: from the root of the archive.
+    """
+
+    archive: str
+    path: str
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the archive is compressed, by its name."""
+        return not split_options(self.archive)[0].endswith(".tar")
+
+
+def split_archive(text: str) -> ArchivePath | None:
+    """Take a path in an archive apart; None if it is in no archive."""
+    named, options = split_options(text)
+    found = _IN_ARCHIVE.fullmatch(named)
+    if found is None:
+        return None
+    path = posixpath.normpath(found["path"] or "/").replace("//", "/")
+    return ArchivePath(f"{found['archive']}{options}", path)
+
+
+def name_in_archive(archive: str, path: str) -> str:
+    """The text that :func:`split_archive` takes apart."""
+    named, options = split_options(archive)
+    text = f"{named}!{path}"
+    return f"{text}{options or '?'}" if options or (is_store_uri(text) and "?" in text) else text
+
+
+def split_options(text: str) -> tuple[str, str]:
+    """A path, and the options of a URI, which follow its last question mark, with that."""
+    if not is_store_uri(text) or "?" not in text:
+        return text, ""
+    named, mark, options = text.rpartition("?")
+    return named, mark + options
+
+
+def refusal_of(name: str, typed: TypedName) -> str:
     """The refusal of a path that is not on a local disk, with the command that copies it to one."""
     base = name.rstrip("/").rpartition("/")[2]
     is_whole = name.endswith("!/") or (is_store_uri(name) and name.count("/") == 2)
     # A name that looks like an option would be taken for one.
     target = "copy" if is_whole else f"./{base}" if base.startswith("-") else base
-    return f"{name} is not on a local disk; copy it to one first: {copy_command(name, target)}"
+    return f"{name} is not on a local disk; copy it to one first: {copy_command(typed, target)}"
 
 
-def copy_command(source: str, target: str) -> str:
+def copy_command(source: TypedName, target: str) -> str:
     """The command that copies a log directory to a local disk."""
-    return kdump_command("copy", [typed_uri(source) if is_store_uri(source) else source, target])
+    return kdump_command("copy", [source, target])
 
 
-def typed_uri(name: str, options: str = "") -> str:
-    """The URI to type for one that has no options yet: they follow its last question mark."""
-    return f"{name}?{options}" if options or "?" in name else name
-
-
-def kdump_command(words: str, arguments: Iterable[object]) -> str:
+def kdump_command(words: str, arguments: Iterable[TypedName | str]) -> str:
     """A command to copy into a shell, with ``--spool`` where it needs that.
+
+    What has to be in the environment, because a command must not show it, is in a comment.
 
     Args:
         words: of the command, as they are.
-        arguments: paths and other words, which are quoted.
+        arguments: names and other words, which are quoted.
     """
-    texts = [str(each) for each in arguments]
-    archives = filter(None, map(IN_ARCHIVE.fullmatch, texts))
-    if any(map(is_compressed, archives)):
+    typed = [TypedName(each) if isinstance(each, str) else each for each in arguments]
+    archives = filter(None, (split_archive(each.text) for each in typed))
+    if any(each.is_compressed for each in archives):
         words = f"{shell_words(['--spool', spool_folder() or '.'])} {words}"
-    return shell_command(words, texts)
-
-
-def is_compressed(named: re.Match[str]) -> bool:
-    """Whether a match of :data:`IN_ARCHIVE` is a compressed archive, by its name."""
-    return not named["archive"].endswith(".tar")
-
-
-def path_in_archive(named: re.Match[str]) -> str:
-    """The path in the archive of a match of :data:`IN_ARCHIVE`, from its root."""
-    return posixpath.normpath(named["path"] or "/").replace("//", "/")
+    command = shell_command(words, [each.text for each in typed])
+    left_out = dict.fromkeys(each.left_out for each in typed if each.left_out)
+    return f"{command}  # with {' and '.join(left_out)} in the environment" if left_out else command
 
 
 def is_store_uri(text: str) -> bool:
@@ -79,9 +124,9 @@ def is_store_uri(text: str) -> bool:
 
 def is_local_name(text: str) -> bool:
     """Whether a path names a file or directory of this machine that is in no archive."""
-    return not is_store_uri(text) and IN_ARCHIVE.fullmatch(text) is None
+    return not is_store_uri(text) and _IN_ARCHIVE.fullmatch(text) is None
 
 
 def is_bare_archive(text: str) -> bool:
     """Whether a path names an archive, and no directory in it."""
-    return IN_ARCHIVE.fullmatch(f"{text}!") is not None and "!" not in text
+    return _IN_ARCHIVE.fullmatch(f"{text}!") is not None and "!" not in text

@@ -11,12 +11,11 @@ from kdump.storage.local_disk import LOCAL_DISK, local
 from kdump.storage.location import Location, NotLocalError
 from kdump.storage.parallel_reads import CONCURRENT_READS
 from kdump.storage.place_names import (
-    IN_ARCHIVE,
-    is_compressed,
     is_store_uri,
+    name_in_archive,
     name_spool_folder,
-    path_in_archive,
     refusal_of,
+    split_archive,
     spool_folder,
 )
 
@@ -37,26 +36,26 @@ def parse_location(text: str) -> Location:
 
     Args:
         text: a path of this machine, ``ARCHIVE.tar!/PATH``, or a URI such as
-            ``s3://BUCKET/PATH``.
+            ``s3://BUCKET/PATH``; both with options after the last question mark.
 
     Raises:
         KdumpError: it is in a compressed archive, which cannot be unpacked.
         OSError: a compressed archive cannot be read.
     """
-    found = IN_ARCHIVE.fullmatch(text)
+    found = split_archive(text)
     if found is None:
         return _outside_archives(text)
     from kdump.storage.tar_archive import TarArchive
 
-    where = _outside_archives(found["archive"])
-    if is_compressed(found):
+    where = _outside_archives(found.archive)
+    if found.is_compressed:
         from kdump.storage.spooled_archive import spooled
 
-        archive = TarArchive.named(spooled(where, spool_folder()), str(where))
+        archive = TarArchive.named(spooled(where, spool_folder()), where)
     else:
         archive = TarArchive.named(where)
     _archives.append(archive)
-    return Location(archive, path_in_archive(found))
+    return Location(archive, found.path)
 
 
 def require_local(text: str) -> None:
@@ -65,13 +64,15 @@ def require_local(text: str) -> None:
     Raises:
         NotLocalError: it is not on a local disk.
     """
-    found = IN_ARCHIVE.fullmatch(text)
+    found = split_archive(text)
+    location = _outside_archives(text if found is None else found.archive)
+    name, typed = str(location), location.typed
     if found is not None:
-        name = f"{_outside_archives(found['archive'])}!{path_in_archive(found)}"
-        raise NotLocalError(refusal_of(name))
-    location = _outside_archives(text)
-    if location.storage != LOCAL_DISK:
-        raise NotLocalError(refusal_of(str(location)))
+        name = f"{name}!{found.path}"
+        typed = typed._replace(text=name_in_archive(typed.text, found.path))
+    elif location.storage == LOCAL_DISK:
+        return
+    raise NotLocalError(refusal_of(name, typed))
 
 
 def list_again() -> None:

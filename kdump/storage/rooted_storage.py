@@ -12,6 +12,7 @@ from typing import Final
 
 from kdump.storage.entries import Entry
 from kdump.storage.location import Location, StoredFile
+from kdump.storage.place_names import TypedName
 
 ROOT: Final = "/"
 
@@ -28,6 +29,9 @@ class RootedStorage(ABC):
 
     @abstractmethod
     def name_of(self, path: str) -> str: ...
+
+    def typed_name(self, path: str) -> TypedName:
+        return TypedName(self.name_of(path))
 
     @abstractmethod
     def entries(self, path: str) -> list[Entry]: ...

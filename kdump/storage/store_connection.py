@@ -14,7 +14,6 @@ import os
 import re
 import threading
 import time
-import urllib.parse
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from kdump.errors import StoreGoneError
 from kdump.storage.interruptible import interruptible
 from kdump.storage.parallel_reads import CONCURRENT_READS
 from kdump.storage.request_counts import RequestCounter, RequestCounts
+from kdump.storage.store_uri import StoreUri
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -100,7 +100,7 @@ class StoreConnection:
         # A client has as many connections; Arrow starts threads only as they are needed.
         set_io_thread_count(max(CONCURRENT_READS, io_thread_count()))
         self._name = name
-        self._secrets = _secrets_of(root_uri)
+        self._secrets = StoreUri.of(root_uri).secrets()
         self._failures = 0
         self._silent_since_s = 0.0
         self.counter = RequestCounter()
@@ -304,13 +304,3 @@ def _patient(found: Any) -> FileSystem:
         "retry_strategy": AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
     }
     return S3FileSystem(**(options | limits))
-
-
-def _secrets_of(uri: str) -> tuple[str, ...]:
-    """What must not be in a message: the credentials in a URI, as given and decoded."""
-    user = urllib.parse.urlsplit(uri).netloc.rpartition("@")[0]
-    secret = user.partition(":")[2]
-    found = {user if secret else "", secret}
-    found |= {urllib.parse.unquote(each) for each in found}
-    # The longest first: one may contain another.
-    return tuple(sorted(filter(None, found), key=len, reverse=True))

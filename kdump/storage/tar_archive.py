@@ -20,6 +20,7 @@ from kdump.phases import phase
 from kdump.storage.entries import SPECIAL_KINDS, Entry, EntryKind, special_file_error
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location, StoredFile
+from kdump.storage.place_names import TypedName, name_in_archive
 from kdump.storage.place_problem import PlaceProblem
 from kdump.storage.rooted_storage import RootedStorage, normal_path
 from kdump.storage.tar_index import (
@@ -44,26 +45,29 @@ class TarArchive(RootedStorage):
         archive: where the file is; absolute, for workers elsewhere.
         fingerprint: its size in bytes and its time in nanoseconds; None if it was not there.
         name: as it was given.
+        typed: the same, as a command names it.
     """
 
     archive: Location
     fingerprint: tuple[int, int] | None
     name: str = field(compare=False)
+    typed: TypedName = field(compare=False)
 
     @classmethod
-    def named(cls, archive: Location, name: str = "") -> TarArchive:
+    def named(cls, archive: Location, given: Location | None = None) -> TarArchive:
         """The archive at a location, which may not exist.
 
         Args:
             archive: where it is.
-            name: as it was given, if it is elsewhere now.
+            given: where it was when it was named, if it is elsewhere now.
         """
         absolute = archive.as_absolute()
         try:
             found = _fingerprint(absolute)
         except (OSError, ValueError):
             found = None  # each access says why
-        return cls(absolute, found, name or str(archive))
+        given = given or archive
+        return cls(absolute, found, str(given), given.typed)
 
     @property
     def problems(self) -> Sequence[PlaceProblem]:
@@ -73,6 +77,9 @@ class TarArchive(RootedStorage):
 
     def name_of(self, path: str) -> str:
         return f"{self.name}!{path}"
+
+    def typed_name(self, path: str) -> TypedName:
+        return self.typed._replace(text=name_in_archive(self.typed.text, path))
 
     def entries(self, path: str) -> list[Entry]:
         index, path = self._index(), normal_path(path)

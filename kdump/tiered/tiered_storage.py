@@ -26,6 +26,7 @@ from kdump.log.partition import Partition
 from kdump.log.remote_files import RemotePlace
 from kdump.storage.entries import Entry
 from kdump.storage.location import Location, Storage, StoredFile
+from kdump.storage.place_names import TypedName
 from kdump.storage.rooted_storage import ROOT
 from kdump.tiered.remote_directory import RemoteDirectory
 from kdump.tiered.remote_partition import RemotePart, RemoteSlice
@@ -68,6 +69,10 @@ class TieredStorage:
     def name_of(self, path: str) -> str:
         planned = self._planned(path)
         return self.base.name_of(path) if planned is None else str(planned.path)
+
+    def typed_name(self, path: str) -> TypedName:
+        planned = self._planned(path)
+        return self.base.typed_name(path) if planned is None else planned.path.typed
 
     def entries(self, path: str) -> list[Entry]:
         plan = self.plans.of(path)

@@ -11,6 +11,7 @@ from pathlib import Path
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location
 from kdump.storage.memory_file import MemoryFile
+from kdump.storage.place_names import TypedName
 from kdump.storage.rooted_storage import RootedStorage
 
 
@@ -38,6 +39,9 @@ class MemoryStorage(RootedStorage):
 
     def name_of(self, path: str) -> str:
         return path
+
+    def typed_name(self, path: str) -> TypedName:
+        return TypedName(path)
 
     def entries(self, path: str) -> list[Entry]:
         if path not in self.directories:

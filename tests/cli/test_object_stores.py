@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,7 @@ from kdump.storage.places import forget_places, parse_location
 pytestmark = pytest.mark.slow
 
 SECRET: Final = "Ab%2Fsecret"
+FAILED: Final = ExitStatus.OPERATIONAL_ERROR | ExitStatus.USAGE
 LOG: Final = "d1/UPPER-Case.0-1-0/00000000000000000000.log"
 LINES: Final = (
     "dump-segment --print-data-log LOG",
@@ -636,6 +638,97 @@ def test_credentials_are_never_said(
     assert not re.search("AKIDX|secret", said)
     is_refused = status is not None or words[0] == "recover"
     assert bool(outcome.exit_status & ExitStatus.OPERATIONAL_ERROR) == is_refused
+
+
+@pytest.fixture
+def by_options(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The options of a URI, because the environment does not have the address of the server."""
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.delenv("AWS_REGION")
+    return f"?endpoint_override=127.0.0.1:{server.port}&scheme=http&region=us-east-1"
+
+
+def commands_in(said: bytes, words: str, *, after: str = "$") -> list[list[str]]:
+    """The commands that messages have, as a shell reads them."""
+    found = re.findall(rf"kdump {words} .*?(?={after})", said.decode(), re.MULTILINE)
+    split = [
+        subprocess.run(["bash", "-c", f"printf '%s\\0' {each}"], stdout=subprocess.PIPE)
+        for each in found
+    ]
+    return [each.stdout.decode().split("\0")[1:-1] for each in split]
+
+
+@pytest.mark.parametrize("user", ["", f"AKIDX:{SECRET}@"])
+@pytest.mark.parametrize("name", ["large", "q?x=1&y 'z"])
+def test_the_command_of_a_refusal_has_the_options_of_the_uri(
+    server: ObjectServer, large: Path, tmp_path: Path, by_options: str, name: str, user: str
+) -> None:
+    uri = server.upload(large, name).replace("s3://", f"s3://{user}")
+    refusal = run_kdump(["recover", f"{uri}{by_options}"], tmp_path)
+    assert not re.search(b"AKIDX|secret", refusal.stderr)
+    in_environment = b"# with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
+    assert (in_environment in refusal.stderr) is bool(user)
+    (command,) = commands_in(refusal.stderr, "copy")
+    assert not run_kdump(command, tmp_path).exit_status & FAILED
+    assert contents_of(tmp_path / name) == contents_of(large)
+
+
+def test_the_command_of_a_refusal_names_an_archive_with_the_options_of_its_uri(
+    server: ObjectServer, large: Path, tmp_path: Path, by_options: str
+) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.add(large, "data/d1")
+    server.put("a.tar", (tmp_path / "a.tar").read_bytes())
+    refusal = run_kdump(["recover", f"{server.uri}/a.tar!/data/d1{by_options}"], tmp_path)
+    (command,) = commands_in(refusal.stderr, "copy")
+    assert not run_kdump(command, tmp_path).exit_status & FAILED
+    assert contents_of(tmp_path / "d1") == contents_of(large)
+
+
+@pytest.mark.parametrize("damaged", ["meta.properties", f"small-0/{0:020d}.log"])
+def test_advice_has_the_options_of_the_uri(
+    server: ObjectServer, tmp_path: Path, by_options: str, damaged: str
+) -> None:
+    directory = write_small_partitions(tmp_path / "damaged", 1)
+    data = (directory / damaged).read_bytes()
+    (directory / damaged).write_bytes(data.replace(b"version=1", b"version=9")[1:])
+    uri = server.upload(directory, "damaged")
+    outcome = run_kdump(["verify", f"{uri}{by_options}"], tmp_path)
+    (command,) = commands_in(outcome.stdout, "copy")
+    assert not run_kdump(command, tmp_path).exit_status & FAILED
+    assert contents_of(tmp_path / "copy") == contents_of(directory)
+
+
+def test_the_command_that_continues_a_copy_has_the_options_of_the_uri(
+    server: ObjectServer, large: Path, large_uri: str, tmp_path: Path, by_options: str
+) -> None:
+    uri = large_uri.replace("s3://", f"s3://AKIDX:{SECRET}@") + by_options
+    server.disturb = lambda request: 404 if "00.log" in request else None
+    run_kdump(["copy", uri, "out"], tmp_path)
+    server.disturb = lambda _: None
+    refusal = run_kdump(["copy", "--topic", "o*", uri, "out"], tmp_path)
+    assert refusal.exit_status == ExitStatus.USAGE
+    (command,) = commands_in(refusal.stderr, "copy", after="', or")
+    assert not run_kdump(command, tmp_path).exit_status & FAILED
+    assert contents_of(tmp_path / "out") == contents_of(large)
+    journals = [*tmp_path.rglob("*.jsonl"), *tmp_path.rglob("*copy*")]
+    assert not any(b"secret" in each.read_bytes() for each in journals if each.is_file())
+
+
+def test_reading_commands_that_are_advised_have_the_options_of_the_uri(
+    server: ObjectServer, uploaded: str, tmp_path: Path, by_options: str
+) -> None:
+    outcome = run_kdump(["groups", f"{uploaded}/d1{by_options}"], tmp_path)
+    (command,) = commands_in(outcome.stdout, "groups --output reset-csv", after="'$")
+    assert run_kdump(command, tmp_path).exit_status == outcome.exit_status
+
+
+def test_a_directory_of_a_copy_in_a_store_is_refused_without_its_credentials(
+    large: Path, tmp_path: Path
+) -> None:
+    outcome = run_kdump(["copy", str(large), f"s3://AKIDX:{SECRET}@b/x"], tmp_path)
+    assert outcome.exit_status == ExitStatus.USAGE
+    assert not re.search(b"AKIDX|secret", outcome.stderr)
 
 
 def test_a_location_keeps_its_credentials_and_does_not_show_them(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdump.errors import UsageProblem
 from kdump.storage.object_store import ObjectStore
 from kdump.storage.places import forget_places, parse_location, text_of
 
@@ -38,6 +41,51 @@ def test_options_follow_the_last_question_mark(uri: str, path: str, options: str
     assert location.storage.root_uri == (f"s3://b/?{options}" if options else "s3://b/")
     assert str(location) == ("s3://b" if path == "/" else f"s3://b{path}")
     forget_places()
+
+
+@pytest.mark.parametrize(
+    ("uri", "typed", "left_out"),
+    [
+        ("s3://b/d1", "s3://b/d1", ""),
+        (f"s3://b/d1?{OPTIONS}", f"s3://b/d1?{OPTIONS}", ""),
+        (f"s3://b?{OPTIONS}", f"s3://b?{OPTIONS}", ""),
+        ("s3://b/d?1?", "s3://b/d?1?", ""),
+        ("s3://K:S@b/d1", "s3://b/d1", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        (
+            f"s3://b/d?secret_key=S&{OPTIONS}&access_key=K",
+            f"s3://b/d?{OPTIONS}",
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        ),
+        ("gs://anonymous@b/d", "gs://anonymous@b/d", ""),
+        ("gs://K:S@b/d", "gs://b/d", "the store's credentials"),
+        ("abfs://c@a.example/d", "abfs://c@a.example/d", ""),
+        ("abfs://c:S@a.example:99/d", "abfs://c@a.example:99/d", "the store's credentials"),
+        (
+            "abfs://c@a.example/d?client_id=1&client_secret=S",
+            "abfs://c@a.example/d?client_id=1",
+            "the store's credentials",
+        ),
+        ("abfs://c@a.example/d?sig=S", "abfs://c@a.example/d", "the store's credentials"),
+        ("hdfs://[::1]/d?dfs.x=1&other=S", "hdfs://[::1]/d?dfs.x=1", "the store's credentials"),
+        (f"s3://b/x.tar!/a?{OPTIONS}", f"s3://b/x.tar!/a?{OPTIONS}", ""),
+        ("s3://b/x.tar!/a?b?", "s3://b/x.tar!/a?b?", ""),
+    ],
+)
+def test_a_command_names_a_uri_with_its_options_and_without_credentials(
+    monkeypatch: pytest.MonkeyPatch, uri: str, typed: str, left_out: str
+) -> None:
+    monkeypatch.setattr("kdump.storage.tar_archive._fingerprint", lambda _: (0, 0))
+    assert parse_location(uri).typed == (typed, left_out)
+    forget_places()
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://KEY:a/b@b/d", "s3://KEY:a?b@b/d", "gs://KEY:a/b@b/d", "abfs://c:a/b@h.example/d"]
+)
+def test_a_secret_that_is_not_encoded_is_refused_and_not_shown(uri: str) -> None:
+    with pytest.raises(UsageProblem, match=r"in a secret, write / as %2F") as caught:
+        parse_location(uri)
+    assert not re.search("KEY|a/b|c:", str(caught.value))
 
 
 @given(names=st.lists(parts, max_size=3), options=st.sampled_from(["", OPTIONS]))

@@ -97,7 +97,8 @@ def _target(name: str, sources: list[Location]) -> Location:
     try:
         require_local(name)
     except NotLocalError:
-        raise UsageProblem(f"{name}: is not on a local disk: name a directory on one") from None
+        # Not by its name, which can have a credential.
+        raise UsageProblem("LOCAL_DIR: is not on a local disk: name a directory on one") from None
     target = local(name)
     with phase(f"looking at {name}"):
         own = PurePath(target.resolved().path)
@@ -150,10 +151,10 @@ def _request(
             diagnostics.refuse(source)
             return None
         words = {
-            "source": str(source.resolved()),
+            "source": source.resolved().typed.text,
             "topic": list(selection.topics),
             "partition": list(selection.partitions),
-            "remote": [] if remote is None else [str(remote.location.resolved())],
+            "remote": [] if remote is None else [remote.location.resolved().typed.text],
         }
         _warn_of_a_broker(source)
         [source] = with_remote([source], remote)

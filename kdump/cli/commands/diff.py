@@ -90,7 +90,9 @@ def command(
         _report_damage(result, diagnostics)
     rows = _rows(paired, sides, results, settings, report)
     words = shlex.join(["diff", "--records", *selection_words(selection)])
-    listed = _RecordList(report, largest_record_bytes, records, kdump_command(words, paths))
+    listed = _RecordList(
+        report, largest_record_bytes, records, kdump_command(words, [each.typed for each in paths])
+    )
     listed.splits += [
         split for split, result in zip(splits, results, strict=True) if result.has_only_on_one
     ]

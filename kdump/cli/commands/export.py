@@ -119,7 +119,7 @@ def command(
             _request(targets, columns, selection, records, options),
             payloads=decoded,
             schemas=tuple(str(path.resolved()) for path in payloads.schemas),
-            sources=tuple(str(path.resolved()) for path in _sources(paths, remote)),
+            sources=tuple(path.resolved().typed.text for path in _sources(paths, remote)),
             not_exported=tuple(others),
             is_everything_listed=is_listed,
         )

@@ -79,7 +79,7 @@ class AdvisingPrinter:
         self._pending: list[Finding] = []
         self._found: dict[Location, tuple[str, set[str]]] = {}
         self._damaged_log_dirs: dict[Location, None] = {}
-        self._losing: dict[str, None] = {}
+        self._losing: dict[Location, None] = {}
 
     def finding(self, finding: Finding) -> None:
         self._shown.finding(finding)
@@ -94,7 +94,7 @@ class AdvisingPrinter:
             codes = {each.code for each in own if each.severity.is_damage}
             self._found[report.partition.path] = report.verdict_kind, codes
         if report.verdict_kind == _LOSS and report.worst is not None and report.worst.is_damage:
-            self._losing[report.log_dir] = None
+            self._losing[report.partition.path.parent] = None
 
     def summary(self, summary: VerifySummary) -> None:
         self._shown.summary(summary)
@@ -104,11 +104,19 @@ class AdvisingPrinter:
     def _take_log_dirs(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             if finding.severity.is_damage:
-                path = parse_location(finding.place.path)
+                path = self._located(finding.place.path)
                 named = [
                     each for each in self._paths if PurePath(path.path).is_relative_to(each.path)
                 ]
                 self._damaged_log_dirs[named[0] if named else path.parent] = None
+
+    def _located(self, name: str) -> Location:
+        """What is called this: in the storage of a path that was named, if there is one."""
+        for each in self._paths:
+            root = each.storage.name_of("/").removesuffix("/")
+            if name.startswith(f"{root}/"):
+                return Location(each.storage, name[len(root) :])
+        return parse_location(name)
 
     def emit_text(self, lines: Iterable[str]) -> None:
         self._shown.emit_text(lines)

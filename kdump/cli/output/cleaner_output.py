@@ -234,7 +234,7 @@ def _broker_lines(queue: CleaningQueue, listed: int) -> Iterator[str]:
         size = format_bytes(sum(each.log.held_bytes for each in held))
         line = f"{size} in {counted(len(held), 'partition')} cannot be cleaned yet: {_HELD[hold]}"
         if hold is Hold.OPEN_TRANSACTION:
-            paths = [each.path for each in queue.directories]
+            paths = [each.path.typed for each in queue.directories]
             line += f"; find hanging ones with: {kdump_command('txns --hanging', paths)}"
         yield line
     for directory in queue.directories:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.rendering import Row
-from kdump.storage.place_names import kdump_command
+from kdump.storage.place_names import TypedName, kdump_command
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def summary_lines(
     if pending:
         yield (
             f"{counted(len(pending), 'partition')} with offsets that are not committed yet: find"
-            f" the open transactions with '{kdump_command('txns', paths)}'"
+            f" the open transactions with '{kdump_command('txns', _typed(paths))}'"
         )
     unknown = {
         str(each.partition)
@@ -99,8 +99,12 @@ def summary_lines(
     if offsets and not is_filtered:
         yield (
             "to move the offsets to another cluster: "
-            f"'{kdump_command('groups --output reset-csv', paths)}'"
+            f"'{kdump_command('groups --output reset-csv', _typed(paths))}'"
         )
+
+
+def _typed(paths: Sequence[Location]) -> list[TypedName]:
+    return [each.typed for each in paths]
 
 
 def _totals(
@@ -175,7 +179,7 @@ def _replica_lines(report: GroupsReport, paths: Sequence[Location]) -> Iterator[
         yield (
             f"{counted(len(apart), 'other offset')} only in replicas of coordinators' logs that"
             f" parted ({', '.join(directories)}): compare them with"
-            f" '{kdump_command(words, paths)}'"
+            f" '{kdump_command(words, _typed(paths))}'"
         )
 
 

@@ -139,10 +139,10 @@ def ranking_lines(ranking: QuorumRanking) -> Iterator[str]:
         return
     nodes = ", ".join(map(str, missing))
     if not ranking.is_best_of_voter:
-        collect = kdump_command("metadata collect", [best.log_dir])
+        collect = kdump_command("metadata collect --out FILE", [best.log_dir.typed])
         yield (
             f"{disks}, a majority is missing (nodes {nodes}), and {best.log_dir} is of no voter;"
-            f" if those disks are lost, collect what is left: {collect} --out FILE"
+            f" if those disks are lost, collect what is left: {collect}"
         )
         return
     command = shell_command("quorum reset --dry-run", [best.log_dir])

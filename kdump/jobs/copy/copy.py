@@ -167,7 +167,7 @@ def _earlier(request: CopyRequest) -> EarlierCopy:
             for value in words.get(name) or ()
             for word in (f"--{name}", value)
         ]
-        again = kdump_command("copy", [words.get("source", "?"), request.target, *options])
+        again = kdump_command("copy", [words.get("source", "?"), request.target.typed, *options])
         raise UsageProblem(
             f"{request.target}: is an unfinished copy of something else: continue it with"
             f" '{again}', or name a new directory"
