@@ -184,7 +184,8 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
     try:
         data = path.read()
     except FileNotFoundError:
-        if scope.needs_metadata:
+        # KafkaRaftLog knows the id of its topic, and UnifiedLog.initializeTopicId writes the file.
+        if scope.needs_metadata and not partition.is_cluster_metadata:
             into.add(
                 invariants.PARTITION_METADATA_MISSING.finding(
                     Place(str(path)),

@@ -142,6 +142,14 @@ def test_a_formatted_directory_without_metadata_gets_it(disks: Path, plan: Clust
     assert (home / "meta.properties").read_bytes() == properties
 
 
+def test_the_metadata_of_a_new_controller_is_valid(plan: ClusterPlan, empty: Path) -> None:
+    assert apply(plan, empty, "--node-id=7").exit_status == 0
+    for command in (["verify"], ["verify", "--quick"], ["recover", "--dry-run"]):
+        outcome = run(*command, empty)
+        assert outcome.exit_status == 0, outcome
+        assert b"-stray" not in outcome.stdout + outcome.stderr
+
+
 @pytest.mark.parametrize("options", [(), ("--node-id=7",)])
 def test_applying_again_changes_nothing(
     options: tuple[str, ...], plan: ClusterPlan, empty: Path
