@@ -7,7 +7,9 @@ every command takes longer than most of them need to answer. :data:`SECTIONS` sa
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,6 +71,15 @@ def _files() -> dict[str, Path]:
     }
 
 
+@contextlib.contextmanager
+def _reader_noticed() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as failure:
+        # click would make it exit status 1, which says "repaired" here.
+        raise ReaderGoneError from failure
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module only when that command is called."""
 
@@ -94,12 +105,13 @@ class LazyGroup(click.Group):
                 problem.command_name, possibilities=command_names(), ctx=ctx
             ) from None
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _reader_noticed():  # --help and --version print while options are parsed
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _reader_noticed():
             return super().invoke(ctx)
-        except BrokenPipeError as failure:
-            # click would make it exit status 1, which says "repaired" here.
-            raise ReaderGoneError from failure
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         lines = summaries()

@@ -271,6 +271,18 @@ def test_a_closed_pipe_ends_the_command_quietly() -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["explain", "--help"], ["explain"], []]
+)
+def test_a_pipe_that_nobody_reads_ends_help_quietly(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        command = [sys.executable, "-m", "kdump", *words]
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_real_terminal_is_recognized() -> None:
     reader, writer = pty.openpty()
     with io.FileIO(reader, "r") as screen, io.FileIO(writer, "w") as stream:
