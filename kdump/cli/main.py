@@ -98,10 +98,10 @@ def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> i
     except click.UsageError as problem:
         path = problem.ctx.command_path if problem.ctx else "kdump"
         message = _sentence(problem)
-        _report(f"{path}: {message} See '{path} --help'.", problem)
+        _report_lines(f"{path}: {message} See '{path} --help'.".split("\n"), problem)
         return int(ExitStatus.USAGE)
     except click.ClickException as problem:
-        _report(f"kdump: {problem.format_message()}", problem)
+        _report_lines(f"kdump: {problem.format_message()}".split("\n"), problem)
         return int(ExitStatus.OPERATIONAL_ERROR)
     except (ReaderGoneError, BrokenPipeError) as failure:
         abandon_output()
@@ -112,8 +112,10 @@ def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> i
         _report(f"kdump: {failure}", failure)
         return int(failure.exit_status)
     except KdumpError as failure:
-        where = f"; {_trace_place(failure.trace)}" if failure.trace else ""
-        _report(f"kdump: {failure}{where}", failure)
+        if failure.trace:
+            _report_trace(f"kdump: {failure}", failure.trace, failure)
+        else:
+            _report(f"kdump: {failure}", failure)
         return int(failure.exit_status)
     except OSError as failure:
         where = f"{failure.filename}: " if failure.filename else ""
@@ -127,7 +129,7 @@ def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> i
 
         what = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
         trace = "".join(traceback.format_exception(failure))
-        _report(f"kdump: internal error: {what}; {_trace_place(trace)}", failure)
+        _report_trace(f"kdump: internal error: {what}", trace, failure)
         return int(ExitStatus.OPERATIONAL_ERROR)
 
 
@@ -170,18 +172,26 @@ def _sentence(problem: click.UsageError) -> str:
 
 def _report(line: str, failure: BaseException) -> None:
     """Report the notes of a failure, then the failure itself, on standard error."""
+    _report_lines([line] if line else [], failure)
+
+
+def _report_trace(line: str, trace: str, failure: BaseException) -> None:
+    """Report an internal error, and where its trace is."""
+    where, *shown = _trace_place(trace).split("\n")
+    _report_lines([f"{line}; {where}", *shown], failure)
+
+
+def _report_lines(lines: Sequence[str], failure: BaseException) -> None:
+    """As :func:`_report`; a line break within a line is part of a name, and is escaped."""
     from kdump.cli.output.events import write_line
 
     # Printed output comes first. A failure to write it is reported later.
     with contextlib.suppress(OSError, KdumpError, ValueError):
         sys.stdout.flush()
-    for each in (*getattr(failure, "__notes__", ()), line):
-        if each:
-            # Usage messages may have several lines; their parts are escaped.
-            with contextlib.suppress(OSError, ValueError):  # there is nowhere to report it
-                for one in each.split("\n"):
-                    write_line(one, sys.stderr)
-                sys.stderr.flush()
+    for line in (*getattr(failure, "__notes__", ()), *lines):
+        with contextlib.suppress(OSError, ValueError):  # there is nowhere to report it
+            write_line(line, sys.stderr)
+            sys.stderr.flush()
 
 
 def _stopped(stop: BaseException) -> int:

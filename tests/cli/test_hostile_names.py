@@ -208,3 +208,30 @@ def test_no_command_prints_a_stack_trace_on_an_odd_path(
     odd = log_dir / os.fsdecode(name)
     require_harmless(command, kdump(command, odd))
     require_harmless("dump-segment", kdump("dump-segment --verify-index-only", odd / log_name(0)))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "undo",
+        "undo logs",
+        "quorum reset --voter 1@host:1",
+        "metadata plan --controller 1@host:1 --out plan",
+        "metadata rebuild logs --controller 1@host:1 --into",
+        "transplant --into logs",
+        "undelete logs --plan",
+        "verify logs --metadata",
+        "ls logs --topic",
+        "ls logs --partition",
+        "groups logs --group",
+        "query",
+    ],
+)
+def test_a_line_break_in_an_argument_does_not_break_the_message(
+    tmp_path: Path, damaged: Path, command: str
+) -> None:
+    shutil.copytree(damaged, tmp_path / "logs")
+    outcome = run_kdump([*command.split(), "two\nlines\x1b[31m"], tmp_path)
+    assert outcome.exit_status >= ExitStatus.OPERATIONAL_ERROR
+    assert len(outcome.stderr.splitlines()) == 1
+    assert b"two\\nlines\\x1b[31m" in outcome.stderr

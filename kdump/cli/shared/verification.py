@@ -227,6 +227,8 @@ class Verification:
         try:
             return self.config.settings_of(directories)
         except OSError as failure:
+            if self.config.metadata is not None:
+                raise
             # Everything else can still be verified without the cluster's metadata.
             diagnostics.report(parse_location(failure.filename), failure)
             bare = [dataclasses.replace(each, partitions=()) for each in directories]
