@@ -39,6 +39,7 @@ from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
 from kdump.formats.names import LOCK_FILE
 from kdump.phases import phase
+from kdump.storage.local_disk import local
 from kdump.storage.unfinished_file import UnfinishedFile, is_unfinished
 
 JOURNAL: Final = ".kdump-copy.jsonl"
@@ -125,7 +126,7 @@ def read_earlier(path: Path) -> EarlierCopy | None:
 
 
 def _read_journal(path: Path) -> EarlierCopy:
-    lines = path.read_bytes().splitlines(keepends=True)
+    lines = local(str(path)).read().splitlines(keepends=True)
     try:
         header = read_document(lines[0] if lines else b"", FORMAT, VERSION)
         earlier = EarlierCopy(header.object("request").fields)

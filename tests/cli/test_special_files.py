@@ -201,3 +201,28 @@ def test_a_foreign_special_file_changes_nothing(tmp_path: Path) -> None:
     put_fifo(log_dir / PARTITION / "pipe")
     assert kdump("verify", log_dir).exit_status == ExitStatus.SOUND
     assert kdump("recover", log_dir).exit_status & ExitStatus.OPERATIONAL_ERROR == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("verify --server-properties FIFO logs", "FIFO"),
+        ("identity --server-properties FIFO logs", "FIFO"),
+        ("undelete --plan FIFO logs", "FIFO"),
+        ("metadata plan --controller 1@host:1 --out plan FIFO", "FIFO"),
+        ("metadata apply FIFO logs", "FIFO"),
+        ("grep --schemas FIFO --value-format auto x logs", "FIFO"),
+        ("export --out out logs", "out/_manifest.json"),
+        ("export --out out logs", "out/_progress.jsonl"),
+        ("copy logs out", "out/.kdump-copy.jsonl"),
+    ],
+)
+def test_no_command_opens_a_special_file_in_the_place_of_a_document(
+    log_dir: Path, command: str, name: str
+) -> None:
+    root = log_dir.parent
+    (root / "out").mkdir()
+    os.mkfifo(root / name)
+    outcome = run_kdump(command.split(), root)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    assert f"{name}: a FIFO, not a regular file".encode() in outcome.stderr

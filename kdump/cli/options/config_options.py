@@ -110,9 +110,10 @@ def read_properties(path: Path) -> dict[str, str]:
     """
     from kdump.formats.errors import FormatError
     from kdump.formats.java.properties import decode_properties
+    from kdump.storage.local_disk import local
 
     try:
-        return decode_properties(path.read_bytes())
+        return decode_properties(local(str(path)).read())
     except OSError as failure:
         raise KdumpError(f"{path}: {failure.strerror}") from failure
     except FormatError as problem:

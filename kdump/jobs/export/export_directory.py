@@ -27,6 +27,7 @@ from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
 from kdump.jobs.export.file_names import partition_of
 from kdump.processes.worker_pool import close_kept, keep_from_workers
+from kdump.storage.local_disk import local
 from kdump.storage.unfinished_file import UnfinishedFile, is_unfinished, sync_directory
 
 MANIFEST: Final = "_manifest.json"
@@ -144,9 +145,17 @@ class ExportDirectory:
                 " name a new directory"
             )
 
+    def _read(self, name: str) -> bytes:
+        try:
+            return local(str(self.path / name)).read()
+        except OSError as failure:
+            raise ExportError(
+                f"{self.name}/{name}: {failure.strerror or failure}: name a new directory"
+            ) from failure
+
     def _read_manifest(self) -> None:
         with self._checking(MANIFEST):
-            found = read_document((self.path / MANIFEST).read_bytes(), FORMAT, VERSION)
+            found = read_document(self._read(MANIFEST), FORMAT, VERSION)
             self.options = _read_options(found)
             is_complete = found.text("state") == "complete"
             for partition in found.objects("partitions"):
@@ -159,7 +168,7 @@ class ExportDirectory:
         self.is_complete = False
         self.entries.clear()
         self.partitions.clear()
-        lines = (self.path / PROGRESS).read_bytes().splitlines(keepends=True)
+        lines = self._read(PROGRESS).splitlines(keepends=True)
         with self._checking(PROGRESS):
             header = read_document(lines[0] if lines else b"", FORMAT, VERSION)
             self.options = _read_options(header)
