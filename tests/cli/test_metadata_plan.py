@@ -13,6 +13,7 @@ from builders.dead_clusters import an_id, copy, disk, replica, topic_records, wr
 from builders.in_process import Outcome, run_kdump, run_on_terminal
 from builders.json_answers import objects
 from builders.json_schemas import problem_of_document
+from kdump.errors import ExitStatus
 from kdump.state.metadata.cluster_plan import ClusterPlan
 from kdump.state.metadata.cluster_plan_json import decode_plan
 
@@ -176,6 +177,17 @@ def test_no_secret_is_printed(collections: Path, planned: ClusterPlan) -> None:
 
 
 # --- made-up disks
+
+
+@pytest.mark.parametrize("out", ["b1.json", "./b1.json", "link.json"])
+def test_a_plan_never_replaces_a_collection(collections: Path, tmp_path: Path, out: str) -> None:
+    content = (collections / "b1.json").read_bytes()
+    (tmp_path / "b1.json").write_bytes(content)
+    (tmp_path / "link.json").symlink_to("b1.json")
+    outcome = plan(tmp_path, "--accept-loss", "--force", "--out", out, "b1.json")
+    assert outcome.exit_status == ExitStatus.USAGE
+    assert f"--out {out}: is read, too".encode() in outcome.stderr
+    assert (tmp_path / "b1.json").read_bytes() == content
 
 
 def two_ids(folder: Path) -> Path:

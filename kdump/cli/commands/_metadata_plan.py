@@ -48,6 +48,7 @@ def command(
     from kdump.repair.cluster.notice_codes import unaccepted
     from kdump.state.metadata.cluster_plan_json import encode_plan
 
+    out.refuse_to_replace(paths)
     with without_garbage_collection():
         request = PlanRequest(_read(paths), controllers, settings, accept_loss)
         try:

@@ -74,6 +74,18 @@ class OutFile:
             code = errno.EROFS if status.f_flag & os.ST_RDONLY else errno.EACCES
             raise OSError(code, os.strerror(code), str(directory))
 
+    def refuse_to_replace(self, inputs: Iterable[Location]) -> None:
+        """Refuse to replace a file that the command reads: its disk may be gone.
+
+        Raises:
+            UsageProblem: one of the inputs is the file.
+        """
+        here = local(str(self.path))
+        for each in inputs:
+            with contextlib.suppress(OSError):  # missing: reading it fails later
+                if each.is_same(here):
+                    raise UsageProblem(f"--out {self.name}: is read, too: name another file")
+
     def write(self, pieces: Iterable[bytes]) -> int:
         """Write the file, and return its size in bytes.
 
