@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 
@@ -29,8 +30,11 @@ _DATA_MODULES: Final = (
 _LOOK_SECONDS: Final = 0.05
 _SET_CHILD_SUBREAPER: Final = 36
 """Option of ``prctl``: processes whose parent ends become children of this one."""
-ANSWERS: Final = (0, 1, 4, 5)
+_ANSWERS: Final = (0, 1, 4, 5)
 """Exit statuses of a command that finished, whatever it found."""
+
+
+_Stream = int | IO[bytes] | IO[str]
 
 
 class CommandFailedError(Exception):
@@ -74,6 +78,11 @@ class Command:
         return Command(words, self.stdin.format(data=data), self.before, data)
 
 
+def adopt_orphans() -> None:
+    """Become the parent of processes whose parent ends, so that they can be waited for."""
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 def measure_in_turn(commands: Sequence[Command], rounds: int) -> list[list[Measured]]:
     """Run the commands alternately, once to warm up and then ``rounds`` times.
 
@@ -83,7 +92,6 @@ def measure_in_turn(commands: Sequence[Command], rounds: int) -> list[list[Measu
     Raises:
         CommandFailedError: one ended without an answer.
     """
-    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     runs: list[list[Measured]] = [[] for _ in commands]
     for number in range(rounds + 1):
         for command, results in zip(commands, runs, strict=True):
@@ -112,20 +120,41 @@ def _run(command: Command) -> Measured:
         stdin.seek(0)
         begin = time.perf_counter()
         # Use a file: a process of Spark may continue for a second, and keep a pipe open.
-        process = subprocess.Popen(
-            command.words, stdin=stdin, stdout=subprocess.DEVNULL, stderr=stderr
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - begin
-        left_seconds = _wait_for_orphans()
+        with started(command.words, stdin, subprocess.DEVNULL, stderr) as process:
+            _, status, usage = os.wait4(process.pid, 0)
+            seconds = time.perf_counter() - begin
+            left_seconds = _wait_for_orphans()
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in ANSWERS:
-            stderr.seek(0)
-            said = stderr.read().decode(errors="replace")
-            words = " ".join(command.words)
-            raise CommandFailedError(f"{words}: exit status {process.returncode}: {said.strip()}")
+        _check_answer(command, process.returncode, stderr)
     cpu_seconds = usage.ru_utime + usage.ru_stime + left_seconds
     return Measured(seconds, cpu_seconds, usage.ru_maxrss * 1.024e-3)
+
+
+def _check_answer(command: Command, exit_status: int, stderr: IO[bytes]) -> None:
+    if exit_status not in _ANSWERS:
+        stderr.seek(0)
+        said = stderr.read().decode(errors="replace")
+        words = " ".join(command.words)
+        raise CommandFailedError(f"{words}: exit status {exit_status}: {said.strip()}")
+
+
+@contextlib.contextmanager
+def started(
+    words: Sequence[str], stdin: _Stream, stdout: _Stream, stderr: _Stream
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program in a process group of its own; ^C stops all of the group, once.
+
+    The context ends when all has ended, so that nothing writes to a copy that is then removed.
+    """
+    process = subprocess.Popen(words, stdin=stdin, stdout=stdout, stderr=stderr, process_group=0)
+    try:
+        yield process
+    except KeyboardInterrupt:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+        process.wait()
+        _wait_for_orphans()
+        raise
 
 
 def _wait_for_orphans() -> float:
@@ -150,37 +179,43 @@ class Peaks:
         worker: of any other Python process below it.
         jvm: of any Java process below it; 0 if there was none.
         seconds: wall time of the run.
-        exit_status: of the process that was started.
     """
 
     driver: float = 0
     worker: float = 0
     jvm: float = 0
     seconds: float = 0
-    exit_status: int = 0
 
 
 def peaks_of(command: Command) -> Peaks:
     """Run a command, and look at the memory of its processes all the time.
 
     Looking takes time, so the time of such a run is not compared with others.
+
+    Raises:
+        CommandFailedError: it ended without an answer.
     """
     if command.before:
         make(command.before, command.data)
     peaks = Peaks()
     begin = time.perf_counter()
-    process = subprocess.Popen(command.words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None:
-        peaks.driver = max(peaks.driver, _peak_mb(process.pid)[1])
-        for pid in _descendants(process.pid):
-            name, peak = _peak_mb(pid)
-            if name.startswith(("python", "kdump")):
-                peaks.worker = max(peaks.worker, peak)
-            elif name == "java":
-                peaks.jvm = max(peaks.jvm, peak)
-        time.sleep(_LOOK_SECONDS)
-    peaks.seconds = time.perf_counter() - begin
-    peaks.exit_status = process.returncode
+    nothing = subprocess.DEVNULL
+    with (
+        tempfile.TemporaryFile() as stderr,
+        started(command.words, nothing, nothing, stderr) as process,
+    ):
+        while process.poll() is None:
+            peaks.driver = max(peaks.driver, _peak_mb(process.pid)[1])
+            for pid in _descendants(process.pid):
+                name, peak = _peak_mb(pid)
+                if name.startswith(("python", "kdump")):
+                    peaks.worker = max(peaks.worker, peak)
+                elif name == "java":
+                    peaks.jvm = max(peaks.jvm, peak)
+            time.sleep(_LOOK_SECONDS)
+        peaks.seconds = time.perf_counter() - begin
+        _wait_for_orphans()
+        _check_answer(command, process.returncode, stderr)
     return peaks
 
 

@@ -69,11 +69,14 @@ class MemoryCase:
     hard_input: HardInput
     driver_mb: float = LIMIT_MB
     worker_mb: float = LIMIT_MB
+    engine: str = "auto"
 
     @property
     def name(self) -> str:
         """Its name, for ``--only``."""
-        return f"{self.command.name}, {self.hard_input.name}"
+        is_asked = self.command.takes_engine and self.engine != "auto"
+        engine = f" on {self.engine}" if is_asked else ""
+        return f"{self.command.name}{engine}, {self.hard_input.name}"
 
     @property
     def left_out(self) -> str:
@@ -203,9 +206,9 @@ _LARGER: Final = {("compact", "many-keys"): (1000.0, 800.0)}
 """Limits in MB of driver and workers, where they differ."""
 
 
-def memory_cases() -> Iterator[MemoryCase]:
+def memory_cases(engine: str = "auto") -> Iterator[MemoryCase]:
     """Yield every command on every input, input by input."""
     for hard_input in HARD_INPUTS:
         for command in COMMANDS:
             limits = _LARGER.get((command.name, hard_input.name), (LIMIT_MB, LIMIT_MB))
-            yield MemoryCase(command, hard_input, *limits)
+            yield MemoryCase(command, hard_input, *limits, engine)

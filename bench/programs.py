@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,6 +41,28 @@ def find_programs(cases: Iterable[Case], classpath: str | None) -> dict[Program,
     except kafka_jars.ReferenceUnavailable as failure:
         print(f"not compared with Kafka: {failure}", file=sys.stderr)
     return found
+
+
+def describe_kdump() -> str:
+    """Return the version of kdump, and the last commit that changed it or what measures it."""
+    version = subprocess.run([*kdump(), "--version"], capture_output=True, text=True, check=True)
+    described = version.stdout.strip()
+    if shutil.which("git") is None:
+        return described
+    sources = ("--", "kdump", "bench/*.py")
+    if commit := _git("log", "-1", "--format=%h", *sources).strip():
+        described += f", commit {commit}"
+    if changes := _git("diff", "HEAD", *sources):
+        described += f" with changes {zlib.crc32(changes.encode()):08x}"
+    return described
+
+
+def _git(*words: str) -> str:
+    """Return what git prints; nothing outside of a clone."""
+    said = subprocess.run(
+        ["git", *words], cwd=ROOT, capture_output=True, text=True, errors="replace", check=False
+    )
+    return said.stdout
 
 
 def describe_machine() -> str:

@@ -39,11 +39,11 @@ print(json.dumps({
 """
 
 
-def _run(program: str, repository_root: Path, *args: str) -> str:
+def _run(program: str, repository_root: Path) -> str:
     """Run a program beside the modules of the bench; return what it prints."""
     path = os.pathsep.join((str(repository_root / "bench"), str(repository_root)))
     return subprocess.run(
-        [sys.executable, "-c", program, *args],
+        [sys.executable, "-c", program],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -80,18 +80,16 @@ for case in (*CASES, *RATE_CASES):
     _run(program, repository_root)
 
 
-def test_the_table_of_memory_has_the_last_figure_of_each_case(
-    repository_root: Path, tmp_path: Path
+def test_the_table_of_memory_marks_what_is_too_much_and_what_is_unknown(
+    repository_root: Path,
 ) -> None:
-    figures = {"worker": 0, "jvm": 0, "seconds": 1, "exit_status": 0}
-    results = (
-        {"case": "ls, partitions-10000", "driver": 900, **figures},
-        {"case": "ls, partitions-10000", "driver": 46, **figures},
-        {"case": "info, partitions-10000", "driver": 301, **figures},
-    )
-    (tmp_path / "memory.jsonl").write_text("".join(json.dumps(each) + "\n" for each in results))
-    program = "import sys, pathlib, memory; print(memory.memory_table(pathlib.Path(sys.argv[1])))"
-    rows = _run(program, repository_root, str(tmp_path)).splitlines()
+    program = """
+from measuring import Peaks
+from memory import memory_table
+found = {"ls, partitions-10000": Peaks(46), "info, partitions-10000": Peaks(301)}
+print(memory_table(found, "auto"))
+"""
+    rows = _run(program, repository_root).splitlines()
     first_cells = {row.split(" | ")[0]: row.split(" | ")[1] for row in rows if " | " in row}
     assert first_cells["| ls"] == "46"
     assert first_cells["| info"] == "**301**"
