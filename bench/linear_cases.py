@@ -8,16 +8,23 @@ from case import LOCAL, Case, Data, Other, Program, compactable, copied, in_part
 from compact_cases import compaction
 from dump_cases import KEYED_MILLION_BYTES, ONE_GIB
 
-_RETAIN: Final = (
-    *("retain", "--dry-run", "--topic", "*", "--config", "remote.storage.enable=false"),
-    *("--config", "cleanup.policy=delete", "--config", "retention.ms=86400000"),
-)
+
+def _retained(retention_ms: int) -> tuple[str, ...]:
+    """Return the words of kdump that say which segments are due."""
+    return (
+        *("retain", "--dry-run", "--topic", "*", "--config", "remote.storage.enable=false"),
+        *("--config", "cleanup.policy=delete", "--config", f"retention.ms={retention_ms}"),
+    )
+
+
+_CENTURY_MS: Final = 36_525 * 86_400_000
+_RETAIN_WALKS: Final = 6.0
 _WALKS: Final = (
     (("ls",), "", 3.0),
     (("info",), "", 1.5),
     (("verify",), "", 12.0),
     (("recover", "--dry-run"), "-unclean", 10.0),
-    (_RETAIN, "", 6.0),
+    (_retained(86_400_000), "", _RETAIN_WALKS),
 )
 """Words of kdump, the suffix of the directory, and the limit in walks."""
 
@@ -29,10 +36,10 @@ def _partitions(count: int, suffix: str) -> Data:
     return Data(make, count * 0.00007, f"partitions-{count}{suffix}")
 
 
-def _walked(words: tuple[str, ...], suffix: str, walks: float) -> Case:
+def _walked(words: tuple[str, ...], suffix: str, walks: float, note: str = "") -> Case:
     directory = f"{{data}}/partitions-10000{suffix}"
     return Case(
-        f"{_shown(words)}, 10,000 partitions, 30,000 segments",
+        f"{_shown(words)}{note}, 10,000 partitions, 30,000 segments",
         (*words, directory),
         (Other(Program.WALK, (directory,)),),
         (_partitions(10_000, suffix),),
@@ -58,6 +65,7 @@ def _shown(words: tuple[str, ...]) -> str:
 
 MANY_PARTITIONS: Final = (
     *(_walked(*each) for each in _WALKS),
+    _walked(_retained(_CENTURY_MS), "", _RETAIN_WALKS, ", nothing is due"),
     *(_doubled(words, suffix) for words, suffix, _ in _WALKS),
     Case(
         "metadata collect, 10,000 partitions",
