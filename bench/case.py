@@ -165,6 +165,12 @@ def compactable(
     return Data(call, 8 * segment_bytes / 1e9, name)
 
 
+def linked(name: str, source: str, partitions: int) -> Data:
+    """Return a log directory with so many partitions, all links to the first of a source."""
+    call = f"link_partitions({name!r}, {source!r}, {partitions}, folder)"
+    return Data(call, 0.005 * partitions, name)
+
+
 def copied(folder: str, suffix: str) -> str:
     """Return the call that copies a log directory, with links to its logs."""
     return f"copy_partitions({folder!r}, '{folder}-{suffix}', folder)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from case import GIB, LOCAL, NOW_MS, SPARK, Case, Data, Other, Program, compactable, copied
+from case import GIB, LOCAL, NOW_MS, SPARK, Case, Data, Other, Program, compactable, copied, linked
 from dump_cases import KEYED_MILLION_BYTES
 
 
@@ -14,15 +14,17 @@ def compaction(folder: str, *engine: str) -> tuple[str, ...]:
     return ("compact", *engine, *options, f"{{data}}/{folder}")
 
 
-def _compacted(name: str, data: Data, ratio: float, engine: tuple[str, ...] = LOCAL) -> Case:
+def _compacted(
+    name: str, ratio: float, data: Data, *source: Data, engine: tuple[str, ...] = LOCAL
+) -> Case:
     """Compact a log directory, compared with Kafka's cleaner, which has one thread by default."""
-    folder = data.call.split("'")[1]
+    folder = data.folder
     request = "\t".join((f"{{data}}/{folder}-to-clean", NOW_MS, "cleanup.policy=compact"))
     return Case(
         name,
         compaction(f"{folder}-to-compact", *engine),
         (Other(Program.CLEANER, (), request + "\n", copied(folder, "to-clean")),),
-        (data,),
+        (*source, data),
         copied(folder, "to-compact"),
         copies_gb=1,
         ratio=ratio,
@@ -31,30 +33,31 @@ def _compacted(name: str, data: Data, ratio: float, engine: tuple[str, ...] = LO
     )
 
 
+_KEYED: Final = compactable("keyed", KEYED_MILLION_BYTES["none"])
+
 COMPACTIONS: Final = (
-    _compacted(
-        "compact 8 M records, 200 k keys", compactable("keyed", KEYED_MILLION_BYTES["none"]), 0.28
-    ),
+    _compacted("compact 8 M records, 200 k keys", 0.28, _KEYED),
     _compacted(
         "compact 8 M records, 200 k keys, zstd",
-        compactable("keyed-zstd", KEYED_MILLION_BYTES["zstd"], "zstd"),
         0.28,
+        compactable("keyed-zstd", KEYED_MILLION_BYTES["zstd"], "zstd"),
     ),
     _compacted(
         "compact 8 M records, 200 k keys, lz4",
-        compactable("keyed-lz4", KEYED_MILLION_BYTES["lz4"], "lz4"),
         0.7,
+        compactable("keyed-lz4", KEYED_MILLION_BYTES["lz4"], "lz4"),
     ),
     _compacted(
         "compact on Spark, 8 GiB, 84 M records, 200 k keys",
-        compactable("keyed-whole", GIB - 20_000),
         0.5,
-        SPARK,
+        compactable("keyed-whole", GIB - 20_000),
+        engine=SPARK,
     ),
     _compacted(
         "compact on Spark, 8 partitions, 1.6 M keys",
-        compactable("keyed-8-partitions", KEYED_MILLION_BYTES["none"], partitions=8),
         0.40,
-        SPARK,
+        linked("keyed-8-partitions", "keyed", 8),
+        _KEYED,
+        engine=SPARK,
     ),
 )

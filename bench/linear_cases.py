@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from case import LOCAL, Case, Data, Other, Program, compactable, copied, in_part, partitions
+from case import LOCAL, Case, Data, Other, Program, compactable, copied, in_part, linked, partitions
 from compact_cases import compaction
 from dump_cases import KEYED_MILLION_BYTES, ONE_GIB
 
@@ -121,16 +121,8 @@ MANY_BYTES: Final = (
         ),
         (
             compactable("keyed", KEYED_MILLION_BYTES["none"]),
-            Data(
-                "link_partitions('keyed-40-partitions', 'keyed', 40, folder)",
-                0.2,
-                "keyed-40-partitions",
-            ),
-            Data(
-                "link_partitions('keyed-5-partitions', 'keyed', 5, folder)",
-                0.1,
-                "keyed-5-partitions",
-            ),
+            linked("keyed-40-partitions", "keyed", 40),
+            linked("keyed-5-partitions", "keyed", 5),
         ),
         copied("keyed-40-partitions", "to-compact"),
         copies_gb=2,
