@@ -80,6 +80,19 @@ for case in (*CASES, *RATE_CASES):
     _run(program, repository_root)
 
 
+def test_no_folder_with_a_segment_has_the_name_of_a_partition(repository_root: Path) -> None:
+    # The folder with the data would be a log directory, and kdump exports nothing into one.
+    program = """
+from cases import CASES, RATE_CASES
+from kdump.formats.names import is_accepted_name
+for case in (*CASES, *RATE_CASES):
+    for data in case.data:
+        if data.call.startswith(("make_segment(", "make_partitions(")):
+            assert not is_accepted_name(data.folder), data
+"""
+    _run(program, repository_root)
+
+
 def test_the_table_of_memory_marks_what_is_too_much_and_what_is_unknown(
     repository_root: Path,
 ) -> None:
