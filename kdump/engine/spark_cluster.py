@@ -28,7 +28,8 @@ _MASTERS: Final = (
 _KNOWN: Final = "local[N], spark://HOST:PORT, yarn and k8s://HOST:PORT"
 
 _CONNECT_SECONDS: Final = 5
-_REGISTER_SECONDS: Final = 6
+_REGISTER_SECONDS: Final = 20
+"""After this time Spark asks a master again (``StandaloneAppClient``)."""
 _EXECUTORS_SECONDS: Final = 60
 """How long granted executors may take to start. YARN and Kubernetes do not tell when they grant
 them."""
@@ -37,8 +38,12 @@ _GRANT_SECONDS: Final = 10
 _WAITING_PROPERTY: Final = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 _POLL_SECONDS: Final = 0.1
 
-_CLIENT_LOGGER: Final = "org.apache.spark.deploy.client.StandaloneAppClient$ClientEndpoint"
+_LOGGERS: Final = (
+    "org.apache.spark.deploy.client.StandaloneAppClient$ClientEndpoint",
+    "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend",
+)
 _REGISTERING: Final = "Connecting to master"
+_REGISTERED: Final = "Connected to Spark cluster with app ID"
 _GRANTED_EXECUTOR: Final = "Executor added: "
 _ENDED_EXECUTOR: Final = re.compile(
     r"Executor updated: \S+ is now (?:EXITED|FAILED|LOST)(?: \((.+)\))?"
@@ -92,11 +97,14 @@ def _host_and_port(url: str, address: str) -> tuple[str, int]:
 def log_cluster(jvm: Any) -> None:
     """Let a JVM (``py4j.java_gateway.JVMView``) log the messages of a cluster's master."""
     log4j = jvm.org.apache.logging.log4j
-    log4j.core.config.Configurator.setLevel(_CLIENT_LOGGER, log4j.Level.INFO)
+    for logger in _LOGGERS:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.INFO)
 
 
 def wait_for_master(url: str, java: JavaProcess, make_context: Callable[[], Any]) -> Any:
     """Make a context on a cluster, without waiting for a master that does not answer.
+
+    A context also takes time when the master has answered: seconds on a busy machine.
 
     Raises:
         KdumpError: the master does not answer.
@@ -116,8 +124,11 @@ def wait_for_master(url: str, java: JavaProcess, make_context: Callable[[], Any]
     registering_since: float | None = None
     while thread.is_alive():
         thread.join(_POLL_SECONDS)
-        if registering_since is None:
-            if any(_REGISTERING in line for line in java.log_lines()):
+        lines = java.log_lines()
+        if any(_REGISTERED in line for line in lines):
+            thread.join()
+        elif registering_since is None:
+            if any(_REGISTERING in line for line in lines):
                 registering_since = time.monotonic()
         elif time.monotonic() > registering_since + _REGISTER_SECONDS and not made:
             java.stop_now()

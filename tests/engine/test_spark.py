@@ -188,6 +188,7 @@ class ClusterLog:
 
     def __init__(self, *lines: str) -> None:
         self.lines = lines
+        self.was_asked_again = threading.Event()
         self.was_stopped = threading.Event()
 
     def log_lines(self) -> list[str]:
@@ -207,6 +208,36 @@ def test_a_server_that_is_not_a_master_is_not_waited_for(monkeypatch: pytest.Mon
 
     with pytest.raises(KdumpError, match="spark://h:1 does not answer as a Spark master does"):
         spark_cluster.wait_for_master("spark://h:1", cast("Any", java), wait_for_the_end)
+
+
+class AnsweringMaster(ClusterLog):
+    """Fake JVM whose master answers between two looks at the log."""
+
+    def log_lines(self) -> list[str]:
+        if self.lines:
+            self.was_asked_again.set()
+        self.lines = (
+            "INFO ClientEndpoint: Connecting to master spark://h:1...",
+            *(["INFO Backend: Connected to Spark cluster with app ID app-1"] * bool(self.lines)),
+        )
+        return list(self.lines)
+
+    def stop_now(self) -> None:
+        super().stop_now()
+        self.was_asked_again.set()
+
+
+def test_a_context_may_take_its_time_once_the_master_has_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark_cluster, "_REGISTER_SECONDS", 0)
+    java = AnsweringMaster()
+
+    def make() -> bool:
+        java.was_asked_again.wait()
+        return not java.was_stopped.is_set()
+
+    assert spark_cluster.wait_for_master("spark://h:1", cast("Any", java), make)
 
 
 class Cluster:
