@@ -69,6 +69,10 @@ class _Daemon:
     def said(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         return pattern.search(self._log.read_text())
 
+    @property
+    def last_words(self) -> str:
+        return self._log.read_text()[-4000:]
+
     def wait_for(self, pattern: re.Pattern[str]) -> re.Match[str]:
         """Wait until a line of the log matches."""
         until(lambda: self.said(pattern) is not None or self.has_ended, pattern.pattern)
@@ -145,14 +149,28 @@ class StandaloneCluster:
         self.workers.append(worker)
         return worker
 
-    def first_at_work(self, stage: int = 0) -> Worker:
-        """Wait until a worker has a task of a stage, and return it.
+    def first_at_work(self, running: subprocess.Popen[str], stage: int = 0) -> Worker:
+        """Wait until a worker has a task of a stage of a command, and return it.
 
         In the first stage its Python process starts then, for longer than it takes to stop or kill
         the worker.
+
+        Raises:
+            AssertionError: the command ended before, or no worker gets a task.
         """
-        until(lambda: any(each.has_a_task(stage) for each in self.workers), "a worker has a task")
-        return next(each for each in self.workers if each.has_a_task(stage))
+
+        def at_work() -> Worker | None:
+            return next((each for each in self.workers if each.has_a_task(stage)), None)
+
+        try:
+            until(lambda: running.poll() is not None or at_work() is not None, "a worker at work")
+            worker = at_work()
+            assert worker is not None, f"kdump ended with {running.communicate()}"
+        except AssertionError as failure:
+            for daemon in (self._master, *self.workers):
+                failure.add_note(f"{daemon.folder.name} said:\n{daemon.last_words}")
+            raise
+        return worker
 
     def remove_workers(self) -> None:
         """Kill all workers, and forget them."""

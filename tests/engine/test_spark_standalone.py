@@ -129,7 +129,7 @@ def test_a_worker_that_is_killed_changes_no_result(
 ) -> None:
     expected = Local(command, work)
     running = on_cluster(command, workers, work)
-    workers.first_at_work().kill()
+    workers.first_at_work(running).kill()
     check(running, expected, work)
     workers.wait_until_idle()
 
@@ -140,7 +140,7 @@ def test_a_worker_that_is_added_takes_over_from_one_that_is_slow(
 ) -> None:
     expected = Local(command, work)
     running = on_cluster(command, one_worker, work)
-    slow = one_worker.first_at_work()
+    slow = one_worker.first_at_work(running)
     slow.freeze()
     added = one_worker.add_worker()
     until(added.has_a_task, "the added worker has a task")
@@ -153,7 +153,7 @@ def test_a_worker_that_is_killed_takes_the_keys_that_it_has_found_with_it(
 ) -> None:
     expected = Local(COMPACT, work)
     running = on_cluster(COMPACT, workers, work)
-    workers.first_at_work(REDUCING).kill()
+    workers.first_at_work(running, REDUCING).kill()
     check(running, expected, work)
 
 
@@ -161,7 +161,7 @@ def test_a_task_that_runs_twice_writes_one_file(workers: StandaloneCluster, work
     expected = Local(EXPORT, work)
     speculating = ("--spark-conf", "spark.speculation=true")
     running = on_cluster((*EXPORT, *speculating), workers, work)
-    slow = workers.first_at_work()
+    slow = workers.first_at_work(running)
     slow.freeze()
     check(running, expected, work)
     slow.thaw()
@@ -174,7 +174,7 @@ def test_a_driver_that_is_killed_leaves_nothing_behind(
 ) -> None:
     expected = Local(command, work)
     running = on_cluster(command, workers, work)
-    workers.first_at_work()
+    workers.first_at_work(running)
     if command is COMPACT:
         until(lambda: has_begun_to_write(running, work), "a new segment is written")
     running.kill()
@@ -191,7 +191,7 @@ def test_executors_end_if_the_machine_of_the_driver_dies(
     workers: StandaloneCluster, work: Path
 ) -> None:
     running = on_cluster(VERIFY, workers, work)
-    workers.first_at_work()
+    workers.first_at_work(running)
     kill_machine(running.pid)
     running.communicate()
     workers.wait_until_idle()
