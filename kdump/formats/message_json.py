@@ -151,8 +151,8 @@ def _double(node: object, path: str) -> float:
             return float(node)
         except OverflowError:
             pass
-    elif node in _NOT_A_NUMBER:
-        return float(str(node))
+    elif isinstance(node, str) and node in _NOT_A_NUMBER:
+        return float(node)
     raise _error(path, "must be a number", node)
 
 

@@ -17,7 +17,17 @@ from kdump.formats.java.jackson import message_node, node_text
 from kdump.formats.message_decoder import UNKNOWN_TAGGED_FIELDS, decode
 from kdump.formats.message_encoder import EncodingError, encode
 from kdump.formats.message_json import MessageJsonError, fields_from_json
-from kdump.formats.schema import BYTES, INT8, STRING, UUID, MessageSchema, array, field, message
+from kdump.formats.schema import (
+    BYTES,
+    FLOAT64,
+    INT8,
+    STRING,
+    UUID,
+    MessageSchema,
+    array,
+    field,
+    message,
+)
 from kdump.formats.schemas.metadata import PARTITION_RECORD, TOPIC_RECORD
 
 
@@ -145,3 +155,10 @@ def test_any_json_gives_a_value_that_can_be_encoded_or_an_error(node: dict[str, 
     except MessageJsonError:
         return
     assert decode(SCHEMA, Cursor(encode(SCHEMA, value, 1)), 1) == value
+
+
+@pytest.mark.parametrize("wrong", [[], [1.5], {}, True, "one", 10**400])
+def test_what_is_no_number_is_an_error(wrong: object) -> None:
+    schema = message("M", field("share", FLOAT64), versions="0")
+    with pytest.raises(MessageJsonError, match="share: must be a number"):
+        fields_from_json(schema, 0, {"share": wrong})
