@@ -86,13 +86,16 @@ class DiskSpace:
     def _too_little(self) -> KdumpError:
         needed_bytes, free_bytes = self.needed_bytes(), free_bytes_at(self.plan.path)
         what = f"{self.plan.path}: needs {needed_bytes} bytes of free space, has {free_bytes}"
-        if self.keep_undo and self.plan.needs_undo:
-            return KdumpError(f"{what}; {self.changed}; free some space, and run the command again")
+        if self.keep_undo and not self.plan.needs_undo:
+            without = DiskSpace(self.plan, self.files, keep_undo=False)
+            first = ", which deletes leftover files first," if self.plan.early_removals else ""
+            if first or without.needed_bytes() <= free_bytes:
+                return KdumpError(
+                    f"{what}; there is no space for undo data; {self.changed}; run the command"
+                    f" with --no-undo{first} or free some space"
+                )
         if self.keep_undo:
-            return KdumpError(
-                f"{what}; there is no space for undo data; {self.changed}; run the command"
-                " with --no-undo, which deletes leftover files first, or free some space"
-            )
+            return KdumpError(f"{what}; {self.changed}; free some space, and run the command again")
         return KdumpError(
             f"{what}; {self.changed}; free some space, or repair fewer partitions at a time"
         )
