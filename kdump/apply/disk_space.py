@@ -97,5 +97,5 @@ class DiskSpace:
         if self.keep_undo:
             return KdumpError(f"{what}; {self.changed}; free some space, and run the command again")
         return KdumpError(
-            f"{what}; {self.changed}; free some space, or repair fewer partitions at a time"
+            f"{what}; {self.changed}; free some space, or select fewer partitions at a time"
         )
