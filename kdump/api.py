@@ -41,7 +41,8 @@ from kdump.payloads.record_payloads import RecordPayloads
 from kdump.repair.policies import Policy
 from kdump.state.metadata.settings import Settings, read_settings, require_accepted
 from kdump.storage.location import Location
-from kdump.storage.places import ask_again, parse_location, text_of
+from kdump.storage.parallel_reads import with_files_at_hand
+from kdump.storage.places import ask_again, concurrent_reads, parse_location, text_of
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.options import SourceOptions, parse_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -385,7 +386,8 @@ def _source_options(
 def _read_records(options: SourceOptions) -> pa.RecordBatchReader:
     reading = SourceReading.of(options, options.columns, PushedFilters(), RecordPayloads())
     splits = plan_splits(options, PushedFilters())
-    tables = (table for split in splits for table in reading.read(split))
+    at_hand = with_files_at_hand(splits, SourceSplit.small_files, concurrent_reads())
+    tables = (table for split in at_hand for table in reading.read(split))
     return pa.RecordBatchReader.from_batches(arrow_schema(options.columns), tables)
 
 

@@ -110,7 +110,7 @@ class LocalEngine:
                 tasks = list(task_groups(splits, processes, TASK_LIMITS))
                 # A fork has the splits already; to pickle and read 10,000 took a second.
                 inherited = splits if method == "fork" else None
-                serve = functools.partial(_serve_splits, job, inherited)
+                serve = functools.partial(_serve_splits, job, inherited, concurrent_reads())
                 self._pool = WorkerPool(serve, min(processes, len(tasks)), method)
                 sent = splits if inherited is None else None
                 for index, result in _run_in(self._pool, splits, sent, tasks, self._progress):
@@ -286,12 +286,17 @@ def _received(
 
 
 def _serve_splits(
-    job: Job[Any, Any], inherited: Sequence[Split] | None, pipe: Connection[Any, Any]
+    job: Job[Any, Any],
+    inherited: Sequence[Split] | None,
+    reads: int,
+    pipe: Connection[Any, Any],
 ) -> None:
     """What a worker does: take splits, send results; it ends with the first failure."""
     while True:
-        for index, sent in pipe.recv():
-            split = sent if inherited is None else inherited[index]
+        taken: list[tuple[int, Split]] = [
+            (index, sent if inherited is None else inherited[index]) for index, sent in pipe.recv()
+        ]
+        for index, split in with_files_at_hand(taken, lambda each: each[1].small_files(), reads):
             try:
                 result = job.run(split)
                 pipe.send(_Done(index, result, take_request_counts()))

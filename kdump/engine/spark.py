@@ -42,6 +42,8 @@ from kdump.engine.spark_session import SparkSession
 from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.errors import KdumpError
 from kdump.phases import phase
+from kdump.storage.parallel_reads import with_files_at_hand
+from kdump.storage.places import concurrent_reads
 
 _TASK_LIMITS: Final = TaskLimits(most_bytes=256 << 20, most_splits=512, tasks_per_worker=8)
 
@@ -107,7 +109,8 @@ class SparkEngine:
         """As :meth:`kdump.engine.engine.Engine.run`."""
 
         def action(tasks: Any, answers: Any) -> None:
-            tasks.foreachPartition(functools.partial(_run_task, job, answers, _origin()))
+            run_task = functools.partial(_run_task, job, answers, _origin(), concurrent_reads())
+            tasks.foreachPartition(run_task)
 
         with contextlib.closing(self._results(type(job).__name__, splits, action)) as results:
             for answer in results:
@@ -123,7 +126,8 @@ class SparkEngine:
 
         def action(tasks: Any, answers: Any) -> None:
             count = max(tasks.ctx.defaultParallelism, buckets)
-            map_task = functools.partial(_map_task, job, count, answers, _origin())
+            reads = concurrent_reads()
+            map_task = functools.partial(_map_task, job, count, answers, _origin(), reads)
             pieces = tasks.mapPartitions(map_task)
             by_bucket = pieces.partitionBy(count, _as_it_is)
             by_bucket.foreachPartition(functools.partial(_reduce_task, job, answers))
@@ -287,9 +291,11 @@ def _origin() -> str | None:
         return None
 
 
-def _run_task(job: Job[Any, Any], answers: Any, origin: str | None, tasks: Iterable[_Task]) -> None:
+def _run_task(
+    job: Job[Any, Any], answers: Any, origin: str | None, reads: int, tasks: Iterable[_Task]
+) -> None:
     """Run a job on a worker: ``answers`` is an accumulator."""
-    for _ in _done(job.run, answers, origin, tasks):
+    for _ in _done(job.run, answers, origin, reads, tasks):
         pass
 
 
@@ -298,6 +304,7 @@ def _map_task(
     buckets: int,
     answers: Any,
     origin: str | None,
+    reads: int,
     tasks: Iterable[_Task],
 ) -> Iterator[tuple[int, tuple[int, Any]]]:
     """Map splits on a worker; yields the pieces by bucket, with the index of their split."""
@@ -308,18 +315,30 @@ def _map_task(
         return result
 
     mapped: dict[int, Any] = {}
-    for index in _done(map_split, answers, origin, tasks):
+    for index in _done(map_split, answers, origin, reads, tasks):
         for bucket, piece in mapped.items():
             yield bucket, (index, piece)
         mapped.clear()
 
 
 def _done(
-    work: Callable[[Any], Any], answers: Any, origin: str | None, tasks: Iterable[_Task]
+    work: Callable[[Any], Any],
+    answers: Any,
+    origin: str | None,
+    reads: int,
+    tasks: Iterable[_Task],
 ) -> Iterator[int]:
-    """Do the work on each split until one fails; yields the indexes of those that are done."""
+    """Do the work on each split until one fails; yields the indexes of those that are done.
+
+    Args:
+        work: gives the result of a split.
+        answers: takes it.
+        origin: the current directory of the driver.
+        reads: how many small files to read at the same time before.
+        tasks: the splits.
+    """
     for task in tasks:
-        for index, split in task:
+        for index, split in with_files_at_hand(task, lambda each: each[1].small_files(), reads):
             try:
                 with _relative_to(origin, split):
                     result = work(split)

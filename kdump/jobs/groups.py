@@ -25,6 +25,7 @@ from kdump.processes.worker_pool import usable_cpus
 from kdump.scan.batches import WINDOW_BYTES, Window, new_buffer
 from kdump.state.compacted.latest_records import LatestRecords
 from kdump.state.groups.share_groups import ShareRecords
+from kdump.storage.location import Location
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
@@ -48,6 +49,9 @@ class CoordinatorSplit(Split):
     partition: TopicPartition = _FIRST
     log_part: LogPart = _WHOLE
     log_start_offset: int = 0
+
+    def small_files(self) -> tuple[Location, ...]:
+        return (self.path,) if self.is_first and self.is_last else ()
 
 
 @dataclass(frozen=True, slots=True)

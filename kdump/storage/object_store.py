@@ -174,8 +174,12 @@ class _OpenStore:
 
     def entries(self, path: str) -> list[Entry]:
         if path not in self.directories:
-            with self.listing:
-                self._require_listed(path)
+            if path in _named.get(self.store, ()) or self._is_covered(path):
+                with self.listing:
+                    self._require_listed(path)
+            else:
+                # Workers list many, which need not wait for each other.
+                self._list(path, is_deep=False)
         return list(self.directories[path].values())
 
     def _require_listed(self, path: str) -> None:

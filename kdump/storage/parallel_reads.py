@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kdump.errors import KdumpError
@@ -27,7 +27,7 @@ _MOST_OF_AN_ITEM: Final = 4096
 
 def each_read(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield what a function returns for each item, in the order of the items.
 
     Args:
@@ -73,12 +73,16 @@ def with_files_at_hand(
         return
     from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+    def found(item: Item) -> tuple[Item, list[Location]]:
+        return item, list(itertools.islice(files_of(item), _MOST_OF_AN_ITEM))
+
     pool = ThreadPoolExecutor(threads, thread_name_prefix="kdump read")
     waiting = deque[tuple[Item, list[Future[None]]]]()
     under_way = 0
+    # A worker that does not have the listing of a directory asks for it.
+    with_files = each_read(found, items, threads)
     try:
-        for item in items:
-            files = itertools.islice(files_of(item), _MOST_OF_AN_ITEM)
+        for item, files in with_files:
             waiting.append((item, [pool.submit(_fetch_small, each) for each in files]))
             under_way += len(waiting[-1][1])
             while under_way > _MOST_FETCHED and len(waiting) > 1:
@@ -91,6 +95,7 @@ def with_files_at_hand(
             wait(fetched)
             yield first
     finally:
+        with_files.close()
         pool.shutdown(wait=False, cancel_futures=True)
 
 

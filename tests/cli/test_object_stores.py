@@ -26,6 +26,7 @@ from builders.object_server import BUCKET, ObjectServer, name_as_long, object_se
 from builders.recovery import joined, of_producer
 from builders.source_tables import table_of
 from builders.trees import contents_of
+from kdump.engine import local as local_engine
 from kdump.engine.job import Split
 from kdump.engine.local import LocalEngine
 from kdump.errors import ExitStatus
@@ -250,12 +251,17 @@ def test_the_number_of_requests_for_a_partition(
     assert (lookups - few_lookups, reads - few_reads) == (5 * objects, 5 * objects)
 
 
-@pytest.mark.parametrize("words", ["ls URI", "verify URI", "copy URI out"])
-def test_requests_that_do_not_need_each_other_are_under_way_together(
-    server: ObjectServer, tmp_path: Path, words: str
-) -> None:
-    uri = server.upload(write_small_partitions(tmp_path / "many", 40), "many-small")
-    together = threading.Barrier(32)
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers for any work, as large work has them."""
+    for name in ("FORKED_POOL_BYTES", "SPAWNED_POOL_BYTES", "STORED_SCAN_BYTES"):
+        monkeypatch.setattr(local_engine, name, 0)
+    monkeypatch.setattr(local_engine, "usable_cpus", lambda: 2)
+
+
+def require_together(server: ObjectServer, line: str, uri: str, folder: Path, count: int) -> None:
+    """Run a command that succeeds only if so many requests are under way at the same time."""
+    together = threading.Barrier(count)
     met = threading.Event()
 
     def waits(request: str) -> None:
@@ -266,9 +272,55 @@ def test_requests_that_do_not_need_each_other_are_under_way_together(
                 together.abort()
 
     server.disturb = waits
-    line = words.replace("URI", uri).split()
-    assert run_kdump(line, tmp_path).exit_status == ExitStatus.SOUND
+    words = line.replace("URI", uri).split()
+    assert run_kdump(words, folder).exit_status == ExitStatus.SOUND
     assert met.is_set()
+
+
+@pytest.mark.parametrize(
+    "line", ["ls URI", "verify URI", "copy URI out", "export --format jsonl --out out URI"]
+)
+def test_requests_that_do_not_need_each_other_are_under_way_together(
+    server: ObjectServer, tmp_path: Path, line: str
+) -> None:
+    uri = server.upload(write_small_partitions(tmp_path / "many", 40), "many-small")
+    require_together(server, line, uri, tmp_path, 32)
+
+
+@pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize("line", ["verify URI", "export --format jsonl --out out URI"])
+def test_workers_read_small_files_many_at_a_time(
+    server: ObjectServer, tmp_path: Path, line: str
+) -> None:
+    uri = server.upload(write_small_partitions(tmp_path / "many", 40), "many-small")
+    require_together(server, line, uri, tmp_path, 32)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("line", ["verify URI", "export --format jsonl --out out URI"])
+def test_workers_of_spark_read_small_files_many_at_a_time(
+    server: ObjectServer, tmp_path: Path, line: str
+) -> None:
+    uri = server.upload(write_small_partitions(tmp_path / "many", 40), "many-small")
+    require_together(server, f"{line} --master local[2]", uri, tmp_path, 32)
+
+
+@pytest.mark.usefixtures("workers")
+def test_the_number_of_requests_of_workers_for_a_partition(
+    server: ObjectServer, tmp_path: Path
+) -> None:
+    asked = []
+    for count in (2, 7):
+        path = write_small_partitions(tmp_path / str(count), count)
+        uri = server.upload(path, f"workers-{count}")
+        forget_places()
+        server.requests.clear()
+        assert run_kdump(["verify", uri], tmp_path).exit_status == ExitStatus.SOUND
+        listings = len([each for each in server.requests if "list-type" in each])
+        asked.append((listings, server.count("HEAD"), server.count("GET") - listings))
+    few, many = asked
+    # A worker lists the partition, and asks for each file once.
+    assert [b - a for a, b in zip(few, many, strict=True)] == [5, 5 * 11, 5 * 11]
 
 
 def test_a_path_with_a_question_mark_ends_with_another_one(

@@ -30,7 +30,9 @@ from kdump.jobs.export.record_formats import FileFormat
 from kdump.payloads.payload_decoder import PayloadDecoder
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.phases import phase
+from kdump.storage.parallel_reads import each_read
 from kdump.storage.place_names import kdump_command
+from kdump.storage.places import concurrent_reads
 from kdump.tables.kafka_log.columns import SourceColumn, columns_named
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 from kdump.tables.kafka_log.options import Mode
@@ -293,22 +295,23 @@ def _refuse_other_options(directory: ExportDirectory, options: Document) -> None
 
 
 def _planned(request: ExportRequest) -> Iterator[PartitionExport]:
-    schemas = request.payloads.schemas
+    def planned(found: FoundPartition) -> PartitionExport:
+        try:
+            return plan_partition(
+                found,
+                request.records,
+                request.layout,
+                request.file_format.value,
+                is_committed=request.is_committed,
+                schemas=request.payloads.schemas,
+            )
+        except OSError as failure:
+            place = failure.filename or found.partition.path
+            return unreadable_partition(found, f"{place}: {describe_failure(failure)}")
+
     targets = sorted(request.targets, key=lambda each: each.topic_partition or ("", 0))
     with phase("dividing the work", len(targets)) as dividing:
-        for found in dividing.over(targets):
-            try:
-                yield plan_partition(
-                    found,
-                    request.records,
-                    request.layout,
-                    request.file_format.value,
-                    is_committed=request.is_committed,
-                    schemas=schemas,
-                )
-            except OSError as failure:
-                place = failure.filename or found.partition.path
-                yield unreadable_partition(found, f"{place}: {describe_failure(failure)}")
+        yield from dividing.over(each_read(planned, targets, concurrent_reads()))
 
 
 def _with_earlier(

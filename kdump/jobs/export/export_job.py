@@ -20,6 +20,7 @@ from kdump.jobs.export.export_directory import new_file
 from kdump.jobs.export.record_files import RecordWriter, open_writer
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.log.valid_windows import Damage
+from kdump.storage.location import Location
 from kdump.storage.unfinished_file import UnfinishedFile
 from kdump.tables.kafka_log.damage import CountedDamage
 from kdump.tables.kafka_log.reader import LeftOut, SourceReading
@@ -40,6 +41,9 @@ class ExportSplit(Split):
 
     pieces: tuple[SourceSplit, ...] = ()
     file: str = ""
+
+    def small_files(self) -> Iterator[Location]:
+        return (file for each in self.pieces for file in each.small_files())
 
 
 @dataclass(frozen=True, slots=True)

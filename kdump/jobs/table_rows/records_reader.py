@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from kdump.jobs.table_rows.source_schemas import read_payloads
 from kdump.payloads.record_payloads import RecordPayloads
+from kdump.storage.parallel_reads import with_files_at_hand
+from kdump.storage.places import concurrent_reads
 from kdump.tables.kafka_log.columns import SourceColumn, columns_named
 from kdump.tables.kafka_log.damage import unreadable_logged
 from kdump.tables.kafka_log.options import SourceOptions, parse_options
@@ -26,12 +28,14 @@ class RecordsReader:
         columns: to return.
         payloads: how keys and values become text.
         skips_unreadable: whether what cannot be read is logged and left out.
+        reads: how many small files to read at the same time before they are needed.
     """
 
     options: SourceOptions
     columns: tuple[SourceColumn, ...]
     payloads: RecordPayloads
     skips_unreadable: bool = False
+    reads: int = 1
 
     def splits(self, filters: PushedFilters, /) -> Sequence[tuple[SourceSplit, ...]]:
         splits = plan_splits(self.options, filters, skips_unreadable=self.skips_unreadable)
@@ -41,7 +45,7 @@ class RecordsReader:
         self, split: Sequence[SourceSplit], filters: PushedFilters, /
     ) -> Iterator[pa.RecordBatch]:
         reading = SourceReading.of(self.options, self.columns, filters, self.payloads)
-        for each in split:
+        for each in with_files_at_hand(split, SourceSplit.small_files, self.reads):
             with unreadable_logged(is_skipped=self.skips_unreadable):
                 yield from reading.read(each)
 
@@ -58,4 +62,4 @@ def open_records(
     columns = parsed.columns if names is None else columns_named(names, parsed.corrupt_column)
     if payloads is None:
         payloads = read_payloads(parsed)
-    return RecordsReader(parsed, columns, payloads, skips_unreadable)
+    return RecordsReader(parsed, columns, payloads, skips_unreadable, concurrent_reads())

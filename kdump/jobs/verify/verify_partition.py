@@ -107,9 +107,12 @@ class SmallSegmentsSplit(Split):
     scopes: tuple[SegmentScope, ...] = ()
 
     def small_files(self) -> Iterator[Location]:
-        for scope in self.scopes:
-            yield scope.log
-            yield from map(scope.file, _INDEXES)
+        with contextlib.suppress(OSError):
+            self.path.entries()  # once, so that no missing file is asked for
+            for scope in self.scopes:
+                for each in (scope.log, *map(scope.file, _INDEXES)):
+                    if each.kind() is EntryKind.FILE:
+                        yield each
 
 
 _NOWHERE = Partition(local(""), None, PartitionState.LIVE, (), (), (), (), (), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,8 @@ from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.transactions.open_transactions import last_stable_offset, usable_snapshots
 from kdump.storage.location import Location
+from kdump.storage.parallel_reads import each_read
+from kdump.storage.places import concurrent_reads
 from kdump.tables.kafka_log.damage import (
     DamagedLogError,
     status_of,
@@ -48,6 +51,9 @@ class SourceSplit(RangeSplit):
     origin: RecordOrigin = field(default_factory=lambda: RecordOrigin(None, None, ""))
     is_0_7: bool = False
 
+    def small_files(self) -> tuple[Location, ...]:
+        return (self.path,) if self.is_first and self.is_last else ()
+
 
 def plan_splits(
     options: SourceOptions, filters: PushedFilters, *, skips_unreadable: bool = False
@@ -72,10 +78,14 @@ def plan_splits(
     size = split_bytes(total_bytes, usable_cpus())
     if options.min_partitions is not None:
         size = max(_SMALLEST_SPLIT_BYTES, min(size, total_bytes // options.min_partitions))
-    splits: list[SourceSplit] = []
-    for each in found:
+
+    def planned(each: FoundPartition) -> list[SourceSplit]:
+        own: list[SourceSplit] = []
         with unreadable_logged(is_skipped=skips_unreadable):
-            splits += _Planner(each, options, filters).splits(size)
+            own += _Planner(each, options, filters).splits(size)
+        return own
+
+    splits = list(itertools.chain.from_iterable(each_read(planned, found, concurrent_reads())))
     return _at_least(options.min_partitions or 0, splits)
 
 
