@@ -26,6 +26,7 @@ from kdump.storage.rooted_storage import ROOT, RootedStorage, normal_path
 from kdump.storage.store_connection import StoreConnection
 from kdump.storage.store_uri import StoreUri, with_options
 
+_OTHER_KEYS: Final = "the store listed objects that are not in it; they are left out"
 _NO_NAMES: Final = frozenset({"", ".", ".."})
 
 
@@ -283,8 +284,12 @@ class _OpenStore:
 
         found: dict[str, dict[str, Entry]] = {path: {}}
         prefix = path.rstrip("/")
+        root = self.connection.path(path).rstrip("/")
         for info in infos:
             is_directory = info.type == FileType.Directory
+            if root and not info.path.startswith(f"{root}/"):
+                note_problem(self.problems, f"{self.store.name_of(path)}: {_OTHER_KEYS}")
+                continue
             below = info.path[skipped_chars:]
             if is_directory:
                 below = below.removesuffix("/")

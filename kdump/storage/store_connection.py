@@ -42,6 +42,8 @@ GONE_SECONDS: Final = 30.0
 _GONE_REQUESTS: Final = 3
 ENTRIES_OF_A_PAGE: Final = 1000
 _MOST_OPEN: Final = 4096
+_NOT_READ: Final = (0xA7, 0x58)
+"""At the end of a buffer they show that fewer bytes came: a byte of a file can be only one."""
 _LONGEST_MESSAGE: Final = 400
 _REFUSED: Final = re.compile(
     r"ACCESS_DENIED|AccessControl|HTTP status 4\d\d|[Pp]ermission ?[Dd]enied"
@@ -192,7 +194,7 @@ class StoreConnection:
         return opened
 
     def read_range(self, opened: OpenObject, start: int, buffer: memoryview, name: str) -> int:
-        """Read a range of an object into ``buffer``.
+        """Read a range of an object into ``buffer``, which is not empty.
 
         Returns:
             How many bytes came: fewer than the buffer has only if the object ends before.
@@ -200,14 +202,23 @@ class StoreConnection:
         Raises:
             OSError: the store does not answer.
         """
-        where = f"{name} (reading at byte {start})"
+        # Arrow says that it has read what it asked for, whatever came. Of an object that was cut
+        # after it was opened, the rest of the buffer would be taken for its bytes.
+        count = 0
+        for mark in _NOT_READ:
+            buffer[-1] = mark
+            count = self._read_once(opened, start, buffer, name)
+            if count < len(buffer) or buffer[-1] != mark:
+                return count
+        return count - 1
 
+    def _read_once(self, opened: OpenObject, start: int, buffer: memoryview, name: str) -> int:
         def read() -> int:
             # Where an object is read by several threads, each has a stream of its own.
             stream = opened.handle.get_stream(start, len(buffer))
             return int(stream.readinto(buffer))
 
-        count = self._asked(read, where)
+        count = self._asked(read, f"{name} (reading at byte {start})")
         self.counter.add(RequestCounts(reads=1, read_bytes=count))
         return count
 

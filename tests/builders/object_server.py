@@ -12,11 +12,12 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from unittest import mock
 
 BUCKET = "disks"
@@ -26,6 +27,14 @@ _NEWLINE = "-NEWLINE-"
 """Stands for a newline in a key, which moto does not take."""
 
 
+class Reply(NamedTuple):
+    """An answer that the server sends instead of its own."""
+
+    status: int
+    headers: Mapping[str, str] = MappingProxyType({})
+    body: bytes = b""
+
+
 @dataclass(slots=True)
 class ObjectServer:
     """S3 with one bucket.
@@ -33,8 +42,8 @@ class ObjectServer:
     Attributes:
         port: of the proxy.
         requests: method and path of each request.
-        disturb: is asked for each request, by method and path: a status to answer with, a function
-            that sends something else, or None.
+        disturb: is asked for each request, by method and path: a status to answer with, a
+            ``Reply``, a function that sends something else, or None. What it sends less is cut.
         rewrite: gives the path that is asked for instead.
         pause_seconds: how long to wait after each eighth of an answer.
         kill: kills the process, cuts all connections, and refuses others.
@@ -173,9 +182,15 @@ def _proxy(moto: subprocess.Popen[bytes], moto_port: int) -> Iterator[ObjectServ
             server.requests.append(f"{self.command} {self.path}")
             instead = server.disturb(f"{self.command} {self.path}")
             if isinstance(instead, int):
-                self.send_response(instead)
-                self.send_header("Content-Length", "0")
+                instead = Reply(instead)
+            if isinstance(instead, Reply):
+                self.send_response(instead.status)
+                for key, value in instead.headers.items():
+                    self.send_header(key, value)
+                self.send_header("Content-Length", str(len(instead.body)))
                 self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(instead.body)
                 return
             headers = {key: value for key, value in self.headers.items() if key != "Connection"}
             asked = server.rewrite(self.path.replace("%0A", _NEWLINE))
@@ -189,6 +204,7 @@ def _proxy(moto: subprocess.Popen[bytes], moto_port: int) -> Iterator[ObjectServ
             length = answer.getheader("Content-Length", "0") if is_head else str(len(data))
             if instead is not None:
                 data = instead(data)
+                length = str(max(int(length), len(data)))
             self.send_response(answer.status)
             for key, value in answer.getheaders():
                 if key.lower() not in ("transfer-encoding", "connection", "content-length"):

@@ -7,12 +7,13 @@ import errno
 import pickle
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from builders import large_segments, log_directories
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.in_process import run_kdump
 from builders.large_segments import LargeSegment
-from builders.object_server import BUCKET, ObjectServer, name_as_long, object_server
+from builders.object_server import BUCKET, ObjectServer, Reply, name_as_long, object_server
 from builders.recovery import joined, of_producer
 from builders.source_tables import table_of
 from builders.trees import contents_of
@@ -37,6 +38,7 @@ from kdump.storage.places import forget_places, parse_location
 pytestmark = pytest.mark.slow
 
 SECRET: Final = "Ab%2Fsecret"
+XML: Final = {"Content-Type": "application/xml"}
 FAILED: Final = ExitStatus.OPERATIONAL_ERROR | ExitStatus.USAGE
 LOG: Final = "d1/UPPER-Case.0-1-0/00000000000000000000.log"
 LINES: Final = (
@@ -403,7 +405,7 @@ def test_passing_failures_of_the_server_change_nothing(
     assert len(failed) > 3
 
 
-@pytest.mark.parametrize("status", [500, 503, 403, 404])
+@pytest.mark.parametrize("status", [500, 503, 403, 404, 429])
 @pytest.mark.parametrize("command", ["verify", "ls"])
 def test_lasting_failures_end_with_the_answer_and_the_object(
     server: ObjectServer, large_uri: str, tmp_path: Path, command: str, status: int
@@ -646,6 +648,144 @@ def test_an_object_that_is_replaced_while_it_is_read_is_named(
     with pytest.raises(OSError, match="it was changed while it was read") as caught:
         read()
     assert (caught.value.errno, caught.value.filename) == (errno.ESTALE, str(log))
+
+
+@pytest.mark.parametrize("missing", [1, 7, 900])
+def test_an_object_that_is_cut_after_it_was_opened_is_named(
+    server: ObjectServer, missing: int
+) -> None:
+    key, data = f"cut-{missing}/x-0/{0:020d}.log", bytes(range(1, 256)) * 4
+    server.put(key, data)
+
+    def cuts(request: str) -> None:
+        if request.startswith("GET") and "list-type" not in request:
+            server.disturb = lambda _: None
+            server.put(key, data[:-missing])
+
+    server.disturb = cuts
+    log = parse_location(f"{server.uri}/{key}")
+    with pytest.raises(OSError, match="it was changed while it was read") as caught:
+        log.read()
+    assert (caught.value.errno, caught.value.filename) == (errno.ESTALE, str(log))
+
+
+def test_the_last_byte_of_an_object_can_be_any(server: ObjectServer) -> None:
+    for last in range(256):
+        server.put("last", data := bytes([1, 2, last]))
+        forget_places()
+        assert parse_location(f"{server.uri}/last").read() == data
+
+
+def with_contents(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[str], Any]:
+    """For ``disturb``: change the entries of each page of a listing."""
+
+    def changed(data: bytes) -> bytes:
+        entries = re.findall(rb"<Contents>.*?</Contents>", data, re.DOTALL)
+        head, *_, tail = re.split(rb"<Contents>.*</Contents>", data, flags=re.DOTALL)
+        return head + b"".join(change(entries)) + tail
+
+    return lambda request: changed if "list-type" in request else None
+
+
+@pytest.mark.parametrize("command", ["ls", "verify"])
+def test_entries_that_are_listed_twice_and_in_another_order_are_there_once(
+    server: ObjectServer, tmp_path: Path, command: str
+) -> None:
+    directory = write_small_partitions(tmp_path / "listed", 3)
+    uri = server.upload(directory, f"twice-{command}")
+    words = [command, "--output", "jsonl"]
+    expected = run_kdump([*words, uri], tmp_path)
+    forget_places()
+    server.rewrite = lambda path: path.replace("max-keys=1000", "max-keys=4")
+    server.disturb = with_contents(lambda entries: entries[::-1] + entries)
+    found = run_kdump([*words, uri], tmp_path)
+    assert found.exit_status == expected.exit_status == ExitStatus.SOUND
+    times = rb'"seconds":[\d.]+'
+    assert re.sub(times, b"", found.stdout) == re.sub(times, b"", expected.stdout)
+
+
+@pytest.mark.parametrize("command", ["ls", "verify", "copy"])
+def test_keys_that_are_not_in_the_directory_are_left_out_and_said(
+    server: ObjectServer, large: Path, tmp_path: Path, command: str
+) -> None:
+    uri = server.upload(large, f"inside-{command}")
+    words = [command, uri, *(["out"] if command == "copy" else [])]
+    expected = run_kdump(words, tmp_path).stdout.replace(b"out", b"")
+    forget_places()
+    shutil.rmtree(tmp_path / "out", ignore_errors=True)
+    keys = (b"elsewhere-and-longer/x-0/1", b"inside", b"/etc/passwd", b"insidf-ls/x-0/1")
+    server.disturb = with_contents(
+        lambda entries: [re.sub(rb"(?<=<Key>)[^<]*", key, entries[0]) for key in keys] + entries
+    )
+    outcome = run_kdump(words, tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    problem = f"kdump: {uri}: the store listed objects that are not in it; they are left out"
+    assert problem in outcome.stderr.decode().splitlines()
+    assert b"sewhere" not in outcome.stdout + outcome.stderr
+    if command == "copy":
+        assert contents_of(tmp_path / "out").keys() == contents_of(large).keys()
+    if command == "ls":
+        assert outcome.stdout == expected
+
+
+@pytest.mark.parametrize("command", ["verify", "copy"])
+def test_a_size_that_is_not_that_of_the_listing_is_an_error_that_names_the_object(
+    server: ObjectServer, large: Path, tmp_path: Path, command: str
+) -> None:
+    uri = server.upload(large, "sizes")
+
+    def larger(entries: list[bytes]) -> list[bytes]:
+        return [
+            re.sub(rb"(?<=<Size>)", b"1", each) if b".log<" in each else each for each in entries
+        ]
+
+    server.disturb = with_contents(larger)
+    outcome = run_kdump([command, uri, *(["out"] if command == "copy" else [])], tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    said = (outcome.stdout + outcome.stderr).decode()
+    assert f"{uri}/orders-0/{0:020d}.log" in said
+    assert "it was changed while it was read" in said
+    assert not (tmp_path / "out" / "meta.properties").exists() or is_unfinished(tmp_path / "out")
+
+
+def is_unfinished(copy: Path) -> bool:
+    return any("kdump" in each.name for each in copy.iterdir())
+
+
+EXPIRED: Final = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ExpiredToken</Code>'
+    b"<Message>The provided token has expired.</Message></Error>"
+)
+
+
+@pytest.mark.parametrize("after", [0, 1, 4])
+@pytest.mark.parametrize("line", ["verify URI", "copy URI out", "export --out out URI"])
+def test_credentials_that_expire_are_an_error_and_never_a_part_that_looks_whole(
+    server: ObjectServer, large_uri: str, tmp_path: Path, line: str, after: int
+) -> None:
+    def expires(_request: str) -> Reply | None:
+        return None if len(server.requests) <= after else Reply(403, XML, EXPIRED)
+
+    server.disturb = expires
+    outcome = run_kdump(line.replace("URI", large_uri).split(), tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    said = (outcome.stdout + outcome.stderr).decode()
+    assert "Traceback" not in said
+    assert "HTTP status 403" in said or "ACCESS_DENIED" in said
+    assert not list(tmp_path.glob("out/**/*.parquet"))
+    out = tmp_path / "out"
+    assert not (out / "meta.properties").exists() or is_unfinished(out)
+
+
+@pytest.mark.parametrize("status", [301, 307, 400])
+def test_a_bucket_of_another_region_is_an_error_that_names_the_region(
+    server: ObjectServer, large_uri: str, tmp_path: Path, status: int
+) -> None:
+    server.disturb = lambda _: Reply(status, {**XML, "x-amz-bucket-region": "eu-west-9"})
+    outcome = run_kdump(["verify", large_uri], tmp_path)
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert b"eu-west-9" in outcome.stderr
+    assert outcome.stderr.count(b"\n") == 1
 
 
 def test_an_object_that_was_replaced_during_the_run_is_named(
