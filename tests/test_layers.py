@@ -298,7 +298,6 @@ USES_THE_DISK: Final = {
     "jobs/export/export_directory.py": "writes the files of an export",
     "cli/command_group.py": "lists the modules of the commands",
     "cli/main.py": "writes what is known of a crash",
-    "cli/options/config_options.py": "reads a file of an option, which may be a pipe",
     "cli/shared/query_history.py": "keeps what was typed at a prompt",
     "cli/output/out_file.py": "writes the file of --out",
     "cli/output/streams.py": "opens standard streams",
