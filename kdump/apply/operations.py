@@ -151,6 +151,13 @@ class OperationKind(enum.Enum):
     """Remove the directory of a partition with everything in it."""
 
 
+WHOLE_DIRECTORY_KINDS: Final = (
+    OperationKind.CREATE_DIRECTORY,
+    OperationKind.RENAME_DIRECTORY,
+    OperationKind.REMOVE_DIRECTORY,
+)
+
+
 class OperationPhase(enum.IntEnum):
     """Order of the operations on a directory; :mod:`kdump.apply.operation_order` explains it."""
 

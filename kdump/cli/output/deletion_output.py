@@ -14,6 +14,7 @@ from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.cli.output.write_report import (
     OperationNoun,
     Operations,
+    count_changes,
     count_operations,
     counts_line,
     plan_lines,
@@ -36,6 +37,7 @@ from kdump.words import counted, discard_command
 
 if TYPE_CHECKING:
     from kdump.apply.operations import DirectoryPlan, Operation
+    from kdump.apply.usual_deletion import UsualDeletion
     from kdump.cli.options.deletion_options import DeletionArguments
     from kdump.jobs.retain.preview import DirectoryPreview
     from kdump.storage.location import Location
@@ -366,10 +368,18 @@ class ShowBriefly:
 
     deletion: DeletionArguments
 
-    def __call__(self, result: PartitionDeletion, plan: DirectoryPlan | None, /) -> BriefPartition:
+    def __call__(
+        self, result: PartitionDeletion, plan: DirectoryPlan | UsualDeletion | None, /
+    ) -> BriefPartition:
         from kdump.apply.plan import space_bytes
+        from kdump.apply.usual_deletion import UsualDeletion
 
-        operations = () if plan is None else plan.operations
+        if isinstance(plan, UsualDeletion):
+            changes, needed_bytes = count_changes(plan.changes), plan.needed_bytes
+        else:
+            operations = () if plan is None else plan.operations
+            changes = count_operations(operations)
+            needed_bytes = space_bytes(operations, keep_undo=self.deletion.keep_undo)
         return BriefPartition(
             result.partition.path.name,
             tuple(_partition_lines(result, self.deletion, explain=False)),
@@ -378,8 +388,8 @@ class ShowBriefly:
             len(result.deleted),
             result.freed_bytes,
             _status_of(result),
-            dict(count_operations(operations)),  # to send a Counter takes ten times as long
-            space_bytes(operations, keep_undo=self.deletion.keep_undo),
+            dict(changes),  # to send a Counter takes ten times as long
+            needed_bytes,
         )
 
 

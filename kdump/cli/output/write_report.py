@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -108,11 +109,16 @@ OperationNoun: TypeAlias = "tuple[OperationKind, tuple[str, str]]"
 
 def count_operations(operations: Iterable[Operation]) -> Counter[OperationNoun]:
     """Count operations."""
-    from kdump.apply.operations import OperationPhase
+    return count_changes((each.kind, each.name) for each in operations)
+
+
+def count_changes(changes: Iterable[tuple[OperationKind, str]]) -> Counter[OperationNoun]:
+    """Count operations by their kinds and the names of their files."""
+    from kdump.apply.operations import WHOLE_DIRECTORY_KINDS
 
     return Counter(
-        (each.kind, _DIRECTORY if each.phase is OperationPhase.DIRECTORY else _noun(each.name))
-        for each in operations
+        (kind, _DIRECTORY if kind in WHOLE_DIRECTORY_KINDS else _noun(name))
+        for kind, name in changes
     )
 
 
@@ -157,8 +163,9 @@ _NOUNS: Final = {
 """Nouns for files in counts, by suffix."""
 
 
+@functools.lru_cache(maxsize=1024)
 def _noun(name: str) -> tuple[str, str]:
-    """Return the noun for a file, in singular and plural."""
+    """Return the noun for a file, in singular and plural; partitions share many names."""
     if name.endswith("-checkpoint"):
         return "checkpoint", "checkpoints"
     if name == CLEAN_SHUTDOWN_MARKER:

@@ -1,7 +1,7 @@
 """Preview retention in a log directory of many partitions, where changes are only counted.
 
 A preview of thousands of partitions shows a line for a few of them, and counts. So workers do all
-that is done for a partition: they list it, check it, decide about its segments and plan the
+that is done for a partition: they list it, check it, decide about its segments and count the
 changes, and send back only what is shown. What the root of the log directory becomes depends on
 all partitions, and is planned from their offsets.
 
@@ -19,6 +19,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kdump.apply.operations import DirectoryPlan, Operation, OperationPhase
 from kdump.apply.plan import InPlace, TargetDirectory, TargetPartition, plan_partition, plan_root
+from kdump.apply.usual_deletion import UsualDeletion, usual_deletion
 from kdump.broker.retention.retention_outcome import RetainedPartition
 from kdump.check.findings import Finding
 from kdump.errors import KdumpError
@@ -40,8 +41,13 @@ Shown_co = TypeVar("Shown_co", covariant=True)
 class Show(Protocol[Shown_co]):
     """What is shown of a partition: a function that can be pickled."""
 
-    def __call__(self, deletion: PartitionDeletion, plan: DirectoryPlan | None, /) -> Shown_co:
-        """Describe a partition and the plan for it; None if nothing in it changes."""
+    def __call__(
+        self, deletion: PartitionDeletion, plan: DirectoryPlan | UsualDeletion | None, /
+    ) -> Shown_co:
+        """Describe a partition and the plan for it, or what that comes to.
+
+        None if nothing in it changes.
+        """
         ...
 
 
@@ -186,8 +192,8 @@ def _operations_in(
 ) -> Sequence[Operation]:
     place = next(each for each in unlisted.places if each.name == name)
     partition = place.read_with_entries(unlisted.root.path)
-    _, plan = describe.decided(partition, unlisted.root)
-    return () if plan is None else plan.operations
+    deletion = describe.decided(partition, unlisted.root)
+    return describe.planned(deletion).operations
 
 
 class _Previewed(NamedTuple, Generic[Shown]):
@@ -224,7 +230,8 @@ class _Preview(Generic[Shown]):
     ) -> _Previewed[Shown] | None:
         if not self.request.is_selected(partition):
             return None
-        deletion, plan = self.decided(partition, directory)
+        deletion = self.decided(partition, directory)
+        plan = self._change(deletion) if deletion.files else None
         outcome = deletion.outcome
         return _Previewed(
             deletion.topic_partition,
@@ -241,19 +248,33 @@ class _Preview(Generic[Shown]):
             ),
         )
 
-    def decided(
-        self, partition: Partition, directory: LogDirectory
-    ) -> tuple[PartitionDeletion, DirectoryPlan | None]:
-        """Decide about a partition, and plan its changes; no plan if there are none.
+    def decided(self, partition: Partition, directory: LogDirectory) -> PartitionDeletion:
+        """Decide about a partition.
 
         Raises:
-            KdumpError: as :func:`~kdump.apply.plan.make_plan`, or a setting has an invalid value.
+            InvalidSettingError: a setting has an invalid value.
+        """
+        return decide_partition(self.request, directory, partition)
+
+    def _change(self, deletion: PartitionDeletion) -> DirectoryPlan | UsualDeletion | None:
+        """Plan the changes of a partition, or count the usual ones; None if there are none."""
+        partition = deletion.partition
+        if self.in_place.has(partition.path.name):
+            path = partition.path.local_path
+            usual = usual_deletion(path, deletion.files, partition.entries)
+            if usual is not None:
+                return usual if usual.changes else None
+        plan = self.planned(deletion)
+        return plan if plan.operations else None
+
+    def planned(self, deletion: PartitionDeletion) -> DirectoryPlan:
+        """Plan the changes of a partition; without operations if there are none.
+
+        Raises:
+            KdumpError: as :func:`~kdump.apply.plan.make_plan`.
             OSError: as there.
         """
-        deletion = decide_partition(self.request, directory, partition)
-        if not deletion.files:
-            return deletion, None
+        partition = deletion.partition
         change = TargetPartition(partition.path.local_path, deletion.files)
         files = [each.name for each in partition.entries if each.kind is EntryKind.FILE]
-        plan = plan_partition(directory.path.local_path, change, self.in_place, files)
-        return deletion, plan if plan.operations else None
+        return plan_partition(deletion.directory.path.local_path, change, self.in_place, files)
