@@ -102,8 +102,8 @@ def earlier_offset_entries(
     return tuple(found)
 
 
-def last_time_entry(source: ByteSource) -> TimeIndexEntry | None:
-    """Return the last entry before the padding; None if there is none.
+def last_time_entry(source: ByteSource | bytes) -> TimeIndexEntry | None:
+    """Return the last entry of an index, which may be in memory; None if there is none.
 
     Raises:
         OSError: reading fails.
@@ -125,15 +125,15 @@ def time_entry_below(source: ByteSource, timestamp: int) -> TimeIndexEntry | Non
 
 
 class _Entries:
-    """The entries of an index; a small one is read once."""
+    """The entries of an index, which may be in memory; a small one is read once."""
 
-    def __init__(self, source: ByteSource, layout: struct.Struct) -> None:
+    def __init__(self, source: ByteSource | bytes, layout: struct.Struct) -> None:
         self._source = source
         self._layout = layout
-        self._slots = source.size_bytes // layout.size
-        self._data: bytes | None = None
-        if source.size_bytes <= _PAGE_BYTES:
-            self._data = self._read(0, self._slots)
+        size_bytes = len(source) if isinstance(source, bytes) else source.size_bytes
+        self._slots = size_bytes // layout.size
+        if not isinstance(source, bytes) and size_bytes <= _PAGE_BYTES:
+            self._source = read_at(source, 0, self._slots * layout.size)
 
     def count_rising(self, most: int) -> int:
         """Count the entries whose first field is at most ``most``; by binary search."""
@@ -175,6 +175,6 @@ class _Entries:
 
     def _read(self, slot: int, count: int) -> bytes:
         start, size = slot * self._layout.size, count * self._layout.size
-        if self._data is not None:
-            return self._data[start : start + size]
+        if isinstance(self._source, bytes):
+            return self._source[start : start + size]
         return read_at(self._source, start, size)

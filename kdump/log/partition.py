@@ -10,7 +10,7 @@ import enum
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from kdump.formats import names
@@ -246,8 +246,7 @@ def read_partition(
         if entry.kind in SPECIAL_KINDS and names.is_partition_file(entry.name):
             raise special_file_error(str(path / entry.name), entry.kind, "remove it")
         listing.add(entry.name, None)
-    found = listing.partition(path, topic_partition, state)
-    return replace(found, entries=tuple(entries)) if keep_entries else found
+    return listing.partition(path, topic_partition, state, entries if keep_entries else ())
 
 
 def list_partition(
@@ -312,7 +311,11 @@ class _Listing:
             self.leftovers.append(Leftover(name, kind, size_bytes))
 
     def partition(
-        self, path: Location, topic_partition: TopicPartition | None, state: PartitionState
+        self,
+        path: Location,
+        topic_partition: TopicPartition | None,
+        state: PartitionState,
+        entries: Iterable[Entry] = (),
     ) -> Partition:
         return Partition(
             path=path,
@@ -331,6 +334,7 @@ class _Listing:
             ),
             foreign=tuple(sorted(self.foreign)),
             total_bytes=self.total_bytes,
+            entries=tuple(entries),
         )
 
     def _segments(self) -> Iterator[Segment]:

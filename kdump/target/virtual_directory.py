@@ -274,8 +274,8 @@ class VirtualDirectory:
 
     def base_offsets(self) -> list[int]:
         """The base offsets of the segments in use, rising."""
-        logs = (name for name in self.names() if name.endswith(_LOG_SUFFIX))
-        parsed = map(parse_offset_file_name, logs)
+        logs = [name for name in self._contents if name.endswith(_LOG_SUFFIX)]
+        parsed = map(parse_offset_file_name, sorted(logs))
         return [each.offset for each in parsed if each is not None]
 
     def all_names(self) -> list[str]:
@@ -365,14 +365,15 @@ class VirtualDirectory:
             OSError: it cannot be read.
         """
         content = self._contents[name]
-        if not isinstance(content, Stored) or content.size_bytes > LARGEST_SMALL_LOG_BYTES:
+        if not isinstance(content, Stored) or content.start:
             return None
-        if content.start or content.end != self._on_disk[content.name]:
+        size_bytes = content.end
+        if size_bytes > LARGEST_SMALL_LOG_BYTES or size_bytes != self._on_disk[content.name]:
             return None
         data = self._small_files.get(content.name)
         if data is None:
-            data = (self.path / content.name).read() if content.size_bytes else b""
-            if len(data) != content.size_bytes:
+            data = (self.path / content.name).read() if size_bytes else b""
+            if len(data) != size_bytes:
                 return None  # it has changed since it was listed
             if len(self._small_files) < _MOST_KEPT_FILES:
                 self._small_files[content.name] = data
@@ -435,10 +436,28 @@ class VirtualDirectory:
 
     def target_files(self) -> dict[str, TargetFile]:
         """The target state of every file on disk or in this directory, by name."""
+        files: dict[str, TargetFile] = dict.fromkeys(self.all_names(), _KEPT)
+        return files | self.changed_files()
+
+    def changed_files(self) -> dict[str, TargetFile]:
+        """The target state of the files that change, by name."""
+        whole = self._on_disk.items()
+        changed = {
+            name: content
+            for name, content in self._contents.items()
+            if not isinstance(content, Stored)
+            or content.start
+            or content.name != name
+            or (name, content.end) not in whole
+        }
+        gone = self._on_disk.keys() - self._contents.keys()
+        if not changed:
+            return dict.fromkeys(sorted(gone), _GONE)
         uses = Counter(
             piece.name for content in self._contents.values() for piece in _pieces(content)
         )
-        return {name: self._target(name, uses) for name in self.all_names()}
+        targets = {name: self._target(name, uses) for name in sorted({*changed, *gone})}
+        return {name: each for name, each in targets.items() if not isinstance(each, Kept)}
 
     def _target(self, name: str, uses: Counter[str]) -> TargetFile:
         content = self._contents.get(name)

@@ -6,9 +6,8 @@ import struct
 from typing import Final
 
 from kdump.formats import time_index
-from kdump.formats.names import FileKind
 from kdump.scan.source import read_at
-from kdump.target.virtual_directory import Stored, VirtualDirectory, file_name
+from kdump.target.virtual_directory import Stored, VirtualDirectory, segment_file_names
 
 _TIMESTAMP: Final = struct.Struct(">q")
 
@@ -22,7 +21,7 @@ def last_timestamp_ms(directory: VirtualDirectory, base_offset: int) -> int | No
     Raises:
         OSError: the index cannot be read.
     """
-    name = file_name(base_offset, FileKind.TIME_INDEX)
+    _, _, name, _ = segment_file_names(base_offset)
     if name not in directory:
         return None
     last = directory.size_bytes(name) // time_index.ENTRY_BYTES - 1
@@ -44,7 +43,8 @@ def modified_ms(directory: VirtualDirectory, base_offset: int, now_ms: int) -> i
     Raises:
         OSError: the log has disappeared.
     """
-    content = directory.content(file_name(base_offset, FileKind.LOG))
+    log, *_ = segment_file_names(base_offset)
+    content = directory.content(log)
     if not isinstance(content, Stored):
         return now_ms
     return (directory.path / content.name).status().modified_ms

@@ -64,8 +64,9 @@ class RetainableLog:
 
     def is_deletable(self, at: int) -> bool:
         """Whether a segment can be deleted at all: replicated, and not the empty active one."""
-        is_empty_active = not self.has_next(at) and not self.segments[at].size_bytes
-        return self.high_watermark >= self.upper_bound(at) and not is_empty_active
+        if self.high_watermark < self.upper_bound(at):
+            return False
+        return self.has_next(at) or self.segments[at].size_bytes > 0
 
 
 class Reason(enum.Enum):
@@ -139,8 +140,10 @@ def _deletions(log: RetainableLog, settings: TopicSettings, now_ms: int) -> list
 
 
 def _over_size(log: RetainableLog, first: int, retention_bytes: int) -> int:
+    if retention_bytes < 0:
+        return 0
     excess = sum(segment.size_bytes for segment in log.segments[first:]) - retention_bytes
-    if retention_bytes < 0 or excess < 0:
+    if excess < 0:
         return 0
 
     def is_too_much(at: int) -> bool:
@@ -190,10 +193,13 @@ def _why_kept(
 
 def held_back(log: RetainableLog, settings: TopicSettings, now_ms: int) -> tuple[Reason, ...]:
     """The reasons that keep segments which would be deleted now otherwise."""
+    holds = list(_without_holds(log, settings, now_ms))
+    if not holds:
+        return ()
     count = len(_deletions(log, settings, now_ms))
     return tuple(
         reason
-        for reason, other_log, other_settings in _without_holds(log, settings, now_ms)
+        for reason, other_log, other_settings in holds
         if len(_deletions(other_log, other_settings, now_ms)) > count
     )
 

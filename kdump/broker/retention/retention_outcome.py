@@ -36,7 +36,6 @@ from kdump.target.refusal import Refusal
 from kdump.target.target_file import Kept, NewBytes, TargetFile
 from kdump.target.virtual_directory import (
     SNAPSHOT_SUFFIX,
-    BytesSource,
     VirtualDirectory,
     Written,
     file_name,
@@ -101,7 +100,7 @@ class LoadedLog:
         if log not in directory or time_index not in directory:
             return None
         index, data = directory.read_small(time_index), directory.read_small(log)
-        entry = last_time_entry(BytesSource(index)) if index else None
+        entry = last_time_entry(index) if index else None
         if data is None or entry is None:
             return None
         return largest_timestamp_of_usual(data, segment.base_offset, entry)
@@ -132,7 +131,7 @@ class LoadedLog:
         if start > self.log.log_start_offset:
             LeaderEpochs(directory).truncate_from_start(start)
         return RetainedPartition(
-            files=_changed(directory.target_files()),
+            files=directory.changed_files(),
             log_start_offset=start,
             recovery_point=self.loaded.recovery_point,
             checkpointed_log_start_offset=start if start > remaining[0] else None,
