@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
@@ -71,15 +71,26 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
     answer = JsonOutput()
     try:
         status = _reported(args, answer, **extra)
-    finally:
-        if is_verbose():
-            with contextlib.suppress(OSError, ValueError):  # there is nowhere to report it
-                report_requests()
-        forget_places()
+    except KeyboardInterrupt as stop:  # while another failure was reported
+        status = _stopped(stop)
+    try:
+        _clean_up(answer, status)
+    except KeyboardInterrupt:
+        # The output is complete, so there is nothing to stop any more.
+        with contextlib.suppress(KeyboardInterrupt):
+            _clean_up(answer, status)
+    return status
+
+
+def _clean_up(answer: JsonOutput, status: int) -> None:
+    """Remove what the run has unpacked, and end its output."""
+    if is_verbose():
+        with contextlib.suppress(OSError, ValueError):  # there is nowhere to report it
+            report_requests()
+    forget_places()
     with contextlib.suppress(OSError, KdumpError, ValueError):  # reported already
         answer.end(status)
         sys.stdout.flush()
-    return status
 
 
 def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> int:
@@ -234,9 +245,13 @@ def _stop_at_signals() -> None:
         stopped_at = now
         raise Terminated(number)
 
+    _handle_signals(stop)
+
+
+def _handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, stop)
+            signal.signal(number, handler)
 
 
 class _WithoutPandas:
@@ -261,6 +276,7 @@ def main() -> NoReturn:
     open_standard_streams()
     _stop_at_signals()
     status = run()
+    _handle_signals(signal.SIG_DFL)  # Python would print a stack trace while it ends
     if not flush_output() and not status:
         status = int(ExitStatus.OPERATIONAL_ERROR)
     if calls_left():

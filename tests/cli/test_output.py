@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -281,6 +283,30 @@ def test_a_pipe_that_nobody_reads_ends_help_quietly(words: list[str]) -> None:
         command = [sys.executable, "-m", "kdump", *words]
         done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+STOPPED_WHILE_CLEANING_UP: Final = """
+calls = []
+def forget(really=main.forget_places):
+    calls.append(1)
+    if len(calls) == 2:
+        signal.raise_signal(signal.SIGTERM)
+    really()
+main.forget_places = forget
+"""
+STOPPED_AT_EXIT: Final = "atexit.register(signal.raise_signal, signal.SIGTERM)"
+
+
+@pytest.mark.parametrize(
+    ("change", "exit_status"),
+    [(STOPPED_WHILE_CLEANING_UP, 0), (STOPPED_AT_EXIT, -signal.SIGTERM)],
+)
+def test_a_signal_after_the_output_prints_no_stack_trace(change: str, exit_status: int) -> None:
+    program = f"import atexit, signal\nimport kdump.cli.main as main\n{change}\nmain.main()"
+    command = [sys.executable, "-c", program, "explain", "--output", "json"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (exit_status, b"")
+    assert json.loads(done.stdout)[-1]["exit_status"] == 0
 
 
 def test_a_real_terminal_is_recognized() -> None:
