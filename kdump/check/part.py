@@ -119,6 +119,7 @@ class SegmentPart:
         has_transactions: whether any valid batch is part of a transaction, or ends one.
         ends_damaged: whether there is damage after the last valid batch.
         starts_damaged: whether there is damage before the first valid batch.
+        is_unread: whether its bytes cannot be read: what they are is not known.
         last_indexed_ms: timestamp of the last entry of the time index, -1 if it has none; None if
             it was not looked at as a whole.
         statistics: of the part; None if they were not asked for.
@@ -147,6 +148,7 @@ class SegmentPart:
     has_untimed: bool = False
     has_transactions: bool = False
     starts_damaged: bool = False
+    is_unread: bool = False
     ends_damaged: bool = False
     last_indexed_ms: int | None = None
     statistics: PartStatistics | None = None

@@ -79,7 +79,7 @@ class PartitionCheck:
         self._is_thinned = scope.is_compacted
         self._gaps: list[Gap] = []
         self._data_base = 0
-        self._is_damaged = False
+        self._is_damaged = self._has_unread = False
         self._last_offset: int | None = None
         self._snapshot_files = SnapshotFiles(scope.partition)
         self._snapshots = {file.offset for file in scope.partition.producer_snapshots}
@@ -88,14 +88,19 @@ class PartitionCheck:
     def _is_whole(self) -> bool:
         """Whether the log has all batches ever written to it, as far as is known."""
         segments = self.scope.partition.segments
-        is_missing = self._is_thinned or bool(self._gaps)
+        is_missing = self._is_thinned or bool(self._gaps) or self._has_unread
         return not is_missing and bool(segments) and segments[0].base_offset == 0
 
     @property
     def _may_skip_sequences(self) -> bool:
-        """Whether compaction may have removed sequence numbers."""
+        """Whether compaction may have removed sequence numbers, or they could not be read."""
         is_expected = self.scope.gap_severity is Severity.INFO
-        return self._is_thinned or (bool(self._gaps) and is_expected)
+        return self._is_thinned or self._has_unread or (bool(self._gaps) and is_expected)
+
+    @property
+    def _has_end(self) -> bool:
+        """Whether the end of the log could be read."""
+        return self._part is None or not self._part.is_unread
 
     def take(self, segment: Segment, part: SegmentPart) -> Iterator[Finding]:
         """Add the next part; yields its findings, and those between it and the parts before.
@@ -124,7 +129,8 @@ class PartitionCheck:
         self.has_legacy |= part.has_legacy
         self.has_transactions |= part.has_transactions
         self._is_thinned |= part.is_thinned
-        self._is_damaged |= part.account.damaged_bytes > 0
+        self._has_unread |= part.is_unread
+        self._is_damaged |= part.account.damaged_bytes > 0 or part.is_unread
         self._max_timestamp = max(self._max_timestamp, part.max_timestamp)
         self._has_untimed |= part.has_untimed
         if part.last_offset is not None and part.max_offset is not None:
@@ -202,7 +208,7 @@ class PartitionCheck:
 
     def _check_snapshot(self, offset: int, *, is_end: bool) -> Iterator[Finding]:
         """Compare the producer snapshot at ``offset`` with the state there."""
-        if self.level == Level.QUICK:
+        if self.level == Level.QUICK or self._has_unread:
             return
         if offset in self._snapshots:
             yield from check_snapshot(
@@ -323,8 +329,9 @@ class PartitionCheck:
                 partition, self.end_offset, is_expected=self.scope.needs_metadata
             )
         into = Collector()
+        ends = {self.end_offset} if self._has_end else self._snapshots
         account, has_open_transactions = check_files(
-            self.scope, bases | {self.end_offset}, self._snapshot_files, into
+            self.scope, bases | ends, self._snapshot_files, into
         )
         self.account += account
         self.has_transactions |= has_open_transactions
@@ -340,6 +347,8 @@ class PartitionCheck:
 
     def check_offsets(self) -> Iterator[Finding]:
         """Compare the log directory's checkpoints with the end of the log."""
+        if not self._has_end:
+            return
         partition, end_offset = self.scope.partition, self.end_offset
         key, root = partition.topic_partition, partition.path.parent
         recovery_point = self.scope.recovery_point

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import (
+    FILE_UNREADABLE,
     LOAD_REFUSED,
     PARTITION_METADATA_MALFORMED,
     PARTITION_METADATA_MISMATCH,
@@ -126,6 +127,8 @@ def verdict_words(
     is_harmless = words.kind in (VerdictKind.SOUND.value, VerdictKind.UNCLEAN.value)
     # A few zeroes at the end, too short for a batch, are truncated with the padding.
     is_noticed = predicted is not None and predicted.cuts_padding and TORN_TAIL.code in codes
+    if is_harmless and FILE_UNREADABLE.code in codes:
+        return _not_done("damaged", "a broker may fail where it cannot be read")
     if is_harmless and not is_noticed and worst is not None and worst.is_damage:
         return _not_done("damaged", "a broker would load it without noticing the damage")
     return words

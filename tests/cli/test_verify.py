@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import shutil
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from builders.verified import NOW_MS, LogModel, file, forged, records, state_of
 from kdump.check.findings import Severity
 from kdump.check.invariants import INVARIANTS
 from kdump.formats.names import FileKind
+from kdump.storage import local_disk
 
 
 @pytest.fixture
@@ -76,6 +81,63 @@ def test_an_unreadable_file_ends_with_8(log_dir: Path) -> None:
     outcome = verify(log_dir)
     assert outcome.exit_status & 8
     assert "file-unreadable" in outcome.stdout.decode()
+
+
+@pytest.fixture
+def make_unreadable(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Make the disk fail where a file is read."""
+    bad: set[str] = set()
+    opened = local_disk._open
+
+    def open_unless_bad(path: str) -> tuple[int, int]:
+        if path in bad:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return opened(path)
+
+    monkeypatch.setattr(local_disk, "_open", open_unless_bad)
+    return lambda path: bad.add(str(path))
+
+
+@pytest.mark.parametrize("base_offset", LogModel().segments)
+def test_what_depends_on_an_unreadable_log_is_not_judged(
+    log_dir: Path, base_offset: int, make_unreadable: Callable[[Path], None]
+) -> None:
+    make_unreadable(file(log_dir / "orders-0", base_offset, FileKind.LOG))
+    outcome = verify(log_dir)
+    *_, advice = lines = outcome.stdout.decode().splitlines()
+    damage = [line for line in lines if line.startswith(("severe:", "error:"))]
+    assert all("[file-unreadable]" in line for line in damage)
+    assert "--repair" not in advice
+
+
+@pytest.mark.parametrize("at", [0, -1])
+@pytest.mark.parametrize("name", ["clean/d1", "clean/d2", "crashed/d1", "crashed/d2", "legacy"])
+def test_an_unreadable_log_of_each_real_partition_is_the_only_damage(
+    name: str,
+    at: int,
+    fixtures: Path,
+    tmp_path: Path,
+    make_unreadable: Callable[[Path], None],
+) -> None:
+    log_dir = tmp_path / "d1"
+    shutil.copytree(fixtures / "out" / name, log_dir)
+    before = damage_in(log_dir)
+    made = set()
+    for partition in log_dir.glob("*-*/"):
+        if logs := sorted(partition.glob("*.log")):
+            make_unreadable(logs[at])
+            made.add(str(logs[at]))
+    found = damage_in(log_dir)
+    assert {path for path, code in found if code == "file-unreadable"} == made
+    assert {each for each in found if each[1] != "file-unreadable"} <= before
+
+
+def damage_in(log_dir: Path) -> set[tuple[str, str]]:
+    return {
+        (each["path"], each["code"])
+        for each in objects(verify("--output", "jsonl", log_dir).stdout)
+        if each["type"] == "finding" and each["severity"] in ("severe", "error")
+    }
 
 
 def test_a_missing_path_ends_with_8(tmp_path: Path) -> None:

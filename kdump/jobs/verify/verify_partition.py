@@ -192,6 +192,7 @@ class VerifyJob:
                 findings=(unreadable(split.path, failure),),
                 starts_damaged=True,
                 ends_damaged=True,
+                is_unread=True,
             )
 
     def check_whole(self, split: PartitionSplit) -> tuple[Finding | PartitionReport, ...]:
