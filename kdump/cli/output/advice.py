@@ -102,8 +102,11 @@ class AdvisingPrinter:
         self._pending = []
 
     def _take_log_dirs(self, findings: Iterable[Finding]) -> None:
+        from kdump.check.invariants import INVARIANTS, Remedy
+
         for finding in findings:
-            if finding.severity.is_damage:
+            has_remedy = INVARIANTS[finding.code].remedy is not Remedy.NONE
+            if finding.severity.is_damage and has_remedy:
                 path = self._located(finding.place.path)
                 named = [
                     each for each in self._paths if PurePath(path.path).is_relative_to(each.path)
@@ -144,8 +147,10 @@ class AdvisingPrinter:
             remedies = {INVARIANTS[code].remedy for code in codes}
             if remedies & {Remedy.DATA, Remedy.SALVAGE}:
                 damaged.append(path)
-            else:
-                (holed if Remedy.GAPS in remedies else others).append(path)
+            elif Remedy.GAPS in remedies:
+                holed.append(path)
+            elif remedies != {Remedy.NONE}:
+                others.append(path)
         if self._losing and not after_repair:
             preview = shell_command("recover --dry-run", copies.of(self._losing))
             yield f"to preview what a broker would lose: {preview}"
