@@ -141,7 +141,7 @@ class _SmallLogs:
             return None
         if self._first is not None and self._first[0] is segment:
             return self._first[1]
-        data = self._partition.segment_path(segment, FileKind.LOG).read()
+        data = self._partition.segment_path(segment, FileKind.LOG).read_listed()
         found = spans_of_whole(data, segment.base_offset)
         if self._first is None:
             # Only that of the first segment is asked for again, for the earliest timestamp.

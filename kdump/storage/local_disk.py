@@ -76,15 +76,10 @@ class LocalDisk:
     def read(self, path: str) -> bytes:
         # By descriptor: a file object takes twice the time for a small file, and a log directory
         # has 100,000 of them.
-        descriptor, size_bytes = _open(path)
-        try:
-            data = os.read(descriptor, size_bytes + 1)
-            # Less than asked for is usually all; a read of gigabytes ends early.
-            return data if len(data) == size_bytes else _with_rest(descriptor, data)
-        except OSError as failure:
-            raise OSError(failure.errno, failure.strerror, path) from failure
-        finally:
-            os.close(descriptor)
+        return _read(path, *_open(path))
+
+    def read_listed(self, path: str) -> bytes:
+        return _read(path, *_open_listed(path))
 
     def as_absolute(self, path: str) -> str:
         return str(Path(path).absolute())
@@ -224,6 +219,14 @@ def _open(path: str) -> tuple[int, int]:
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise _not_regular(path, status)
+    return _open_listed(path)
+
+
+def _open_listed(path: str) -> tuple[int, int]:
+    """Open what was just seen to be a regular file; its descriptor and its size in bytes.
+
+    Merely to open something else can have effects: a tape rewinds, a FIFO's writer goes on.
+    """
     descriptor = os.open(path, _FLAGS)
     try:
         status = os.fstat(descriptor)
@@ -233,6 +236,18 @@ def _open(path: str) -> tuple[int, int]:
         os.close(descriptor)
         raise
     return descriptor, status.st_size
+
+
+def _read(path: str, descriptor: int, size_bytes: int) -> bytes:
+    """All bytes of an open file, which is then closed."""
+    try:
+        data = os.read(descriptor, size_bytes + 1)
+        # Less than asked for is usually all; a read of gigabytes ends early.
+        return data if len(data) == size_bytes else _with_rest(descriptor, data)
+    except OSError as failure:
+        raise OSError(failure.errno, failure.strerror, path) from failure
+    finally:
+        os.close(descriptor)
 
 
 def _with_rest(descriptor: int, data: bytes) -> bytes:

@@ -75,6 +75,13 @@ class Storage(Protocol):
         """
         ...
 
+    def read_listed(self, path: str) -> bytes:
+        """As ``read``, for what a listing of its directory has just called a regular file.
+
+        A storage need not look at it again before it opens it.
+        """
+        ...
+
     def as_absolute(self, path: str) -> str:
         """The path from the root of the storage; links and ``..`` stay."""
         ...
@@ -176,6 +183,10 @@ class Location:
     def read(self) -> bytes:
         """As :meth:`Storage.read`."""
         return self.storage.read(self.path)
+
+    def read_listed(self) -> bytes:
+        """As :meth:`Storage.read_listed`."""
+        return self.storage.read_listed(self.path)
 
     def as_absolute(self) -> Location:
         """As :meth:`Storage.as_absolute`."""

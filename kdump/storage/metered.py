@@ -43,6 +43,9 @@ class MeteredStorage:
         self.read_bytes += len(data)
         return data
 
+    def read_listed(self, path: str) -> bytes:
+        return self.read(path)
+
     def as_absolute(self, path: str) -> str:
         return self._storage.as_absolute(path)
 

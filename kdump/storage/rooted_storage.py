@@ -48,6 +48,9 @@ class RootedStorage(ABC):
             count = file.read_into(memoryview(data), 0)
             return bytes(data[:count])
 
+    def read_listed(self, path: str) -> bytes:
+        return self.read(path)
+
     def as_absolute(self, path: str) -> str:
         return path if path.startswith(ROOT) else f"{ROOT}{path}"
 

@@ -372,7 +372,7 @@ class VirtualDirectory:
             return None
         data = self._small_files.get(content.name)
         if data is None:
-            data = (self.path / content.name).read() if size_bytes else b""
+            data = (self.path / content.name).read_listed() if size_bytes else b""
             if len(data) != size_bytes:
                 return None  # it has changed since it was listed
             if len(self._small_files) < _MOST_KEPT_FILES:

@@ -99,6 +99,9 @@ class TieredStorage:
         data = planned.path.read()
         return data[planned.start : planned.start + planned.size_bytes]
 
+    def read_listed(self, path: str) -> bytes:
+        return self.read(path)
+
     def as_absolute(self, path: str) -> str:
         return self.base.as_absolute(path)
 

@@ -114,3 +114,14 @@ def test_errors_of_special_files_can_be_pickled(tmp_path: Path) -> None:
         local(tmp_path / "fifo").read()
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.filename) == (str(caught.value), str(tmp_path / "fifo"))
+
+
+def test_what_replaced_a_file_after_it_was_listed_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(SpecialFileError):
+        local(tmp_path / "fifo").read_listed()
+
+
+def test_a_file_that_grew_after_it_was_listed_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"more")
+    assert local(tmp_path / "file").read_listed() == b"more"
