@@ -21,6 +21,10 @@ from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.words import counted
 
+_BECOMES_STRAY: Final = (
+    "a starting broker renames the directory to -stray, unless the controllers have newer metadata"
+)
+"""A broker waits until it has caught up with them, and decides then (``MetadataLoader``)."""
 _LEFTOVERS: Final = {
     LeftoverKind.SWAP: (
         invariants.LEFTOVER_SWAP,
@@ -229,7 +233,7 @@ def _check_assigned(
                 Place(str(path)),
                 "the cluster's metadata has no topic with this id"
                 + (", and another id for the topic" if cluster.topic_id else "")
-                + ": a starting broker renames the directory to -stray",
+                + f": {_BECOMES_STRAY}",
                 expected=cluster.topic_id,
                 found=topic_id,
                 loss="the whole partition, as far as readers can see",
@@ -240,7 +244,7 @@ def _check_assigned(
             invariants.PARTITION_NOT_ASSIGNED.finding(
                 Place(str(scope.partition.path)),
                 f"the cluster's metadata has no replica of partition {key.partition} of"
-                f" {cluster.owner} here: a starting broker renames the directory to -stray",
+                f" {cluster.owner} here: {_BECOMES_STRAY}",
                 expected=f"a replica on node {cluster.node_id}",
                 found=f"replicas on {', '.join(map(str, cluster.replicas or ())) or 'no node'}",
                 loss="the whole partition, as far as readers can see",

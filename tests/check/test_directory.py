@@ -199,6 +199,19 @@ def test_a_partition_that_is_not_the_brokers_is_severe(
     assert found == ([] if code is None else [code])
 
 
+@pytest.mark.parametrize(
+    "cluster", [ClusterView(None), ClusterView(TOPIC_ID_TEXT, "orders", (8,), 7)]
+)
+def test_only_what_the_controllers_know_decides_what_becomes_stray(
+    cluster: ClusterView, tmp_path: Path
+) -> None:
+    path = LogModel().write(tmp_path / "logs")
+    partition = read_partition(local(path), TopicPartition("orders", 0))
+    check = PartitionCheck(PartitionScope(partition, cluster=cluster), Level.QUICK)
+    (found,) = [each for each in check.finish() if each.severity is Severity.SEVERE]
+    assert "-stray, unless the controllers have newer metadata" in found.what
+
+
 def test_a_refused_configuration_is_severe(
     two_disks: tuple[Path, Path],
 ) -> None:
