@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -130,7 +131,8 @@ def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> i
         return int(failure.exit_status)
     except OSError as failure:
         where = f"{failure.filename}: " if failure.filename else ""
-        _report(f"kdump: {where}{failure.strerror or failure}", failure)
+        advice = "; raise the limit with 'ulimit -n'" if failure.errno == errno.EMFILE else ""
+        _report(f"kdump: {where}{failure.strerror or failure}{advice}", failure)
         return int(ExitStatus.OPERATIONAL_ERROR)
     except MemoryError as failure:
         _report("kdump: out of memory", failure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pty
 import re
@@ -11,10 +12,13 @@ import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import click
 import pytest
 
+from builders.in_process import run_kdump
 from builders.programs import PYTHON_PATH
 from builders.repair_cases import bad_batch_in_the_middle
+from kdump.cli import main
 from kdump.cli.command_group import command_names
 from kdump.errors import ExitStatus
 
@@ -146,6 +150,20 @@ def test_an_unexpected_exception_is_not_reported_as_a_repair(
         assert trace.parent == Path(temporary)
         assert "Traceback" in trace.read_text()
         assert "Traceback" not in line
+
+
+def test_a_limit_of_open_files_is_said_with_what_raises_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(
+        main.cli, "get_command", lambda *_: click.Command("open-many", callback=fail)
+    )
+    outcome = run_kdump(["open-many"], tmp_path)
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert outcome.stderr == b"kdump: Too many open files; raise the limit with 'ulimit -n'\n"
 
 
 def test_without_a_command_kdump_prints_its_help() -> None:
