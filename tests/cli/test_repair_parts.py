@@ -319,6 +319,12 @@ def test_checkpoints_are_shown_by_partition(log_dir: Path) -> None:
     }
 
 
+def test_checkpoint_show_prints_no_table_for_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    outcome = kdump("checkpoint", "show", tmp_path / "nothing")
+    assert outcome.exit_status == 8
+    assert outcome.stdout == b""
+
+
 @pytest.mark.parametrize(
     ("checkpoint", "name"),
     [

@@ -83,6 +83,8 @@ def show(
     from kdump.log.directory import read_log_directory
 
     log_dirs, status = _log_dirs(paths)
+    if not log_dirs:
+        return status
     diagnostics = Diagnostics()
     rows: list[dict[str, Any]] = []
     for log_dir in log_dirs:
