@@ -25,11 +25,13 @@ MILLION = 1_000_000
 def read_in_process(paths: Sequence[str], columns: str) -> int:
     """Read all records to Arrow batches of ``columns``; return their number."""
     from kdump.payloads.record_payloads import RecordPayloads
+    from kdump.processes.heap import keep_freed_memory
     from kdump.tables.kafka_log.options import parse_options
     from kdump.tables.kafka_log.pushed_filters import PushedFilters
     from kdump.tables.kafka_log.reader import SourceReading
     from kdump.tables.kafka_log.splits import plan_splits
 
+    keep_freed_memory()
     count = 0
     for path in paths:
         options = parse_options({"path": path, "columns": columns})

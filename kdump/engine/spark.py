@@ -42,6 +42,7 @@ from kdump.engine.spark_session import SparkSession
 from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.errors import KdumpError
 from kdump.phases import phase
+from kdump.processes.heap import keep_freed_memory
 from kdump.storage.parallel_reads import with_files_at_hand
 from kdump.storage.places import concurrent_reads
 
@@ -337,6 +338,7 @@ def _done(
         reads: how many small files to read at the same time before.
         tasks: the splits.
     """
+    keep_freed_memory()
     for task in tasks:
         for index, split in with_files_at_hand(task, lambda each: each[1].small_files(), reads):
             try:

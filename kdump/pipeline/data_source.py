@@ -19,6 +19,7 @@ from kdump.engine.spark_installation import NoSparkError, find_spark
 from kdump.errors import KdumpError, UsageProblem
 from kdump.jobs.table_rows.table_reader import TableReader, open_table, push_filter
 from kdump.payloads.record_payloads import RecordPayloads
+from kdump.processes.heap import keep_freed_memory
 from kdump.tables.all_tables import table_of
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import Table, ddl
@@ -137,6 +138,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
             return [InputPartition((split,)) for split in splits] or [InputPartition(())]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            keep_freed_memory()
             try:
                 for split in partition.value:
                     for batch in self.opened.read(split, self.pushed):

@@ -23,6 +23,7 @@ from kdump.errors import ExitStatus, KdumpError
 from kdump.jobs.table_rows.table_reader import TableReader, open_table
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.pipeline.statement_needs import TableNeeds
+from kdump.processes.heap import keep_freed_memory
 from kdump.tables.kafka_log.damage import STATUS_FIELD, failure_status, failure_text
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import Table, TableColumn, arrow_schema
@@ -101,6 +102,7 @@ class ReadTask:
 
     def __call__(self, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the splits with these indexes, which are the only column of the batches."""
+        keep_freed_memory()
         for batch in indexes:
             for index in batch.column(0).to_pylist():
                 yield from self._read(self._splits[index])

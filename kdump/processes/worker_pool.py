@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from kdump.processes.heap import keep_freed_memory
 from kdump.processes.isolation import child_environment, environment
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def _run_worker(
     for descriptor in _kept_from_workers:
         os.close(descriptor)
     threading.Thread(target=_end_with, args=(pipe.fileno(),), daemon=True).start()
+    keep_freed_memory()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         serve(pipe)
 
