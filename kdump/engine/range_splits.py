@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from kdump.engine.job import Split
-from kdump.engine.splits import segment_splits
+from kdump.engine.splits import SMALLEST_SPLIT_BYTES, segment_splits
 from kdump.formats.names import FileKind
-from kdump.log.headers import batch_span_at
+from kdump.log.headers import batch_span_at, batch_spans
 from kdump.log.partition import Partition
 from kdump.log.seek import SeekableLog
 from kdump.log.segment import Segment
 from kdump.log.time_search import is_older
 from kdump.log.valid_windows import LogPart, segment_part
 from kdump.storage.location import StoredFile
+
+_SOUGHT_BYTES: Final = 64 << 10
+"""How far after an index entry the end of a range is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +117,40 @@ def _pieces(
         yield from pieces
         return
     with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-        start = 0
-        if begins_before:
-            seekable = SeekableLog.of_segment(partition, segment, log)
-            start = seekable.position_of(records.from_offset)
-        yield from _within(log, pieces, start, records.to_offset)
+        seekable = SeekableLog.of_segment(partition, segment, log)
+        start = seekable.position_of(records.from_offset) if begins_before else 0
+        end = None
+        if records.to_offset is not None and segment.log_bytes - start > SMALLEST_SPLIT_BYTES:
+            end = _end_of(seekable, records.to_offset)
+        yield from _within(log, pieces, start, records.to_offset, end)
+
+
+def _end_of(log: SeekableLog, to_offset: int) -> int | None:
+    """Where the batch ends that reaches ``to_offset``; None if that is not soon found."""
+    position = log.indexed_position(to_offset)
+    if position is None:
+        return None
+    for span in batch_spans(log.log, position, log.base_offset):
+        if span.last_offset >= to_offset:
+            return span.next_position
+        if span.position > position + _SOUGHT_BYTES:
+            return None
+    return None
 
 
 def _within(
-    log: StoredFile, pieces: Iterable[Split], start: int, to_offset: int | None
+    log: StoredFile, pieces: Iterable[Split], start: int, to_offset: int | None, end: int | None
 ) -> Iterator[Split]:
-    """The pieces, or parts of them, from byte ``start`` until they pass ``to_offset``."""
+    """The pieces, or parts of them, from byte ``start`` until they pass ``to_offset``.
+
+    Args:
+        log: the log.
+        pieces: of it.
+        start: no selected record is before it.
+        to_offset: end of the selected offsets, exclusive.
+        end: where an undamaged log has the last selected record. What is read decides itself where
+            it ends; this only says how much that is.
+    """
     is_past = False
     for piece in pieces:
         if piece.end is not None and piece.end <= start:
@@ -133,8 +160,7 @@ def _within(
         # The header of a message set has its last offset: the pieces after this one can go.
         span = batch_span_at(log, piece.start)
         is_past = to_offset is not None and span is not None and span.base_offset >= to_offset
-        if piece.start < start:
-            piece = replace(
-                piece, start=start, size_bytes=max(0, piece.size_bytes - start + piece.start)
-            )
-        yield piece
+        begin, stop = max(piece.start, start), piece.start + piece.size_bytes
+        if end is not None:
+            stop = min(stop, end)
+        yield replace(piece, start=begin, size_bytes=max(0, stop - begin))
