@@ -38,7 +38,7 @@ from kdump.engine.job import (
 )
 from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
 from kdump.engine.spark_installation import first_line
-from kdump.engine.spark_session import SparkSession
+from kdump.engine.spark_session import SparkSession, job_properties
 from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.errors import KdumpError
 from kdump.phases import phase
@@ -85,7 +85,7 @@ class SparkEngine:
             KdumpError: Spark cannot be started.
         """
         self._progress = progress
-        self._session = SparkSession(master, dict(spark_conf or {}))
+        self._session = SparkSession(master, job_properties(master) | dict(spark_conf or {}))
 
     def __enter__(self) -> Self:
         return self

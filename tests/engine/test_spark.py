@@ -105,6 +105,18 @@ def test_given_properties_override_those_of_kdump() -> None:
     assert found["spark.app.name"] == "kdump"
 
 
+@pytest.mark.parametrize("master", [None, "local", "local[3,1]"])
+def test_jobs_on_this_machine_need_no_spark_submit(master: str | None) -> None:
+    assert not spark_session.job_properties(master)
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "local-cluster[2,1,1024]", "yarn"])
+@pytest.mark.parametrize("where", ["driver", "executor"])
+def test_jvms_of_a_cluster_do_not_compile_their_code_twice(master: str, where: str) -> None:
+    options = spark_session.job_properties(master)[f"spark.{where}.defaultJavaOptions"]
+    assert "-XX:TieredStopAtLevel=1" in options.split()
+
+
 @pytest.mark.parametrize("java_home", [True, False], ids=["in JAVA_HOME", "on the path"])
 def test_a_missing_java_is_reported_in_one_line(
     java_home: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
