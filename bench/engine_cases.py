@@ -89,7 +89,7 @@ def _partitions_to_compact(folder: str, gib: float) -> Data:
 ENGINES: Final = tuple(make(gib) for gib in _PARTS for make in (_verified, _compacted, _exported))
 
 _SPEED_UP: Final = 1.7
-_CLUSTER_GIB: Final = {"verify": 128, "compact": 16}
+_CLUSTER_GIB: Final = {"verify": 512, "compact": 16}
 """Enough that the start of the command, which no worker speeds up, hardly counts."""
 
 
