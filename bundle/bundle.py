@@ -6,6 +6,7 @@ it is what the tests ran with. It needs no network.
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import shutil
@@ -232,7 +233,11 @@ def _time_s() -> int:
 
 def main() -> None:
     """Write the archive and its checksum into the folder that is given."""
-    target = Path(sys.argv[1] if sys.argv[1:] else ROOT / "build" / "bundle").absolute()
+    purpose = (__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(prog="./dev bundle", description=purpose)
+    where = "where to write the archive (default: build/bundle)"
+    parser.add_argument("folder", nargs="?", type=Path, help=where)
+    target = (parser.parse_args().folder or ROOT / "build" / "bundle").absolute()
     target.mkdir(parents=True, exist_ok=True)
     name = f"kdump-{_version()}-linux-{platform.machine()}"
     try:

@@ -46,6 +46,13 @@ def make(root: Path, target: Path) -> Path:
     return archive
 
 
+def test_asking_for_help_makes_nothing(repository_root: Path, tmp_path: Path) -> None:
+    words = [sys.executable, str(repository_root / "bundle" / "bundle.py"), "--help"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: ./dev bundle [-h] [folder]")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.fixture(scope="module")
 def archive(repository_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(repository_root, tmp_path_factory.mktemp("bundle") / "made")
