@@ -361,9 +361,19 @@ def test_a_directory_that_cannot_be_listed_leaves_no_success(
 
     done = export(out, *paths)
 
-    assert (done.exit_status, b"already complete" in done.stdout) == (8, False)
+    assert (done.exit_status, b": complete" in done.stdout) == (8, False)
     assert (len(rows_of(out)), manifest_of(out)["state"]) == (6, "incomplete")
     assert "_SUCCESS" not in files_of(out)
+
+
+@pytest.mark.parametrize("end", ["0", "3"], ids=["no records", "some"])
+def test_an_export_is_complete_when_nothing_is_left_to_write(
+    end: str, log_dir: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    first, again = [export(out, "--to-offset", end, log_dir).stdout for _ in range(2)]
+    ending = f"{out}: complete: no records had to be written\n".encode()
+    assert (first.endswith(ending), again.endswith(ending)) == (end == "0", True)
 
 
 def test_other_directories_are_refused(log_dir: Path, tmp_path: Path) -> None:

@@ -140,4 +140,4 @@ def _summary_lines(result: ExportResult, sums: Row, out: str) -> Iterator[str]:
     elif result.written or result.removed:
         yield f"{out}: complete"
     else:
-        yield f"{out}: already complete: nothing was written"
+        yield f"{out}: complete: no records had to be written"
