@@ -58,11 +58,13 @@ _OPENED: Final = (
 )
 """Packages of java.base that Spark opens (``JavaModuleOptions`` of Spark's launcher)."""
 
+COMPILER_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+IgnoreUnrecognizedVMOptions")
+"""A JVM that only passes on the work of Python workers has little to compile."""
+
 JVM_OPTIONS: Final = (
-    # The JVM only passes on the work of Python workers: there is little to collect or compile.
+    # There is little to collect, either.
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+IgnoreUnrecognizedVMOptions",
+    *COMPILER_OPTIONS,
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",

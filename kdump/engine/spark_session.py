@@ -28,14 +28,19 @@ from kdump.engine.spark_installation import (
     find_spark,
     first_line,
 )
-from kdump.engine.spark_java import JVM_OPTIONS, JavaProcess, gateway_command, submit_command
+from kdump.engine.spark_java import (
+    COMPILER_OPTIONS,
+    JVM_OPTIONS,
+    JavaProcess,
+    gateway_command,
+    submit_command,
+)
 from kdump.errors import KdumpError
 from kdump.processes.isolation import environment, python_path
 
 DEFAULT_MASTER: Final = "local[*]"
 
 _LOCAL_MASTER: Final = re.compile(r"local(?:\[(\d+|\*)(?:\s*,\s*(\d+))?\])?")
-_JOB_JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+IgnoreUnrecognizedVMOptions"
 _TASK_ATTEMPTS: Final = 4
 """How often a task runs if its worker dies: as often as Spark does on a cluster."""
 _HEAP_PROPERTY: Final = "spark.driver.memory"
@@ -62,6 +67,11 @@ def master_url(master: str | None) -> str:
     return f"local[{match[1] or 1},{match[2] or _TASK_ATTEMPTS}]"
 
 
+def _is_local(url: str) -> bool:
+    """Whether work is done on this machine, not on a cluster."""
+    return bool(_LOCAL_MASTER.fullmatch(url))
+
+
 def properties(master: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
     """All of Spark's properties; those in ``spark_conf`` override kdump's."""
     found = {
@@ -80,7 +90,7 @@ def properties(master: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": python_path(),
         "spark.executorEnv.PYTHONSAFEPATH": "1",
     }
-    if _LOCAL_MASTER.fullmatch(master):
+    if _is_local(master):
         # Connections within this machine need no resolver and pass no firewall.
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return found | dict(spark_conf)
@@ -91,12 +101,30 @@ def job_properties(master: str | None) -> dict[str, str]:
 
     The JVMs of a cluster compile their code quickly instead of well: on one core each, the workers
     have a sixth more of it in the first minute. On this machine they always do.
+
+    Those that ``spark-defaults.conf`` sets stay, because Spark takes only one of the two.
+
+    Raises:
+        NoSparkError: pyspark is missing.
     """
-    if _LOCAL_MASTER.fullmatch(master_url(master)):
+    if _is_local(master_url(master)):
         return {}
-    return {
-        f"spark.{where}.defaultJavaOptions": _JOB_JVM_OPTIONS for where in ("driver", "executor")
-    }
+    configured = ""
+    with contextlib.suppress(OSError):
+        conf = _conf_folder(_spark_home(find_spark()))
+        configured = (conf / "spark-defaults.conf").read_text(errors="replace")
+    names = (f"spark.{where}.defaultJavaOptions" for where in ("driver", "executor"))
+    return {name: " ".join(COMPILER_OPTIONS) for name in names if name not in configured}
+
+
+def _spark_home(spark: Spark) -> Path:
+    """The installation whose ``spark-submit`` runs."""
+    return Path(os.environ.get("SPARK_HOME") or spark.home)
+
+
+def _conf_folder(home: Path) -> Path:
+    """Where the configuration of an installation is."""
+    return Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
 
 
 class SparkSession:
@@ -136,11 +164,10 @@ class SparkSession:
 
     def _start_java(self, spark: Spark, archive_to: Path | None) -> JavaProcess:
         if not self.is_quick:
-            home = Path(os.environ.get("SPARK_HOME") or spark.home)
+            home = _spark_home(spark)
             if not (home / "bin" / "spark-submit").is_file():
                 raise NoSparkError(f"SPARK_HOME ({home}) has no bin/spark-submit")
-            conf = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
-            if not (conf / "spark-env.sh").exists():
+            if not (_conf_folder(home) / "spark-env.sh").exists():
                 find_java(os.environ)
             return JavaProcess(submit_command(home, self.properties), spark_home=home)
         java = find_java(os.environ)
@@ -165,7 +192,7 @@ class SparkSession:
     @property
     def is_local(self) -> bool:
         """Whether the work is done on this machine, not on a cluster."""
-        return bool(_LOCAL_MASTER.fullmatch(self.master))
+        return _is_local(self.master)
 
     @property
     def context(self) -> Any:

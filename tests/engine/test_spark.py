@@ -117,6 +117,17 @@ def test_jvms_of_a_cluster_do_not_compile_their_code_twice(master: str, where: s
     assert "-XX:TieredStopAtLevel=1" in options.split()
 
 
+@pytest.mark.parametrize("where", ["driver", "executor"])
+def test_java_options_that_an_administrator_configured_stay(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"spark.{where}.defaultJavaOptions"
+    (tmp_path / "spark-defaults.conf").write_text(f"{name}  -Djava.security.krb5.conf=/etc/own\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    found = spark_session.job_properties("spark://host:7077")
+    assert (name in found, len(found)) == (False, 1)
+
+
 @pytest.mark.parametrize("java_home", [True, False], ids=["in JAVA_HOME", "on the path"])
 def test_a_missing_java_is_reported_in_one_line(
     java_home: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
