@@ -94,7 +94,10 @@ def range_splits(
             partition, segment, following, records.from_time_ms
         ):
             continue
-        for piece in _pieces(partition, segment, records, size_bytes):
+        ends_here = following is None or (
+            to_offset is not None and to_offset < following.base_offset
+        )
+        for piece in _pieces(partition, segment, records, size_bytes, ends_here=ends_here):
             yield RangeSplit(
                 path=piece.path,
                 start=piece.start,
@@ -108,9 +111,14 @@ def range_splits(
 
 
 def _pieces(
-    partition: Partition, segment: Segment, records: RecordRange, size_bytes: int
+    partition: Partition,
+    segment: Segment,
+    records: RecordRange,
+    size_bytes: int,
+    *,
+    ends_here: bool,
 ) -> Iterator[Split]:
-    """The parts of a segment's log that can hold selected offsets."""
+    """The parts of a segment's log that can hold selected offsets; the range may end in it."""
     pieces = segment_splits(partition, segment, size_bytes)
     begins_before = segment.base_offset < records.from_offset
     if segment.is_0_7 or (len(pieces) == 1 and not begins_before):
@@ -120,7 +128,8 @@ def _pieces(
         seekable = SeekableLog.of_segment(partition, segment, log)
         start = seekable.position_of(records.from_offset) if begins_before else 0
         end = None
-        if records.to_offset is not None and segment.log_bytes - start > SMALLEST_SPLIT_BYTES:
+        is_large = segment.log_bytes - start > SMALLEST_SPLIT_BYTES
+        if ends_here and is_large and records.to_offset is not None:
             end = _end_of(seekable, records.to_offset)
         yield from _within(log, pieces, start, records.to_offset, end)
 

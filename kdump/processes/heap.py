@@ -13,7 +13,7 @@ from typing import Final
 
 _MAPPED_BYTES: Final = 32 << 20
 """Pieces of this size and more are not in the heap; their pages go back at once."""
-KEPT_BYTES: Final = 2 * _MAPPED_BYTES
+_KEPT_BYTES: Final = 2 * _MAPPED_BYTES
 """So much of the end of the heap is kept when it is free.
 
 The C library arrives at these two itself when a process has freed a piece of 32 MiB.
@@ -25,7 +25,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Let this process and its forks keep up to :data:`KEPT_BYTES` of freed memory.
+    """Let this process and its forks keep up to 64 MiB of freed memory.
 
     For workers, whose memory is only kdump's. Does nothing with another C library (``mallopt(3)``).
     """
@@ -35,4 +35,4 @@ def keep_freed_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
