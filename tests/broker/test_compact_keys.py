@@ -59,29 +59,14 @@ def test_dirty_records_replace_clean_ones_and_not_the_reverse(
     dirty_keys = [key for key, _ in dirty]
     expected = [at for at, (key, _) in enumerate(clean) if key not in dirty_keys]
     expected += sorted(1000 + len(dirty) - 1 - dirty_keys[::-1].index(key) for key in {*dirty_keys})
-    assert live.offset.tolist() == expected
+    assert live.offsets.column().tolist() == expected
     assert keys == len({key for key, _ in clean + dirty})
-
-
-@given(ROWS, st.integers(0, 45), st.integers(0, 45))
-def test_live_records_are_counted_by_offset_range(
-    rows: list[tuple[bytes, bool]], start: int, end: int
-) -> None:
-    live, _ = live_records([records(rows, 0).last_of_each_key()], [])
-    low, high = min(start, end), max(start, end)
-
-    count, tombstones = live.count_between(np.array([low]), np.array([high]))
-
-    between = live.between(low, high)
-    assert count[0] == len(between.offset)
-    assert tombstones[0] == int(between.is_tombstone.sum())
-    assert live.has(np.arange(45)).sum() == len(live.offset)
 
 
 def test_no_records_give_no_keys() -> None:
     live, keys = live_records([], [])
 
-    assert (len(live.offset), keys) == (0, 0)
+    assert (len(live.offsets.bitmaps), keys) == (0, 0)
     assert NO_RECORDS.last_of_each_key().count == 0
 
 

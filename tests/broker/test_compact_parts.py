@@ -16,13 +16,13 @@ from kdump.broker.cleaner.cleaned_transactions import (
     TxnBatches,
     collect_aborted,
 )
-from kdump.broker.cleaner.compaction_keys import LiveRecords
 from kdump.broker.cleaner.compaction_parts import (
     Amount,
     Extents,
     ScannedSegment,
     parts_to_rewrite,
 )
+from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.broker.cleaner.rebuilt_batches import rebuilt_batches
 from kdump.broker.cleaner.record_retention import NO_HORIZON, RetentionRules
 from kdump.formats import record_batch
@@ -40,7 +40,7 @@ NOW_MS = BASE_TIMESTAMP_MS
 def rules(
     live: list[int], last_records: dict[int, LastRecord] | None = None, end_offset: int = 1000
 ) -> RetentionRules:
-    records = LiveRecords(np.array(live, np.int64), np.zeros(len(live), np.bool_))
+    records = LiveRecords.of(np.array(live, np.int64), np.zeros(len(live), np.bool_))
     return RetentionRules(records, last_records or {}, end_offset, NOW_MS, 0)
 
 

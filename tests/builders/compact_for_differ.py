@@ -16,10 +16,11 @@ from pathlib import Path
 from builders.apply_target import apply_target
 from kdump.broker.cleaner.cleaned_root import compacted_root
 from kdump.broker.cleaner.cleaned_segment import GroupRewriter, GroupToRewrite, RewrittenGroup
-from kdump.broker.cleaner.compaction_keys import LiveRecords, live_records
+from kdump.broker.cleaner.compaction_keys import live_records
 from kdump.broker.cleaner.compaction_rewrite import Piece
 from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round, staged_name
 from kdump.broker.cleaner.compaction_scan import ScannedPart, scan_part, survey_part
+from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.broker.loader.load_context import IndexSettings, load_context
 from kdump.formats.names import PartitionState, TopicPartition

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.scan.batches import Column, Flags
 from kdump.scan.distinct_keys import KEY_TYPE, hashes_of, last_rows
 
@@ -119,53 +120,6 @@ class LastOffsets:
         return KeyedRecords.joined(self._parts).last_of_each_key()
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRecords:
-    """The records with a key that no later record replaces, by offset.
-
-    Attributes:
-        offset: int64 of shape (n,), rising.
-        is_tombstone: whether the record has no value; of shape (n,).
-    """
-
-    offset: Column
-    is_tombstone: Flags
-
-    @classmethod
-    def joined(cls, parts: Iterable[LiveRecords]) -> LiveRecords:
-        """Merge those of all ``parts``, whose offsets may overlap."""
-        found = list(parts)
-        if len(found) < 2:
-            return found[0] if found else NO_LIVE_RECORDS
-        offset = np.concatenate([each.offset for each in found])
-        order = np.argsort(offset, kind="stable")
-        is_tombstone = np.concatenate([each.is_tombstone for each in found])
-        return cls(offset[order], is_tombstone[order])
-
-    def between(self, start: int, end: int) -> LiveRecords:
-        """Only those at or above ``start`` and below ``end``."""
-        low, high = np.searchsorted(self.offset, (start, end))
-        return LiveRecords(self.offset[low:high], self.is_tombstone[low:high])
-
-    def count_between(self, start: Column, end: Column) -> tuple[Column, Column]:
-        """Numbers of records and of tombstones from each ``start`` to its ``end``, exclusive."""
-        low = np.searchsorted(self.offset, start)
-        high = np.searchsorted(self.offset, end)
-        tombstones = np.concatenate(([0], np.cumsum(self.is_tombstone)))
-        return high - low, tombstones[high] - tombstones[low]
-
-    def has(self, offset: Column) -> Flags:
-        """Whether each ``offset`` is that of a live record."""
-        if not len(self.offset):
-            return np.zeros(len(offset), np.bool_)
-        at = np.searchsorted(self.offset, offset)
-        found: Flags = self.offset[np.minimum(at, len(self.offset) - 1)] == offset
-        return found
-
-
-NO_LIVE_RECORDS: Final = LiveRecords(NO_RECORDS.offset, NO_RECORDS.is_tombstone)
-
-
 def live_records(
     mapped: Iterable[KeyedRecords], unmapped: Iterable[KeyedRecords]
 ) -> tuple[LiveRecords, int]:
@@ -189,8 +143,9 @@ def live_records(
         tombstones.append(part.is_tombstone[is_live])
         unknown.append(part.key.filter(pa.array(~is_known)))
     offset = np.concatenate(offsets)
-    order = np.argsort(offset, kind="stable")
+    order = np.argsort(offset)
+    live = LiveRecords.of(offset[order], np.concatenate(tombstones)[order])
     keys = last.count
     if unknown:
         keys += pc.count_distinct(pa.concat_arrays(unknown)).as_py()
-    return LiveRecords(offset[order], np.concatenate(tombstones)[order]), keys
+    return live, keys

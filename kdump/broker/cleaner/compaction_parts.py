@@ -168,7 +168,13 @@ def parts_to_rewrite(
 def _are_gone(segment: ScannedSegment, first_offset: Column, rules: RetentionRules) -> Flags:
     """Which extents cannot contain a batch that stays, as far as the scan shows."""
     extents = segment.extents
-    live, _ = rules.live.count_between(first_offset, extents.last_offset + 1)
+    live = np.array(
+        [
+            rules.live.offsets.count_between(first, last + 1)
+            for first, last in zip(first_offset.tolist(), extents.last_offset.tolist(), strict=True)
+        ],
+        np.int64,
+    )
     last_data = np.array(
         sorted(
             last.last_data_offset

@@ -15,6 +15,7 @@ import numpy as np
 
 from kdump.broker.cleaner.compaction_parts import Amount, PartToRewrite
 from kdump.broker.cleaner.legacy_compaction import live_messages, rewritten
+from kdump.broker.cleaner.live_records import LiveColumns
 from kdump.broker.cleaner.rebuilt_batches import (
     NewBatch,
     emptied_batches,
@@ -108,7 +109,8 @@ class _Rewriter:
         records = int(batches.records_count.sum())
         before = Amount(int(batches.size_bytes.sum()), batches.count, records)
         is_discardable = _is_among(batches.position, self.part.discardable)
-        fates = fates_of(batches, is_discardable, self.part.rules)
+        live = self._live(batches)
+        fates = fates_of(batches, is_discardable, self.part.rules, live)
         kept = np.flatnonzero(fates.fate != Fate.DROPPED)
         tombstones_dropped = int(fates.tombstones_dropped.sum())
         if not len(kept):
@@ -116,7 +118,7 @@ class _Rewriter:
         if (fates.fate == Fate.COPIED).all():
             start, end = int(batches.position[0]), int(batches.next_position[-1])
             return Chunk(before, CopiedFrom(self.part.path.name, start, end), batches, records)
-        new = self._new_batches(window, fates)
+        new = self._new_batches(window, fates, live)
         return Chunk(
             before,
             _content(window, kept, new, self.part.path.name),
@@ -125,7 +127,12 @@ class _Rewriter:
             tombstones_dropped,
         )
 
-    def _new_batches(self, window: Window, fates: Fates) -> dict[int, NewBatch]:
+    def _live(self, batches: BatchColumns) -> LiveColumns:
+        """The live records of some batches."""
+        start, end = int(batches.base_offset.min()), int(batches.last_offset.max()) + 1
+        return self.part.rules.live.columns_between(start, end)
+
+    def _new_batches(self, window: Window, fates: Fates, live: LiveColumns) -> dict[int, NewBatch]:
         """The changed batches of ``window``, by row."""
         is_emptied, is_rebuilt = fates.fate == Fate.EMPTIED, fates.fate == Fate.REBUILT
         new = dict(
@@ -139,7 +146,7 @@ class _Rewriter:
 
         def is_kept(columns: RecordColumns, own: Column) -> Flags:
             drops = fates.drops_tombstones[rows[own]][columns.batch]
-            stays = self.part.rules.live.has(columns.offset) & ~(drops & (columns.value_size < 0))
+            stays = live.has(columns.offset) & ~(drops & (columns.value_size < 0))
             result: Flags = stays | is_control(columns.batches)[columns.batch]
             return result
 

@@ -32,7 +32,6 @@ from kdump.broker.cleaner.cleaned_transactions import (
     TxnBatches,
     collect_aborted,
 )
-from kdump.broker.cleaner.compaction_keys import NO_LIVE_RECORDS, LiveRecords
 from kdump.broker.cleaner.compaction_parts import (
     Amount,
     Extents,
@@ -41,6 +40,7 @@ from kdump.broker.cleaner.compaction_parts import (
     parts_to_rewrite,
 )
 from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart
+from kdump.broker.cleaner.live_records import NO_LIVE_RECORDS, LiveRecords
 from kdump.broker.cleaner.record_retention import RetentionRules
 from kdump.broker.cleaner.segment_groups import Group, group_segments
 from kdump.broker.loader.load_context import LoadContext

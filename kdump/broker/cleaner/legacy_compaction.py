@@ -20,8 +20,10 @@ from kdump.target.refusal import Refused
 
 def live_messages(found: MessageSet, rules: RetentionRules) -> list[Message]:
     """The messages that no later message replaces."""
+    if not found.messages:
+        return []
     offsets = np.array([message.offset for message in found.messages], np.int64)
-    is_live = rules.live.has(offsets)
+    is_live = rules.live.columns_between(int(offsets.min()), int(offsets.max()) + 1).has(offsets)
     return [message for message, stays in zip(found.messages, is_live, strict=True) if stays]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kdump.broker.cleaner.cleanable_log import LastRecord
-from kdump.broker.cleaner.compaction_keys import LiveRecords
+from kdump.broker.cleaner.live_records import LiveColumns, LiveRecords
 from kdump.formats import record_batch
 from kdump.scan.batches import BatchColumns, Column, Flags
 from kdump.state.transactions.markers import is_control
@@ -94,20 +94,23 @@ class Fates:
     tombstones_dropped: Column
 
 
-def fates_of(batches: BatchColumns, discardable: Flags, rules: RetentionRules) -> Fates:
+def fates_of(
+    batches: BatchColumns, discardable: Flags, rules: RetentionRules, live: LiveColumns
+) -> Fates:
     """Decide the fates of ``batches``.
 
     Args:
         batches: the batches, all of magic 2.
         discardable: which of them no transaction needs any more.
         rules: the other rules.
+        live: the live records of the batches.
     """
     control = is_control(batches)
     has_horizon = (batches.attributes & record_batch.DELETE_HORIZON_FLAG) != 0
     is_over = has_horizon & (batches.base_timestamp <= rules.now_ms)
     is_discarded = discardable & (~control | is_over)
-    live, tombstones = rules.live.count_between(batches.base_offset, batches.last_offset + 1)
-    kept = np.where(control, batches.records_count, live - np.where(is_over, tombstones, 0))
+    count, tombstones = live.count_between(batches.base_offset, batches.last_offset + 1)
+    kept = np.where(control, batches.records_count, count - np.where(is_over, tombstones, 0))
     kept = np.where(is_discarded, 0, kept)
     needs_horizon = np.where(control, discardable, (tombstones > 0) & ~is_over) & ~has_horizon
     needs_horizon &= rules.new_horizon_ms != NO_HORIZON

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
-from kdump.broker.cleaner.compaction_keys import NO_RECORDS, KeyedRecords, LiveRecords, live_records
+from kdump.broker.cleaner.compaction_keys import NO_RECORDS, KeyedRecords, live_records
 from kdump.broker.cleaner.compaction_parts import PartToRewrite
 from kdump.broker.cleaner.compaction_rewrite import Chunk, rewrite_part
 from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart, scan_part, survey_part
+from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.engine.job import Split
 from kdump.engine.splits import segment_splits
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES

@@ -11,11 +11,11 @@ from typing import Final, Protocol
 
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite, RewrittenGroup
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
-from kdump.broker.cleaner.compaction_keys import LiveRecords
 from kdump.broker.cleaner.compaction_preview import preview
 from kdump.broker.cleaner.compaction_rewrite import Chunk
 from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round
 from kdump.broker.cleaner.compaction_scan import ScannedPart
+from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.broker.loader.load_context import IndexSettings, load_context
 from kdump.engine.engine import Engine, run_in_order
 from kdump.engine.splits import split_bytes
