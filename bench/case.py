@@ -165,6 +165,10 @@ def compactable(
     return Data(call, 8 * segment_bytes / 1e9, name)
 
 
+MANY_KEYS: Final = compactable("many-keys", 960 << 20, keys=100_000_000)
+"""78 million records with 54 million keys."""
+
+
 def linked(name: str, source: str, partitions: int) -> Data:
     """Return a log directory with so many partitions, all links to the first of a source."""
     call = f"link_partitions({name!r}, {source!r}, {partitions}, folder)"

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from case import LOCAL, Case, Data, Other, Program, compactable, copied, in_part, linked, partitions
+from case import (
+    LOCAL,
+    MANY_KEYS,
+    Case,
+    Data,
+    Other,
+    Program,
+    compactable,
+    copied,
+    in_part,
+    linked,
+    partitions,
+)
 from compact_cases import compaction
 from dump_cases import KEYED_MILLION_BYTES, ONE_GIB
 
@@ -129,6 +141,15 @@ MANY_BYTES: Final = (
         ratio=_PER_GIB,
         peak_mb=300,
         worker_peak_mb=300,
+    ),
+    Case(
+        "compact --dry-run, 54 M keys in a partition",
+        compaction(MANY_KEYS.folder, *LOCAL, "--dry-run"),
+        in_part(Program.KDUMP_ON_AN_EIGHTH, *compaction("many-keys-eighth", *LOCAL, "--dry-run")),
+        (MANY_KEYS, compactable("many-keys-eighth", 120 << 20, keys=100_000_000)),
+        ratio=_PER_GIB,
+        peak_mb=300,
+        worker_peak_mb=800,
     ),
     Case(
         "retain, 32 GiB in 32 partitions",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from case import Data
+from case import MANY_KEYS, Data
 
 LIMIT_MB: Final = 300.0
 
@@ -129,16 +129,7 @@ HARD_INPUTS: Final = (
         is_truncated=True,
         left_out={"compact": "refused: the log is damaged"},
     ),
-    HardInput(
-        "many-keys",
-        Data(
-            "make_compactable('many-keys', SegmentShape('', 960 << 20, 97, 'short',"
-            " keys=100_000_000), 8, 1, folder)",
-            8,
-            "many-keys",
-        ),
-        copy_gb=9,
-    ),
+    HardInput("many-keys", MANY_KEYS, copy_gb=9),
 )
 
 _KNOWN: Final = ("--config", "remote.storage.enable=false")
@@ -202,7 +193,7 @@ COMMANDS: Final = (
     ),
 )
 
-_LARGER: Final = {("compact", "many-keys"): (1000.0, 800.0)}
+_LARGER: Final = {("compact", "many-keys"): (LIMIT_MB, 800.0)}
 """Limits in MB of driver and workers, where they differ."""
 
 

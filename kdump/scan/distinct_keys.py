@@ -14,6 +14,9 @@ from kdump.scan.batches import Column
 
 KEY_TYPE: Final = pa.large_binary()
 
+Codes = npt.NDArray[np.int32]
+"""Numbers of distinct values, from 0 on; of shape (n,)."""
+
 _WORD_BYTES: Final = 8
 _MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(_WORD_BYTES + 1)], np.uint64)
 """Masks of the first bytes of a word, by number of bytes."""
@@ -23,7 +26,18 @@ _LONGEST_HASHED_BYTES: Final = 1024
 
 
 def last_rows(key: pa.Array) -> Column:
-    """The last row of each distinct key, in the order of the first occurrence of the keys.
+    """The last row of each distinct key, in the order of the first occurrence of the keys."""
+    return _coded(key)[1]
+
+
+def key_codes(key: pa.Array) -> tuple[Codes, int]:
+    """The number of each key, equal for equal keys, and how many there are."""
+    codes, row = _coded(key)
+    return codes, len(row)
+
+
+def _coded(key: pa.Array) -> tuple[Codes, Column]:
+    """As :func:`_last_of_each`.
 
     Keys are distinguished by hashes, if keys with equal hashes prove to be equal: Arrow encodes
     integers several times as fast as bytes.
@@ -33,15 +47,14 @@ def last_rows(key: pa.Array) -> Column:
         size = _sizes(key)
         codes, row = _last_of_each(pa.array(_hashes(size, words)))
         if _are_equal(size, words, row[codes]):
-            return row
-    _, row = _last_of_each(key)
-    return row
+            return codes, row
+    return _last_of_each(key)
 
 
-def _last_of_each(values: pa.Array) -> tuple[npt.NDArray[np.int32], Column]:
+def _last_of_each(values: pa.Array) -> tuple[Codes, Column]:
     """The code of the distinct value of each row, and the last row of each code."""
     encoded = values.dictionary_encode()
-    codes: npt.NDArray[np.int32] = encoded.indices.to_numpy()
+    codes: Codes = encoded.indices.to_numpy()
     row = np.empty(len(encoded.dictionary), np.int64)
     # With several values for one index, NumPy keeps the last.
     row[codes] = np.arange(len(codes))

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
-from kdump.broker.cleaner.cleanable_log import LastRecord
 from kdump.broker.cleaner.cleaned_transactions import (
     NO_TXN_BATCHES,
     CleanedTransactions,
@@ -24,7 +23,7 @@ from kdump.broker.cleaner.compaction_parts import (
 )
 from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.broker.cleaner.rebuilt_batches import rebuilt_batches
-from kdump.broker.cleaner.record_retention import NO_HORIZON, RetentionRules
+from kdump.broker.cleaner.record_retention import NO_HORIZON, LastRecords, RetentionRules
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, decompress
 from kdump.formats.transaction_index import AbortedTxn
@@ -38,10 +37,11 @@ NOW_MS = BASE_TIMESTAMP_MS
 
 
 def rules(
-    live: list[int], last_records: dict[int, LastRecord] | None = None, end_offset: int = 1000
+    live: list[int], last_records: list[tuple[int, int, int]] | None = None, end_offset: int = 1000
 ) -> RetentionRules:
+    columns = np.array(last_records or [], np.int64).reshape(-1, 3).T
     records = LiveRecords.of(np.array(live, np.int64), np.zeros(len(live), np.bool_))
-    return RetentionRules(records, last_records or {}, end_offset, NOW_MS, 0)
+    return RetentionRules(records, LastRecords(*columns), end_offset, NOW_MS, 0)
 
 
 def segment(txn_batches: TxnBatches = NO_TXN_BATCHES) -> ScannedSegment:
@@ -65,7 +65,7 @@ def test_only_extents_with_live_records_are_read() -> None:
 
 
 def test_an_extent_with_the_last_batch_of_a_producer_is_read() -> None:
-    last = {7: LastRecord(35, 0), 8: LastRecord(None, 0), 9: LastRecord(40, 0)}
+    last = [(7, 35, 0), (8, -1, 0), (9, 40, 0)]
 
     parts, _ = parts_to_rewrite(segment(), rules([], last))
 

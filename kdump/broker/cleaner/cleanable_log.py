@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kdump.broker.loader.loader import Recovered
@@ -174,26 +173,3 @@ def _whole(directory: VirtualDirectory, base_offset: int, kind: FileKind, entry_
     name = file_name(base_offset, kind)
     size_bytes = directory.size_bytes(name) if name in directory else 0
     return size_bytes // entry_bytes * entry_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LastRecord:
-    """The last record of a producer in a log (``LastRecord``).
-
-    Attributes:
-        last_data_offset: last offset of its last data batch; None if only a marker is left.
-        epoch: its latest epoch.
-    """
-
-    last_data_offset: int | None
-    epoch: int
-
-
-def last_records(producers: tuple[ProducerEntry, ...]) -> Mapping[int, LastRecord]:
-    """By producer id (``UnifiedLog.lastRecordsOfActiveProducers``)."""
-    return {
-        each.producer_id: LastRecord(
-            each.last_offset if each.last_offset >= 0 else None, each.epoch
-        )
-        for each in producers
-    }

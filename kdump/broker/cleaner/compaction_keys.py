@@ -13,11 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.scan.batches import Column, Flags
-from kdump.scan.distinct_keys import KEY_TYPE, hashes_of, last_rows
+from kdump.scan.distinct_keys import KEY_TYPE, hashes_of, key_codes, last_rows
 
 MOST_HELD_KEYS: Final = 1 << 20
 """When this many keys are collected, they are reduced to distinct ones."""
@@ -129,23 +128,14 @@ def live_records(
         mapped: the last record of each key, for each dirty part of the log, in order.
         unmapped: the other records with a key: they do not replace others, but can be replaced.
     """
-    last = KeyedRecords.joined(list(mapped)).last_of_each_key()
-    offsets, tombstones = [last.offset], [last.is_tombstone]
-    unknown = []
-    for part in unmapped:
-        found = pc.index_in(part.key, value_set=last.key)
-        is_known = found.is_valid().to_numpy(zero_copy_only=False)
-        is_live = ~is_known
-        rows = np.flatnonzero(is_known)
-        slots = found.drop_null().to_numpy()
-        is_live[rows] = part.offset[rows] >= last.offset[slots]
-        offsets.append(part.offset[is_live])
-        tombstones.append(part.is_tombstone[is_live])
-        unknown.append(part.key.filter(pa.array(~is_known)))
-    offset = np.concatenate(offsets)
+    dirty = list(mapped)
+    records = KeyedRecords.joined([*dirty, *unmapped])
+    code, keys = key_codes(records.key)
+    last = np.full(keys, -1, np.int64)
+    # With several values for one index, NumPy keeps the last.
+    rows = sum(part.count for part in dirty)
+    last[code[:rows]] = records.offset[:rows]
+    is_live = records.offset >= last[code]
+    offset, is_tombstone = records.offset[is_live], records.is_tombstone[is_live]
     order = np.argsort(offset)
-    live = LiveRecords.of(offset[order], np.concatenate(tombstones)[order])
-    keys = last.count
-    if unknown:
-        keys += pc.count_distinct(pa.concat_arrays(unknown)).as_py()
-    return live, keys
+    return LiveRecords.of(offset[order], is_tombstone[order]), keys

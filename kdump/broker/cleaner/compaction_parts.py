@@ -7,7 +7,7 @@ skipped: most of a log that was not compacted for a long time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -159,7 +159,7 @@ def parts_to_rewrite(
                 ranges=tuple(_ranges(extents, rows)),
                 discardable=discardable[inside],
                 keeps_legacy_tombstones=segment.keeps_legacy_tombstones,
-                rules=replace(rules, live=rules.live.between(begin, end)),
+                rules=rules.between(begin, end),
             )
         )
     return parts, extents.amount(is_gone)
@@ -175,14 +175,7 @@ def _are_gone(segment: ScannedSegment, first_offset: Column, rules: RetentionRul
         ],
         np.int64,
     )
-    last_data = np.array(
-        sorted(
-            last.last_data_offset
-            for last in rules.last_records.values()
-            if last.last_data_offset is not None
-        ),
-        np.int64,
-    )
+    last_data = np.sort(rules.last_records.last_data_offset)
     has_last = np.searchsorted(last_data, first_offset) < np.searchsorted(
         last_data, extents.last_offset, side="right"
     )

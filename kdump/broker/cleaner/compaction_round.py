@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles, last_records, loaded_log
+from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles, loaded_log
 from kdump.broker.cleaner.cleanable_range import CleanableRange, cleanable_range
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite, RewrittenGroup
 from kdump.broker.cleaner.cleaned_transactions import (
@@ -41,7 +41,7 @@ from kdump.broker.cleaner.compaction_parts import (
 )
 from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart
 from kdump.broker.cleaner.live_records import NO_LIVE_RECORDS, LiveRecords
-from kdump.broker.cleaner.record_retention import RetentionRules
+from kdump.broker.cleaner.record_retention import LastRecords, RetentionRules
 from kdump.broker.cleaner.segment_groups import Group, group_segments
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
@@ -230,7 +230,7 @@ class Round:
         transactions = CleanedTransactions()
         rules = RetentionRules(
             live=NO_LIVE_RECORDS,
-            last_records=last_records(self.log.producers),
+            last_records=LastRecords.of(self.log.producers),
             end_offset=self.cleanable.end_offset,
             now_ms=self.log.now_ms,
             delete_retention_ms=self.log.settings.delete_retention_ms,

@@ -219,8 +219,11 @@ class _Scan:
         self._records += columns.count
         is_data = ~is_control(batches)
         is_dirty = batches.position >= self._mapped_position
-        if len(self._part.aborted):
-            is_dirty &= ~np.isin(batches.base_offset, self._part.aborted)
+        aborted = self._part.aborted
+        if len(aborted):
+            # A log can have millions of them, and few are near these batches.
+            low, high = np.searchsorted(aborted, batches.base_offset[[0, -1]])
+            is_dirty &= ~np.isin(batches.base_offset, aborted[low : high + 1])
         is_tombstone = columns.value_size < 0
         has_key = columns.key_size >= 0
         self._require_in_batch(columns)

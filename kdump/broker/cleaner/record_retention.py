@@ -6,14 +6,14 @@ Follows the ``RecordFilter`` of ``Cleaner.cleanInto`` and ``MemoryRecords.filter
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kdump.broker.cleaner.cleanable_log import LastRecord
 from kdump.broker.cleaner.live_records import LiveColumns, LiveRecords
 from kdump.formats import record_batch
+from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.scan.batches import BatchColumns, Column, Flags
 from kdump.state.transactions.markers import is_control
 
@@ -33,12 +33,57 @@ class Fate(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LastRecords:
+    """The last record of each active producer of a log (``LastRecord``).
+
+    Follows ``UnifiedLog.lastRecordsOfActiveProducers``.
+
+    Attributes:
+        producer_id: the producers, rising; int64 of shape (n,), as all columns.
+        last_data_offset: last offset of the last data batch of each; -1 if only a marker is left.
+        epoch: the latest epoch of each.
+    """
+
+    producer_id: Column
+    last_data_offset: Column
+    epoch: Column
+
+    @classmethod
+    def of(cls, producers: Iterable[ProducerEntry]) -> LastRecords:
+        rows = sorted(
+            (each.producer_id, max(each.last_offset, -1), each.epoch) for each in producers
+        )
+        return cls(*np.array(rows, np.int64).reshape(-1, 3).T)
+
+    def between(self, start: int, end: int) -> LastRecords:
+        """Only those that batches at or above ``start`` and below ``end`` can have."""
+        offset = self.last_data_offset
+        rows = (offset < 0) | ((offset >= start) & (offset < end))
+        return LastRecords(self.producer_id[rows], offset[rows], self.epoch[rows])
+
+    def of_batches(self, batches: BatchColumns) -> Flags:
+        """Which batches end with the last record of their producer."""
+        if not len(self.producer_id):
+            return np.zeros(batches.count, np.bool_)
+        at = np.searchsorted(self.producer_id, batches.producer_id)
+        at = np.minimum(at, len(self.producer_id) - 1)
+        offset = self.last_data_offset[at]
+        is_last: Flags = np.where(
+            offset < 0,
+            is_control(batches) & (batches.producer_epoch == self.epoch[at]),
+            batches.last_offset == offset,
+        )
+        is_last &= (self.producer_id[at] == batches.producer_id) & (batches.producer_id >= 0)
+        return is_last
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionRules:
     """The rules for batches and records of a whole log.
 
     Attributes:
         live: the records that no later record replaces.
-        last_records: of the active producers, by producer id.
+        last_records: of the active producers.
         end_offset: of the round, exclusive.
         now_ms: the clock.
         delete_retention_ms: how long tombstones and markers stay once nothing else needs them;
@@ -46,10 +91,18 @@ class RetentionRules:
     """
 
     live: LiveRecords
-    last_records: Mapping[int, LastRecord]
+    last_records: LastRecords
     end_offset: int
     now_ms: int
     delete_retention_ms: int | None
+
+    def between(self, start: int, end: int) -> RetentionRules:
+        """The same for batches at or above ``start`` and below ``end``."""
+        return replace(
+            self,
+            live=self.live.between(start, end),
+            last_records=self.last_records.between(start, end),
+        )
 
     @property
     def new_horizon_ms(self) -> int:
@@ -60,19 +113,8 @@ class RetentionRules:
 
     def keeps_empty(self, batches: BatchColumns) -> Flags:
         """Which batches stay although none of their records does."""
-        is_last: Flags = batches.last_offset + 1 == self.end_offset
-        known = np.array(sorted(self.last_records), np.int64)
-        if not len(known):
-            return is_last
-        of_known = np.flatnonzero(np.isin(batches.producer_id, known) & (batches.producer_id >= 0))
-        control = is_control(batches)
-        for row in of_known.tolist():
-            last = self.last_records[int(batches.producer_id[row])]
-            if last.last_data_offset is None:
-                is_last[row] |= control[row] and batches.producer_epoch[row] == last.epoch
-            else:
-                is_last[row] |= batches.last_offset[row] == last.last_data_offset
-        return is_last
+        is_end: Flags = batches.last_offset + 1 == self.end_offset
+        return is_end | self.last_records.of_batches(batches)
 
 
 @dataclass(frozen=True, slots=True)
