@@ -22,6 +22,7 @@ from kdump.storage.place_names import (
 if TYPE_CHECKING:
     from kdump.storage.object_store import ObjectStore
     from kdump.storage.request_counts import RequestCounts
+    from kdump.storage.spooled_archive import UnpackedArchive
     from kdump.storage.tar_archive import TarArchive
 
 _OBJECT_STORE: Final = "kdump.storage.object_store"
@@ -114,8 +115,8 @@ def named_archives() -> Sequence[TarArchive]:
     return list(dict.fromkeys(_archives))
 
 
-def unpacked_archives() -> Sequence[tuple[str, int]]:
-    """The compressed archives that are unpacked now, and how many bytes that takes."""
+def unpacked_archives() -> Sequence[UnpackedArchive]:
+    """The compressed archives that are unpacked now."""
     if "kdump.storage.spooled_archive" not in sys.modules:
         return ()
     from kdump.storage.spooled_archive import spooled_archives

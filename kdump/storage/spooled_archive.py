@@ -7,23 +7,20 @@ removes it.
 
 from __future__ import annotations
 
-import io
-import lzma
 import os
 import shutil
 import tempfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final, NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.phases import phase
+from kdump.storage.decompression import CompressedDataError, decompressed_pieces
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location, StoredFile
 
 _MAGICS: Final = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-_COPIED_BYTES: Final = 4 << 20
 _CHECKED_BYTES: Final = 64 << 20
 _LEAST_FREE_BYTES: Final = 64 << 20
 """Unpacking stops before it fills a disk."""
@@ -43,12 +40,14 @@ class Spooled:
         location: the plain archive.
         file: keeps it open.
         path: its name, if it has one.
+        damage: why it is not whole; None if it is.
     """
 
     name: str
     location: Location
     file: IO[bytes]
     path: Path | None
+    damage: str | None
 
 
 _spooled: Final[dict[Location, Spooled]] = {}
@@ -84,9 +83,23 @@ def spooled(archive: Location, folder: Path | None) -> Location:
     return made.location
 
 
-def spooled_archives() -> list[tuple[str, int]]:
-    """The archives that are unpacked now, and how many bytes that takes."""
-    return [(each.name, each.file.tell()) for each in _spooled.values()]
+class UnpackedArchive(NamedTuple):
+    """An archive that is unpacked now.
+
+    Attributes:
+        name: as it was given.
+        size_bytes: how much space that takes.
+        damage: why it is not whole; None if it is.
+    """
+
+    name: str
+    size_bytes: int
+    damage: str | None
+
+
+def spooled_archives() -> list[UnpackedArchive]:
+    """The archives that are unpacked now."""
+    return [UnpackedArchive(each.name, each.file.tell(), each.damage) for each in _spooled.values()]
 
 
 def remove_spooled() -> None:
@@ -117,56 +130,31 @@ def _unpacked(source: StoredFile, kind: str, folder: Path) -> Spooled:
             path = None
             location = local(f"/proc/{os.getpid()}/fd/{descriptor}")
         with phase(f"unpacking {name} to {folder}", reading=source):
-            _unpack(source, kind, file, folder)
+            damage = _unpack(source, kind, file, folder)
     except BaseException:
         file.close()
         Path(text).unlink(missing_ok=True)
         raise
-    return Spooled(name, location, file, path)
+    return Spooled(name, location, file, path, damage)
 
 
-def _unpack(source: StoredFile, kind: str, target: IO[bytes], folder: Path) -> None:
-    """Write the plain archive; damaged data ends it there, which its reader notices."""
+def _unpack(source: StoredFile, kind: str, target: IO[bytes], folder: Path) -> str | None:
+    """Write the plain archive; returns why it ends before its end, or None."""
     name = str(source.location)
-    stream = _decompressed(io.BufferedReader(_Raw(source), _COPIED_BYTES), kind)
     unchecked = 0
-    while True:
-        try:
-            piece = stream.read(_COPIED_BYTES)
-        except OSError as failure:
-            if failure.filename is not None:
-                raise
-            return
-        except (EOFError, lzma.LZMAError, zlib.error, _zstd_error()):
-            return
-        if not piece:
-            return
-        try:
-            target.write(piece)
-        except OSError as failure:
-            raise OSError(failure.errno, failure.strerror, str(folder)) from None
-        unchecked += len(piece)
-        if unchecked >= _CHECKED_BYTES:
-            unchecked = 0
-            _require_space(name, folder, 0)
-
-
-def _decompressed(stream: io.BufferedReader, kind: str) -> Any:
-    if kind == "gzip":
-        import gzip
-
-        return gzip.GzipFile(fileobj=stream)
-    if kind == "xz":
-        return lzma.LZMAFile(stream)
-    import zstandard
-
-    return zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
-
-
-def _zstd_error() -> type[Exception]:
-    import zstandard
-
-    return zstandard.ZstdError
+    try:
+        for piece in decompressed_pieces(source, kind):
+            try:
+                target.write(piece)
+            except OSError as failure:
+                raise OSError(failure.errno, failure.strerror, str(folder)) from None
+            unchecked += len(piece)
+            if unchecked >= _CHECKED_BYTES:
+                unchecked = 0
+                _require_space(name, folder, 0)
+    except CompressedDataError as damage:
+        return str(damage)
+    return None
 
 
 def _require_space(name: str, folder: Path, needed_bytes: int) -> None:
@@ -185,19 +173,3 @@ def _require_space(name: str, folder: Path, needed_bytes: int) -> None:
             f"{name}: too little space to unpack it: {folder} has {free_bytes / _GIB:.1f} GiB free;"
             " name another directory with --spool"
         )
-
-
-class _Raw(io.RawIOBase):
-    """A stored file as a stream."""
-
-    def __init__(self, source: StoredFile) -> None:
-        self._source = source
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = self._source.read_into(memoryview(buffer), self._position)
-        self._position += count
-        return count

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kdump.phases import phase
 from kdump.storage.entries import SPECIAL_KINDS, Entry, EntryKind, special_file_error
@@ -33,8 +33,17 @@ from kdump.storage.tar_sparse import StoredPart, TarDamageError
 
 _MOST_HOLE_BYTES: Final = 256 << 20
 _MOST_INDEXES: Final = 16
-_indexes: Final[dict[TarArchive, TarIndex]] = {}
+_indexes: Final[dict[TarArchive, _KnownIndex]] = {}
 """Of the archives that this process has read from."""
+_problems: Final[dict[TarArchive, Sequence[PlaceProblem]]] = {}
+"""Likewise, of all of them: an index may be dropped before its problems are said."""
+
+
+class _KnownIndex(NamedTuple):
+    """The members of an archive, and which file they were read from."""
+
+    members: TarIndex
+    identity: tuple[int | str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +81,7 @@ class TarArchive(RootedStorage):
     @property
     def problems(self) -> Sequence[PlaceProblem]:
         """What this process found to be left out, or read in another way."""
-        index = _indexes.get(self)
-        return () if index is None else tuple(index.problems.values())
+        return _problems.get(self, ())
 
     def name_of(self, path: str) -> str:
         return f"{self.name}!{path}"
@@ -100,6 +108,11 @@ class TarArchive(RootedStorage):
         if self.fingerprint is not None and file.size_bytes != self.fingerprint[0]:
             file.close()
             raise self._changed()
+        known = _indexes.get(self)
+        if self.archive.storage == LOCAL_DISK and known and file.identity() != known.identity:
+            # A file of the same size and time has taken its place.
+            file.close()
+            raise self._changed()
         return _TarFile(location, member, file)
 
     def read(self, path: str) -> bytes:
@@ -119,14 +132,17 @@ class TarArchive(RootedStorage):
         if self.fingerprint is None or _fingerprint(self.archive) != self.fingerprint:
             self._require_there()
             raise self._changed()
-        index = _indexes.get(self)
-        if index is None:
+        known = _indexes.get(self)
+        if known is None:
             with self.archive.open_file() as file, phase(f"listing {self.name}", reading=file):
+                identity = file.identity()
                 index = kept_index(file, os.environ) or self._read_index(file)
+                known = _KnownIndex(index, identity)
             while len(_indexes) >= _MOST_INDEXES:
                 del _indexes[next(iter(_indexes))]
-            _indexes[self] = index
-        return index
+            _indexes[self] = known
+            _problems[self] = tuple(index.problems.values())
+        return known.members
 
     def _read_index(self, file: StoredFile) -> TarIndex:
         try:

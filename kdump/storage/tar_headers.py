@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kdump.storage.byte_source import ByteSource
+from kdump.storage.byte_source import ByteSource, SparseSource
 from kdump.storage.tar_sparse import (
     SparseMap,
     StoredPart,
@@ -27,6 +27,7 @@ from kdump.storage.tar_sparse import (
 
 BLOCK_BYTES: Final = tarfile.BLOCKSIZE
 _LARGEST_EXTENDED_BYTES: Final = 1 << 20
+_CHECKED_BYTES: Final = 1 << 20
 _GNU_NAMES: Final = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
 _PAX_HEADERS: Final = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 _WITH_DATA: Final = (
@@ -88,6 +89,7 @@ class _Walk:
         while True:
             block = self._block()
             if not block.strip(b"\0") and len(block) == BLOCK_BYTES:
+                self._require_end()
                 return None
             try:
                 info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
@@ -108,6 +110,20 @@ class _Walk:
             else:
                 return self._header(info, block, fields, start)
             self.position = _after(start, info.size)
+
+    def _require_end(self) -> None:
+        """Require that nothing but zeroes follows the end marker, such as another archive."""
+        end = self.archive.size_bytes
+        ranges = (
+            self.archive.data_ranges(self.position, end)
+            if isinstance(self.archive, SparseSource)
+            else iter([(self.position, end)])
+        )
+        for start, stop in ranges:
+            for at in range(start, stop, _CHECKED_BYTES):
+                piece = read_exactly(self.archive, at, min(_CHECKED_BYTES, stop - at))
+                if piece.count(0) < len(piece):
+                    raise TarDamageError(f"more data after the end marker at byte {self.position}")
 
     def _block(self) -> bytes:
         left = self.archive.size_bytes - self.position

@@ -22,6 +22,10 @@ LARGEST_SPARSE_BYTES: Final = 1 << 31
 """No segment is larger: positions in its indexes have 31 bits."""
 _LONGEST_PATH: Final = 4096
 """``PATH_MAX``."""
+_MOST_LEVELS: Final = 64
+_MOST_DIRECTORIES: Final = 1_000_000
+"""A name of 512 bytes can stand for dozens of directories, and each takes as much memory."""
+_MOST_MEMBERS: Final = 20_000_000
 _LEAST_HOLE_BYTES: Final = 1 << 20
 _SPECIAL: Final = {
     tarfile.FIFOTYPE: EntryKind.FIFO,
@@ -80,6 +84,8 @@ def read_tar_index(archive: ByteSource) -> TarIndex:
         for header in tar_headers(archive):
             count += 1
             _take(index, header)
+            if count > _MOST_MEMBERS or len(index.directories) > _MOST_DIRECTORIES:
+                raise TarDamageError("too many members")
     except TarDamageError as damage:
         if not count:
             raise
@@ -123,6 +129,9 @@ def _path(index: TarIndex, name: str) -> str | None:
     """The normalized path of a member; None for one that is left out."""
     if len(name) > _LONGEST_PATH or "\0" in name:
         index.note(f"{name[:64]}…: {NO_FILE_NAME}")
+        return None
+    if name.count("/") > _MOST_LEVELS:
+        index.note(f"{name[:64]}…: left out, because it is in more than {_MOST_LEVELS} directories")
         return None
     if ".." in name.split("/"):
         index.note(f"{name}: left out, because .. in it leads elsewhere")

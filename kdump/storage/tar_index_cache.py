@@ -30,7 +30,7 @@ LEAST_MEMBERS: Final = 5_000
 """Archives with fewer are read in a tenth of a second."""
 MOST_KEPT: Final = 16
 UNUSED_DAYS: Final = 30
-_VERSION: Final = 2
+_VERSION: Final = 3
 _LARGEST_BYTES: Final = 256 << 20
 _DAY_SECONDS: Final = 86_400
 _KINDS: Final = {kind.name: kind for kind in EntryKind}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
+import random
 import shutil
+import tarfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +18,15 @@ import zstandard
 
 from builders.in_process import run_kdump
 from builders.packed import pack
+from builders.sources import BytesSource
 from builders.verified import LogModel
 from kdump.errors import ExitStatus
 from kdump.storage import spooled_archive
-from kdump.storage.places import forget_places, parse_location, spool_into
+from kdump.storage.decompression import CompressedDataError, decompressed_pieces
+from kdump.storage.places import forget_places, parse_location, spool_into, unpacked_archives
 from kdump.storage.spooled_archive import SpoolError
 
+ZSTD_CHECKED: Final = zstandard.ZstdCompressor(write_checksum=True)
 COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "tar.gz": gzip.compress,
     "tgz": lambda data: gzip.compress(data[:5000]) + gzip.compress(data[5000:]),
@@ -84,13 +91,111 @@ def test_an_unpacked_archive_lasts_for_a_run(
     assert not list(spool.iterdir())
 
 
+def random_members(path: Path) -> None:
+    """Write an archive that compression hardly makes smaller."""
+    with tarfile.open(path, "w") as archive:
+        for number in range(8):
+            info = tarfile.TarInfo(f"logs/file-{number}")
+            info.size = 100_000
+            archive.addfile(info, io.BytesIO(random.Random(number).randbytes(info.size)))
+
+
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_damaged_compression_is_read_up_to_there(plain: Path, spool: Path, suffix: str) -> None:
+def test_damaged_compression_is_read_up_to_there(tmp_path: Path, spool: Path, suffix: str) -> None:
+    random_members(tmp_path / "plain.tar")
+    spool_into(spool)
+    root = parse_location(f"{compressed(tmp_path / 'plain.tar', suffix, left=0.7)}!/logs")
+    assert len(root.entries()) >= 4
+    for number in range(4):
+        expected = random.Random(number).randbytes(100_000)
+        assert (root / f"file-{number}").read() == expected
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_damaged_compression_is_said_and_in_the_status(
+    plain: Path, spool: Path, suffix: str
+) -> None:
     archive = compressed(plain, suffix, left=0.7)
     outcome = run_kdump(["--spool", "spool", "ls", f"{archive.name}!/"], plain.parent)
     assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
-    assert f"kdump: {archive.name}".encode() in outcome.stderr
+    assert f"kdump: {archive.name}: its compression is damaged".encode() in outcome.stderr
     assert not list(spool.iterdir())
+
+
+def without_checksum(data: bytes) -> bytes:
+    """The data without its last bytes: all of the archive can be decompressed."""
+    return data[:-3]
+
+
+def with_other_data_after_it(data: bytes) -> bytes:
+    return data + b"something else"
+
+
+def with_a_wrong_checksum(data: bytes) -> bytes:
+    """The data with changed bytes in the archive, which are stored as they are."""
+    assert data.count(b"cluster.id=") == 1
+    return data.replace(b"cluster.id=", b"cluster.iD=")
+
+
+CHANGED: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "gz-cut": lambda data: without_checksum(gzip.compress(data)),
+    "gz-more": lambda data: with_other_data_after_it(gzip.compress(data)),
+    "gz-changed": lambda data: with_a_wrong_checksum(gzip.compress(data, 0)),
+    "xz-cut": lambda data: without_checksum(lzma.compress(data)),
+    "xz-more": lambda data: with_other_data_after_it(lzma.compress(data)),
+    "zst-cut": lambda data: without_checksum(ZSTD_CHECKED.compress(data)),
+    "zst-more": lambda data: with_other_data_after_it(ZSTD_CHECKED.compress(data)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_an_archive_whose_checksum_nobody_saw_is_not_whole(
+    plain: Path, spool: Path, change: str
+) -> None:
+    archive = plain.with_name(f"a.tar.{change.partition('-')[0]}")
+    archive.write_bytes(CHANGED[change](plain.read_bytes()))
+    outcome = run_kdump(["--spool", "spool", "ls", f"{archive.name}!/"], plain.parent)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    assert b"its compression is damaged or incomplete" in outcome.stderr
+
+
+@pytest.mark.parametrize("suffix", ["tar.gz", "tar.xz", "tar.zst"])
+def test_parts_and_zeroes_after_them_are_one_archive(plain: Path, spool: Path, suffix: str) -> None:
+    data = plain.read_bytes()
+    compress = COMPRESS[suffix]
+    archive = plain.with_name(f"a.{suffix}")
+    archive.write_bytes(compress(data[:5000]) + compress(b"") + compress(data[5000:]) + bytes(9000))
+    spool_into(spool)
+    root = parse_location(f"{archive}!/")
+    assert [each.name for each in root.entries()] == [
+        each.name for each in parse_location(f"{plain}!/").entries()
+    ]
+    assert [each.damage for each in unpacked_archives()] == [None]
+
+
+@pytest.mark.parametrize("kind", ["gzip", "xz", "zstd"])
+def test_a_bomb_takes_little_memory(kind: str) -> None:
+    zeroes = bytes(64 << 20)
+    suffix = {"gzip": "tar.gz", "xz": "tar.xz", "zstd": "tar.zst"}[kind]
+    source = BytesSource(COMPRESS[suffix](zeroes) * 3)
+    assert source.size_bytes < 1 << 20
+    largest = total = 0
+    for piece in decompressed_pieces(source, kind):
+        largest, total = max(largest, len(piece)), total + len(piece)
+    assert total == 3 * len(zeroes)
+    # zstd gives at once what is in 4 KiB.
+    assert largest <= (len(zeroes) if kind == "zstd" else 64 << 10)
+
+
+def test_a_dictionary_of_gigabytes_is_refused() -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 20}]
+    data = bytearray(lzma.compress(b"data", filters=filters))
+    at = data.index(b"\x21\x01", 12) + 2
+    data[at] = 38  # 2 GiB, in the header of the block, whose checksum is after it
+    end = 12 + (data[12] + 1) * 4
+    data[end - 4 : end] = zlib.crc32(data[12 : end - 4]).to_bytes(4, "little")
+    with pytest.raises(CompressedDataError, match="Memory usage limit exceeded"):
+        list(decompressed_pieces(BytesSource(bytes(data)), "xz"))
 
 
 def test_without_a_directory_it_is_refused(plain: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdump.storage import tar_index
 from kdump.storage.entries import Entry, EntryKind, SpecialFileError
 from kdump.storage.location import Location
 from kdump.storage.places import parse_location
@@ -370,6 +371,81 @@ def test_a_changed_archive_is_named(packer: Packer) -> None:
         location.read()
     assert (caught.value.errno, caught.value.filename) == (errno.ESTALE, str(packer.path))
     assert parse_location(str(location)).read() == b"other"
+
+
+def test_another_archive_of_the_same_size_and_time_is_not_read_as_the_first(
+    packer: Packer, tmp_path: Path
+) -> None:
+    location = packer.add("file", b"data").write() / "file"
+    assert location.read() == b"data"
+    status = packer.path.stat()
+    other = tmp_path / "other.tar"
+    Packer(other).add("file", b"DATA").write()
+    os.utime(other, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    other.rename(packer.path)
+    with pytest.raises(OSError, match="it was changed while it was read"):
+        location.read()
+
+
+@pytest.mark.parametrize("between", [0, 512, 1024, 9 << 20])
+def test_an_archive_after_the_end_of_another_is_said(packer: Packer, between: int) -> None:
+    packer.add("one", b"1").write()
+    first = packer.path.read_bytes()
+    packer.path.write_bytes(first + bytes(between) + first)
+    assert problems(parse_location(f"{packer.path}!/")) == [
+        "more data after the end marker at byte 1024: members after it may be missing"
+    ]
+    packer.path.write_bytes(first + bytes(between))
+    assert not problems(parse_location(f"{packer.path}!/"))
+
+
+def test_members_after_a_lone_empty_block_are_said_to_be_missing(packer: Packer) -> None:
+    packer.add("one").add("two").write()
+    whole = packer.path.read_bytes()
+    packer.path.write_bytes(whole[:512] + bytes(512) + whole[512:])
+    root = parse_location(f"{packer.path}!/")
+    assert tree(root) == {"one": b""}
+    assert "members after it may be missing" in problems(root)[0]
+
+
+def test_an_archive_of_terabytes_of_holes_is_empty(packer: Packer) -> None:
+    packer.add("one", b"1").write()
+    os.truncate(packer.path, 8 << 40)
+    root = parse_location(f"{packer.path}!/")
+    assert tree(root) == {"one": b"1"}
+    assert not problems(root)
+
+
+def test_a_name_in_hundreds_of_directories_is_left_out(packer: Packer) -> None:
+    packer.add("good", b"data").add("/".join("a" * 66)).add("/".join("b" * 2000))
+    root = packer.write()
+    assert tree(root) == {"good": b"data"}
+    said = problems(root)
+    assert len(said) == 2
+    assert all("it is in more than 64 directories" in each for each in said)
+
+
+@pytest.mark.parametrize("limit", ["_MOST_DIRECTORIES", "_MOST_MEMBERS"])
+def test_too_many_members_end_the_archive(
+    packer: Packer, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(tar_index, limit, 3)
+    for number in range(9):
+        packer.add(f"{number}/file")
+    root = packer.write()
+    assert len(tree(root)) < 9
+    assert problems(root) == ["too many members: members after it may be missing"]
+
+
+def test_no_problem_of_many_archives_is_forgotten(tmp_path: Path) -> None:
+    roots = []
+    for number in range(20):
+        path = tmp_path / f"{number}.tar"
+        Packer(path).add("file", b"data").write()
+        path.write_bytes(path.read_bytes()[:1024])
+        roots.append(parse_location(f"{path}!/"))
+        roots[-1].entries()
+    assert all(storage_of(root).problems for root in roots)
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:

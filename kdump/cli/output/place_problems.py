@@ -14,9 +14,13 @@ from kdump.words import counted
 def report_places() -> ExitStatus:
     """Report what is missing or was changed; returns the exit status for it."""
     status = ExitStatus.SOUND
-    for name, size_bytes in unpacked_archives():
-        size = format_bytes(size_bytes)
+    for unpacked in unpacked_archives():
+        name, size = unpacked.name, format_bytes(unpacked.size_bytes)
         write_line(f"kdump: {name}: was unpacked ({size}) for this run, and removed", sys.stderr)
+        if unpacked.damage is not None:
+            what = f"its compression is damaged or incomplete: {unpacked.damage}"
+            write_line(f"kdump: {name}: {what}; what follows is missing", sys.stderr)
+            status |= ExitStatus.OPERATIONAL_ERROR
     for archive in named_archives():
         for problem in archive.problems:
             write_line(f"kdump: {archive.name}: {problem.what}", sys.stderr)
