@@ -101,7 +101,7 @@ class LiveRecords:
 
     @classmethod
     def of(cls, offset: Column, is_tombstone: Flags) -> LiveRecords:
-        """Those of the offsets ``offset``, rising, some of which ``is_tombstone``."""
+        """The offsets ``offset``, rising; ``is_tombstone`` says which are those of tombstones."""
         return cls(OffsetSet.of(offset), OffsetSet.of(offset[is_tombstone]))
 
     @classmethod
