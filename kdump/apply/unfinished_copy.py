@@ -16,8 +16,8 @@ What there is if the machine stops after each step:
 
 1. A journal without files: the next run begins.
 2. A file in ``.kdump_copy``: the next run deletes it.
-3. A file with its name, and no line: the next run copies it again.
-4. A line: the next run keeps the file if its size and time are those of the source.
+3. A line, and its file has no name yet: the next run copies it again.
+4. A line and its file: the next run keeps it if its size and time are those of the source.
 5. No ``.kdump_copy``, but the journal: all files are complete. The next run removes the journal.
 """
 
@@ -27,8 +27,9 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, Final
 
 from kdump.apply.files import DISK
@@ -89,6 +90,8 @@ class EarlierCopy:
                 self.reports[name] = report.fields
             return
         path = line.text("file")
+        if not _is_in_a_copy(path):
+            raise DocumentError(f"{line.path('file')}: is no file of a copy")
         if "size_bytes" not in line.fields:
             self.files.pop(path, None)
             return
@@ -115,6 +118,8 @@ def read_earlier(path: Path) -> EarlierCopy | None:
     except NotADirectoryError:
         raise UsageProblem(f"{path}: is not a directory: name a new one") from None
     if JOURNAL in found:
+        if (path / JOURNAL).is_symlink():
+            raise UsageProblem(f"{path / JOURNAL}: is a link: name a new directory")
         return _read_journal(path / JOURNAL)
     others = [each for each in found if each not in _OWN and not _is_unfinished_journal(each)]
     if others:
@@ -163,6 +168,52 @@ class UnfinishedCopy:
         self._unsynced: set[Path] = set()
         self._directories: set[str] = set()
 
+    def remove_empty(self, wanted: AbstractSet[str]) -> None:
+        """Remove the directories of earlier runs that have nothing in them and are not wanted.
+
+        Raises:
+            OSError: one cannot be listed or removed.
+        """
+        for path in self._directories_inside():
+            if str(path.relative_to(self.path)) in wanted or any(path.iterdir()):
+                continue
+            DISK.remove_directory(path)
+            self._unsynced = (self._unsynced - {path}) | {path.parent}
+
+    def unknown(self, files: AbstractSet[str], directories: AbstractSet[str]) -> Iterator[Path]:
+        """What is in the directory, and neither wanted nor of the copy itself.
+
+        Args:
+            files: the wanted ones, by their paths in the copy.
+            directories: the wanted ones; what is in others is not looked at.
+
+        Raises:
+            OSError: a directory cannot be listed.
+        """
+        for each in ("", *sorted(directories)):
+            with os.scandir(self.path / each) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+            for entry in found:
+                name = f"{each}/{entry.name}".lstrip("/")
+                known = directories if entry.is_dir(follow_symlinks=False) else files
+                if name not in known and name not in _OWN:
+                    yield self.path / name
+
+    def _directories_inside(self) -> list[Path]:
+        """The directories of the copy, each after those in it; not what links lead to."""
+        found: list[Path] = []
+        left = [self.path]
+        while left:
+            with os.scandir(left.pop()) as entries:
+                inside = [
+                    Path(each)
+                    for each in entries
+                    if each.is_dir(follow_symlinks=False) and Path(each) != self.folder
+                ]
+            left += inside
+            found += inside
+        return found[::-1]
+
     def make_directories(self, names: Iterable[str]) -> None:
         """Make directories, each after the one around it."""
         for name in names:
@@ -190,8 +241,8 @@ class UnfinishedCopy:
             is_made: whether the source does not have it.
         """
         path = self.path / file
-        DISK.rename(self.folder / Path(temporary).name, path)
-        self._unsynced.add(path.parent)
+        # Before the file has its name: what has one is known to the next run, which removes it
+        # again if the source does not have it any more.
         self._note(
             {
                 "file": file,
@@ -200,6 +251,8 @@ class UnfinishedCopy:
                 "is_made": is_made,
             }
         )
+        DISK.rename(self.folder / Path(temporary).name, path)
+        self._unsynced.add(path.parent)
 
     def make(self, file: str, content: bytes, modified_ns: int) -> None:
         """Write a small file that the source does not have."""
@@ -210,10 +263,19 @@ class UnfinishedCopy:
             self.place(new.keep(), file, Fingerprint(len(content), modified_ns), is_made=True)
 
     def remove(self, files: Iterable[str]) -> None:
-        """Remove files that the source does not have any more."""
+        """Remove files that the source does not have any more.
+
+        Raises:
+            CopyError: one is behind a link, so not in the copy.
+        """
         for file in files:
-            DISK.unlink(self.path / file)
-            self._unsynced.add((self.path / file).parent)
+            path = self.path / file
+            if any((self.path / each).is_symlink() for each in PurePath(file).parents):
+                raise CopyError(f"{path}: is behind a link: name a new directory")
+            # It may have been removed by somebody else, and its directory, too.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                DISK.unlink(path)
+                self._unsynced.add(path.parent)
             self._note({"file": file})
 
     def note_report(self, directory: str, report: Mapping[str, Any] | None) -> None:
@@ -265,7 +327,8 @@ def begun_copy(path: Path, request: Mapping[str, Any]) -> Iterator[UnfinishedCop
                         stop.add_note(f"{path}: not complete; {_CONTINUE}")
                     raise
     except OSError as failure:
-        raise unwritable(path, failure.strerror or str(failure)) from failure
+        where = failure.filename if isinstance(failure.filename, str | Path) else path
+        raise unwritable(Path(where), failure.strerror or str(failure)) from failure
 
 
 def _begin_or_continue(path: Path, request: Mapping[str, Any]) -> None:
@@ -279,6 +342,8 @@ def _begin_or_continue(path: Path, request: Mapping[str, Any]) -> None:
         )
     with contextlib.suppress(FileExistsError):
         (path / FOLDER).mkdir()
+    if not _is_directory(path / FOLDER):
+        raise CopyError(f"{path / FOLDER}: is in the way: name a new directory")
     for each in list((path / FOLDER).iterdir()):
         DISK.unlink(each)
 
@@ -286,6 +351,18 @@ def _begin_or_continue(path: Path, request: Mapping[str, Any]) -> None:
 def unwritable(path: Path, what: str) -> CopyError:
     """The failure of a copy whose disk fails."""
     return CopyError(f"{path}: {what}; {_CONTINUE}")
+
+
+def _is_in_a_copy(file: str) -> bool:
+    """Whether a path of the journal is that of a file that a copy can have."""
+    parts = file.split("/")
+    if "\0" in file or not {"", ".", ".."}.isdisjoint(parts):
+        return False
+    return parts[0] not in _OWN
+
+
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _is_unfinished_journal(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import tarfile
@@ -319,6 +320,163 @@ def test_a_source_that_changes_meanwhile_makes_the_copy_incomplete(
     assert f"{LOG}: changed while it was copied".encode() in outcome.stderr
     assert copy(folder, "d1", "new").exit_status == 0
     assert kept(folder / "new") == kept(folder / "d1")
+
+
+# What the source and the copy do between two runs
+
+
+def stopped_at_the_end(folder: Path) -> None:
+    """Copy everything, and stop before the copy is finished."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UnfinishedCopy, "finish", stop)
+        copy(folder, "d1", "new")
+
+
+def require_continued(folder: Path) -> None:
+    """Continue, and refuse a copy that has anything else than the source."""
+    outcome = copy(folder, "d1", "new")
+    assert outcome.exit_status == 0, outcome.stderr
+    assert kept(folder / "new") == kept(folder / "d1")
+    assert directories_of(folder / "new") == directories_of(folder / "d1")
+
+
+def directories_of(root: Path) -> set[Path]:
+    return {each.relative_to(root) for each in root.rglob("*") if each.is_dir()}
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_directory_that_the_source_does_not_have_any_more_is_removed(
+    folder: Path, is_lost: bool
+) -> None:
+    """Also if somebody removed it before: an empty one would be an empty partition to a broker."""
+    (folder / "d1/users-0/a/b").mkdir(parents=True)
+    (folder / "d1/users-0/a/b/x").write_text("x")
+    stopped_at_the_end(folder)
+    shutil.rmtree(folder / "d1/users-0")
+    if is_lost:
+        shutil.rmtree(folder / "new/users-0")
+    require_continued(folder)
+
+
+def test_a_directory_that_became_a_file_and_the_other_way_round(folder: Path) -> None:
+    (folder / "d1/other/inside").mkdir(parents=True)
+    (folder / "d1/other/inside/x").write_text("x")
+    (folder / "d1/one").write_text("x")
+    stopped_at_the_end(folder)
+    shutil.rmtree(folder / "d1/other")
+    (folder / "d1/other").write_text("a file")
+    (folder / "d1/one").unlink()
+    (folder / "d1/one").mkdir()
+    (folder / "d1/one/x").write_text("x")
+    require_continued(folder)
+
+
+def test_a_file_that_was_just_named_when_the_copy_stopped_is_removed_with_its_source(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "d1/other").write_text("other")
+    with monkeypatch.context() as patch:
+        rename = Disk.rename
+
+        def stopping(self: Disk, path: Path, new_path: Path) -> None:
+            rename(self, path, new_path)
+            if new_path.name == "other":
+                raise KeyboardInterrupt
+
+        patch.setattr(Disk, "rename", stopping)
+        copy(folder, "d1", "new")
+    assert (folder / "new/other").exists()
+    (folder / "d1/other").unlink()
+    require_continued(folder)
+
+
+@pytest.mark.parametrize("name", ["foreign", "users-0/foreign", "foreign-0/inside/x"])
+def test_a_copy_with_something_else_in_it_is_not_complete(folder: Path, name: str) -> None:
+    begin(folder)
+    (folder / "new" / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / "new" / name).write_text("x")
+    outcome = copy(folder, "d1", "new")
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    first = "foreign-0" if name.startswith("foreign-0") else name
+    where = folder / "new" / first
+    assert f"kdump: {where}: is not in the source: move it elsewhere\n" in outcome.stderr.decode()
+    assert (folder / "new" / FOLDER).is_dir()
+    where.rename(folder / "elsewhere")
+    require_continued(folder)
+
+
+@pytest.mark.parametrize("path", ["../victim", "/VICTIM", "users-0/../../victim", "", ".", "a//b"])
+def test_a_path_of_the_journal_that_leads_out_of_the_copy_is_ignored(
+    folder: Path, path: str
+) -> None:
+    (folder / "victim").write_text("precious")
+    begin(folder)
+    path = path.replace("/VICTIM", str(folder / "victim"))
+    line = {"file": path, "size_bytes": 8, "modified_ns": 1, "is_made": False}
+    with (folder / "new" / JOURNAL).open("a") as journal:
+        journal.write(json.dumps(line) + "\n")
+    require_continued(folder)
+    assert (folder / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda report: report.clear(),
+        lambda report: report.pop("worst"),
+        lambda report: report.update(records="7"),
+        lambda report: report.update(problems=[7]),
+        lambda report: report.update(problems=[{"code": "no-such-code"}]),
+        lambda report: report.update(new_field=1),
+    ],
+    ids=["empty", "field-less", "other-type", "no-problem", "other-code", "field-more"],
+)
+def test_a_report_of_another_version_is_made_again(
+    folder: Path, change: Callable[[dict[str, Any]], Any]
+) -> None:
+    expected = [row for row in rows(folder, "d1", "new") if row["type"] == "partition"]
+    shutil.rmtree(folder / "new")
+    stopped_at_the_end(folder)
+    journal = folder / "new" / JOURNAL
+    lines = [json.loads(each) for each in journal.read_bytes().splitlines()]
+    for line in lines:
+        if line.get("directory") == "users-0" and line["report"] is not None:
+            change(line["report"])
+    journal.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert [row for row in rows(folder, "d1", "new") if row["type"] == "partition"] == expected
+
+
+@pytest.mark.parametrize("name", [FOLDER, JOURNAL])
+def test_nothing_is_written_where_a_link_in_the_copy_leads(folder: Path, name: str) -> None:
+    begin(folder)
+    (folder / "new" / name).rename(folder / "elsewhere")
+    (folder / "new" / name).symlink_to(folder / "elsewhere")
+    before = contents_of(folder)
+    outcome = copy(folder, "d1", "new")
+    assert outcome.exit_status & (ExitStatus.OPERATIONAL_ERROR | ExitStatus.USAGE)
+    assert f"new/{name}: is ".encode() in outcome.stderr
+    assert contents_of(folder) == before
+
+
+def test_nothing_is_removed_where_a_link_in_the_copy_leads(folder: Path) -> None:
+    (folder / "d1/a/b").mkdir(parents=True)
+    (folder / "d1/a/b/x").write_text("x")
+    stopped_at_the_end(folder)
+    shutil.rmtree(folder / "d1/a")
+    (folder / "new/a").rename(folder / "elsewhere")
+    (folder / "new/a").symlink_to(folder / "elsewhere")
+    outcome = copy(folder, "d1", "new")
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert b"new/a/b/x: is behind a link: name a new directory" in outcome.stderr
+    assert (folder / "elsewhere/b/x").read_text() == "x"
+
+
+def test_a_failure_in_the_copy_names_the_file(folder: Path) -> None:
+    begin(folder)
+    (folder / "new" / FOLDER / "inside").mkdir()
+    outcome = copy(folder, "d1", "new")
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert f"{folder / 'new' / FOLDER / 'inside'}: Is a directory; ".encode() in outcome.stderr
 
 
 def test_findings_of_an_earlier_run_are_not_forgotten(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from types import NoneType
+from typing import Any, Final, TypeAlias
 
 from kdump.apply.unfinished_copy import UnfinishedCopy
 from kdump.check.findings import Finding, Place, Severity
@@ -27,6 +28,65 @@ from kdump.repair.rebuild.rebuild_index import rebuild_indexes
 from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 from kdump.target.target_file import NewBytes
+
+_Fields: TypeAlias = Mapping[str, tuple[type, ...]]
+
+_TEXT: Final = (str,)
+_NUMBER: Final = (int,)
+_ANY_TEXT: Final = (str, NoneType)
+_ANY_NUMBER: Final = (int, NoneType)
+_DIRECTORY_FIELDS: Final[_Fields] = {
+    "directory": _TEXT,
+    "files": _NUMBER,
+    "size_bytes": _NUMBER,
+    "problems": (list,),
+}
+_PARTITION_FIELDS: Final[_Fields] = {
+    **_DIRECTORY_FIELDS,
+    "topic": _ANY_TEXT,
+    "partition": _ANY_NUMBER,
+    "segments": _NUMBER,
+    "rebuilt_indexes": _NUMBER,
+    "batches": _NUMBER,
+    "records": _NUMBER,
+    "end_offset": _ANY_NUMBER,
+    "damaged_bytes": _NUMBER,
+    "worst": _ANY_TEXT,
+    "findings": (dict,),
+}
+_PROBLEM_FIELDS: Final[_Fields] = {
+    "severity": _TEXT,
+    "code": _TEXT,
+    "path": _TEXT,
+    "position": _ANY_NUMBER,
+    "offset": _ANY_NUMBER,
+    "what": _TEXT,
+    "expected": _ANY_TEXT,
+    "found": _ANY_TEXT,
+    "loss": _ANY_TEXT,
+    "more": _NUMBER,
+}
+
+
+def is_report(row: Mapping[str, Any], *, of_partition: bool) -> bool:
+    """Whether a row of the journal is as :meth:`CopyCheck.report` makes it.
+
+    Another version of kdump may have written another; then the directory is checked again.
+    """
+    return _has_fields(row, _PARTITION_FIELDS if of_partition else _DIRECTORY_FIELDS) and all(
+        _has_fields(each, _PROBLEM_FIELDS)
+        and each["code"] in INVARIANTS
+        and each["severity"].upper() in Severity.__members__
+        for each in row["problems"]
+    )
+
+
+def _has_fields(row: Any, fields: _Fields) -> bool:
+    return (
+        type(row) is dict
+        and row.keys() == fields.keys()
+        and all(type(row[name]) in types for name, types in fields.items())
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from kdump.check.scope import PartitionScope
 from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
 from kdump.errors import KdumpError, UsageProblem
-from kdump.jobs.copy.checked_copy import CopyCheck
+from kdump.jobs.copy.checked_copy import CopyCheck, is_report
 from kdump.jobs.copy.copy_job import CopyJob, CopySplit, WrittenFiles
 from kdump.jobs.copy.copy_plan import (
     CopiedFile,
@@ -197,17 +197,19 @@ class _Work:
         result: so far.
         left: the splits of each directory that is not complete; those of the root under "".
         complete: the reports of the other directories.
+        made: the files of earlier runs that stay and that the source does not have.
     """
 
     result: CopyResult
     left: dict[str, list[CopySplit]] = field(default_factory=dict)
     complete: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, request: CopyRequest, plan: CopyPlan, earlier: EarlierCopy) -> _Work:
-        changed, gone = changed_files(plan, earlier.files)
-        # What cannot be listed now is not gone.
-        gone = [each for each in gone if each not in earlier.made and not plan.unreadable]
+        changed, gone = changed_files(plan, earlier)
+        if plan.unreadable:
+            gone = []  # what cannot be listed now is not gone
         result = CopyResult(
             left_out=plan.left_out,
             unreadable=list(plan.unreadable),
@@ -215,13 +217,18 @@ class _Work:
             gone=gone,
             partitions=sum(each.partition is not None for each in plan.partitions),
         )
-        work = cls(result)
+        work = cls(result, made=earlier.made.difference(gone))
         stale = {each.partition("/")[0] for each in gone}
         kept = _Kept(request.target.local_path, earlier)
         for each in plan.partitions:
-            is_complete = each.name in earlier.reports and each.name not in stale
-            if is_complete and all(map(kept.has, each.files())):
-                work.complete[each.name] = earlier.reports[each.name]
+            report = earlier.reports.get(each.name)
+            is_complete = (
+                report is not None
+                and each.name not in stale
+                and is_report(report, of_partition=each.partition is not None)
+            )
+            if report is not None and is_complete and all(map(kept.has, each.files())):
+                work.complete[each.name] = report
             else:
                 work.left[each.name] = list(_splits(request, each, kept))
         root = [each for each in plan.root if not kept.has(each)]
@@ -317,6 +324,7 @@ class _Run:
         self.copy = copy
         self.progress = progress
         self._complete = work.complete
+        self._made = work.made
         self._failures = 0
         self._pending: list[tuple[str, CopySplit, WrittenFiles]] = []
         self._pending_files = 0
@@ -338,8 +346,11 @@ class _Run:
                 if name:
                     self.copy.note_report(name, None)
             self.copy.remove(self.result.gone)
+            if not self.plan.unreadable:
+                self.copy.remove_empty(self._directories())
             for each in self.plan.partitions:
                 self.copy.make_directories((each.name, *each.directories))
+            self._name_others()
         try:
             self._copy()
         finally:
@@ -350,6 +361,18 @@ class _Run:
         if self.result.is_complete:
             with phase("syncing the copy"):
                 self.copy.finish()
+
+    def _name_others(self) -> None:
+        """Name what is in the copy and neither in the source nor from earlier runs."""
+        if self.plan.unreadable:
+            return  # what cannot be listed now may be in it
+        files = {each.path for each in self.plan.files()} | self._made
+        for path in self.copy.unknown(files, self._directories()):
+            self.result.unreadable.append(f"{path}: is not in the source: move it elsewhere")
+
+    def _directories(self) -> set[str]:
+        every = ((each.name, *each.directories) for each in self.plan.partitions)
+        return {name for names in every for name in names}
 
     def _copy(self) -> None:
         owners = {id(split): name for name, splits in self._work.items() for split in splits}

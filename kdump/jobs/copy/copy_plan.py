@@ -9,12 +9,12 @@ lines, and the log cleaner would fail at the others (``LogCleanerManager.updateC
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from kdump.apply.journal import Fingerprint
-from kdump.apply.unfinished_copy import FOLDER, JOURNAL
+from kdump.apply.unfinished_copy import FOLDER, JOURNAL, EarlierCopy
 from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
@@ -271,22 +271,23 @@ def is_plain(name: str) -> bool:
     return len(name.encode(errors="surrogatepass")) <= _LONGEST_NAME
 
 
-def changed_files(
-    plan: CopyPlan, earlier: Mapping[str, Fingerprint]
-) -> tuple[list[CopiedFile], list[str]]:
+def changed_files(plan: CopyPlan, earlier: EarlierCopy) -> tuple[list[CopiedFile], list[str]]:
     """The files that changed in the source since they were copied, and those that are gone.
 
     Args:
         plan: what there is now.
-        earlier: how the sources of what was copied were, by path in the copy.
+        earlier: what earlier runs copied.
     """
+    before = earlier.files
     current = {each.path: each for each in plan.files()}
     changed = [
         each
         for path, each in current.items()
-        if path in earlier and earlier[path] != each.fingerprint
+        if path in before and before[path] != each.fingerprint
     ]
-    return changed, sorted(earlier.keys() - current.keys())
+    # An index that was made for a log is wanted as long as the log is.
+    made = {each for each in earlier.made if f"{each.rpartition('.')[0]}.log" in current}
+    return changed, sorted(before.keys() - current.keys() - made)
 
 
 def changed_since(plan: CopyPlan, selection: PartitionSelection) -> Iterator[str]:
