@@ -11,11 +11,18 @@ from kdump.check import invariants
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import SegmentPart
 from kdump.formats import producer_snapshot, transaction_index
-from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
+from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint, epochs_rise
 from kdump.formats.errors import FormatError
 from kdump.formats.remote_names import RemoteFileKind, RemoteFileName
+from kdump.formats.segment_manifest import SegmentManifest
 from kdump.log.remote_files import RemoteListing, RemoteSegmentFiles
-from kdump.state.remote_segments import RemoteRange, RemoteSegment, RemoteSegments, SegmentState
+from kdump.state.remote_segments import (
+    RemoteRange,
+    RemoteSegment,
+    RemoteSegments,
+    SegmentState,
+    missing_ranges,
+)
 from kdump.storage.location import Location
 
 _UNFINISHED: Final = {
@@ -39,14 +46,14 @@ class LocalReplica:
     Attributes:
         path: its directory.
         lineage: its leader epochs.
-        log_start_offset: where its whole log begins.
+        log_start_offset: where its whole log begins; None if unknown.
         local_start_offset: where its local log begins; None if it has no bytes.
         ranges: from which remote segments its log is read.
     """
 
     path: Location
     lineage: Sequence[EpochEntry]
-    log_start_offset: int
+    log_start_offset: int | None
     local_start_offset: int | None
     ranges: Sequence[RemoteRange]
 
@@ -197,20 +204,30 @@ def _overlaps(segments: RemoteSegments) -> Iterator[Finding]:
 
 
 def _gaps(replica: LocalReplica) -> Iterator[Finding]:
-    """Offsets between the first remote segment and the local log that no segment has."""
-    ranges = list(replica.ranges)
-    local = replica.local_start_offset
-    if ranges and local is not None and ranges[-1].to_offset < local:
-        ranges.append(RemoteRange(None, ranges[-1].to_offset, local))
-    for found in ranges[1:]:
-        if found.segment is None and found.to_offset > replica.log_start_offset:
-            first = max(found.from_offset, replica.log_start_offset)
-            yield invariants.REMOTE_OFFSETS_MISSING.finding(
-                Place(str(replica.path), offset=first),
-                "no remote segment has these offsets, and the local log begins later",
-                found=f"offsets {first} to {found.to_offset - 1}",
-                loss=f"offsets {first} to {found.to_offset - 1}",
-            )
+    """Offsets of a log before its local part that no segment has."""
+    for found in missing_ranges(
+        replica.ranges, replica.log_start_offset, replica.local_start_offset
+    ):
+        offsets = f"offsets {found.from_offset} to {found.to_offset - 1}"
+        yield invariants.REMOTE_OFFSETS_MISSING.finding(
+            Place(str(replica.path), offset=found.from_offset),
+            "no remote segment has these offsets, and the local log begins later",
+            found=offsets,
+            loss=offsets,
+        )
+
+
+def check_manifest(
+    segment: RemoteSegment, path: Location, manifest: SegmentManifest
+) -> Iterator[Finding]:
+    """Compare the offsets of a manifest with those of the metadata."""
+    if (manifest.start_offset, manifest.end_offset) != (segment.start_offset, segment.end_offset):
+        yield invariants.REMOTE_SEGMENT_OFFSETS.finding(
+            Place(str(path)),
+            "the manifest of a remote segment has other offsets than its metadata say",
+            expected=_offsets(segment),
+            found=f"offsets {manifest.start_offset} to {manifest.end_offset}",
+        )
 
 
 def check_remote_content(
@@ -251,6 +268,11 @@ def _decode_snapshot(data: bytes) -> None:
         raise problem
 
 
+def _decode_leader_epochs(data: bytes) -> None:
+    if not epochs_rise(decode_leader_epoch_checkpoint(data)):
+        raise FormatError("leader epochs go back")
+
+
 def _decode_transaction_index(data: bytes) -> None:
     index = transaction_index.decode(data)
     if index.trailing_bytes:
@@ -267,5 +289,5 @@ def _decode_transaction_index(data: bytes) -> None:
 _DECODERS: Final[Mapping[RemoteFileKind, Callable[[bytes], object]]] = {
     RemoteFileKind.PRODUCER_SNAPSHOT: _decode_snapshot,
     RemoteFileKind.TRANSACTION_INDEX: _decode_transaction_index,
-    RemoteFileKind.LEADER_EPOCHS: decode_leader_epoch_checkpoint,
+    RemoteFileKind.LEADER_EPOCHS: _decode_leader_epochs,
 }

@@ -16,8 +16,9 @@ whole file malformed. Follows ``CheckpointFile``, ``OffsetCheckpointFile`` and
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from kdump.formats.errors import FormatError
@@ -67,6 +68,14 @@ def decode_leader_epoch_checkpoint(data: bytes) -> list[EpochEntry]:
         FormatError: as :func:`decode_offset_checkpoint`.
     """
     return _decode(data, _epoch_entry, "EPOCH OFFSET")
+
+
+def epochs_rise(entries: Sequence[EpochEntry]) -> bool:
+    """Whether each epoch is later than the one before it, and does not begin earlier."""
+    return all(
+        one.epoch < other.epoch and one.start_offset <= other.start_offset
+        for one, other in itertools.pairwise(entries)
+    )
 
 
 @functools.lru_cache(maxsize=256)

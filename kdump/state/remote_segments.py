@@ -139,10 +139,12 @@ class RemoteSegments:
 
     Attributes:
         segments: by id; those whose deletion is finished are not in it.
+        deleted_to: the offset after the last one of all segments whose deletion was begun.
     """
 
     def __init__(self) -> None:
         self.segments: dict[str, RemoteSegment] = {}
+        self.deleted_to = 0
         self._epochs: dict[int, _Epoch] = {}
 
     def add(self, segment: RemoteSegment) -> None:
@@ -173,6 +175,8 @@ class RemoteSegments:
                 epoch.add(entry.start_offset, segment_id, segment.end_of(entry.epoch))
             else:
                 epoch.remove(entry.start_offset, segment_id)
+        if state is not SegmentState.COPY_SEGMENT_FINISHED:
+            self.deleted_to = max(self.deleted_to, segment.end_offset + 1)
         if state is SegmentState.DELETE_SEGMENT_FINISHED:
             del self.segments[segment_id]
 
@@ -241,6 +245,33 @@ class RemoteSegments:
         starts = [] if known is None else known.offsets
         at = bisect.bisect_right(starts, offset)
         return starts[at] if at < len(starts) else None
+
+
+def missing_ranges(
+    ranges: Sequence[RemoteRange], log_start_offset: int | None, local_start_offset: int | None
+) -> list[RemoteRange]:
+    """The offsets that no segment has, and that the log should have before its local part.
+
+    Args:
+        ranges: as :meth:`RemoteSegments.read_ranges` gives them.
+        log_start_offset: where the log begins; None if unknown, and what is before the first
+            segment is not missing.
+        local_start_offset: where its local part begins; None if there is none.
+    """
+    first = next((each for each in ranges if each.segment is not None), None)
+    found = [each for each in ranges[1:] if each.segment is None]
+    if first is not None and first.segment is not None:
+        begin: int | None = min(first.from_offset, first.segment.start_offset)
+        if local_start_offset is not None and ranges[-1].to_offset < local_start_offset:
+            found.append(RemoteRange(None, ranges[-1].to_offset, local_start_offset))
+    else:
+        begin = local_start_offset
+    if log_start_offset is None:
+        return found
+    if begin is not None:
+        found.insert(0, RemoteRange(None, log_start_offset, begin))
+    clipped = [each._replace(from_offset=max(each.from_offset, log_start_offset)) for each in found]
+    return [each for each in clipped if each.from_offset < each.to_offset]
 
 
 def _epoch_ends(lineage: Iterable[EpochEntry], end_offset: int) -> Iterator[tuple[EpochEntry, int]]:

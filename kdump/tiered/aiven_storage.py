@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import errno
 import functools
+import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kdump.errors import KdumpError
@@ -59,10 +60,12 @@ class AivenStorage(RootedStorage):
     Attributes:
         objects: the directory of all objects: the prefix of their keys.
         private_key: decrypts what is encrypted; None without one.
+        made: differs between two views of the same objects: they may have changed meanwhile.
     """
 
     objects: Location
     private_key: Location | None = None
+    made: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def name_of(self, path: str) -> str:
         folder, _, name = path.rpartition("/")
@@ -91,11 +94,21 @@ class AivenStorage(RootedStorage):
         if parsed is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(location))
         stored = self._object(folder, name)
-        manifest = _manifest(stored.parent / f"{_stem(name)}.rsm-manifest")
+        _, manifest = self.manifest_of(location.path)
         reader = _Reader(manifest, _key(self, manifest))
         if parsed.kind is RemoteFileKind.LOG:
             return _Log(location, reader, stored.open_file())
         return MemoryFile(location, reader.index(stored, parsed.kind))
+
+    def manifest_of(self, path: str) -> tuple[Location, SegmentManifest]:
+        """Read the manifest of a file's segment, once for all of this view.
+
+        Raises:
+            OSError: it cannot be read, or is malformed.
+        """
+        folder, _, name = path.rpartition("/")
+        located = self._object(folder, name).parent / f"{_stem(name)}.rsm-manifest"
+        return located, _manifest(located, self.made)
 
     def _partitions(self) -> Iterator[Entry]:
         for topic in self.objects.entries():
@@ -129,7 +142,28 @@ class AivenStorage(RootedStorage):
             if parsed is None or f"{parsed[0]}.rsm-manifest" not in objects:
                 yield entry
             elif parsed[1] == "rsm-manifest":
-                yield from _segment_files(folder, parsed[0], objects)
+                yield from self._segment_files(folder, parsed[0], objects)
+
+    def _segment_files(
+        self, folder: Location, stem: str, objects: dict[str, Entry]
+    ) -> Iterator[Entry]:
+        """The files of a segment; a log that cannot be opened if the manifest is malformed."""
+        log = objects.get(f"{stem}.log")
+        try:
+            manifest = _manifest(folder / f"{stem}.rsm-manifest", self.made)
+        except OSError:
+            if log is not None:
+                yield log
+            return
+        if log is not None:
+            yield log._replace(size_bytes=manifest.chunks.log_bytes)
+        indexes = objects.get(f"{stem}.indexes")
+        for kind, stored in manifest.indexes.items():
+            if indexes is not None:
+                size = stored.size_bytes
+                if manifest.encryption is not None and size:
+                    size = max(0, size - _ADDED_BYTES)
+                yield indexes._replace(name=f"{stem}{kind.value}", size_bytes=size)
 
 
 def _stem(name: str) -> str:
@@ -144,33 +178,8 @@ def _number(owner: TopicIdPartition) -> str:
     return str(owner.topic_partition.partition)
 
 
-def _segment_files(folder: Location, stem: str, objects: dict[str, Entry]) -> Iterator[Entry]:
-    """The files of a segment; a log that cannot be opened if the manifest is malformed."""
-    log = objects.get(f"{stem}.log")
-    try:
-        manifest = _manifest(folder / f"{stem}.rsm-manifest")
-    except OSError:
-        if log is not None:
-            yield log
-        return
-    if log is not None:
-        yield log._replace(size_bytes=manifest.chunks.log_bytes)
-    indexes = objects.get(f"{stem}.indexes")
-    for kind, stored in manifest.indexes.items():
-        if indexes is not None:
-            size = stored.size_bytes
-            if manifest.encryption is not None and size:
-                size = max(0, size - _ADDED_BYTES)
-            yield indexes._replace(name=f"{stem}{kind.value}", size_bytes=size)
-
-
 @functools.lru_cache(maxsize=4096)
-def _manifest(path: Location) -> SegmentManifest:
-    """Read a manifest.
-
-    Raises:
-        OSError: it cannot be read, or is malformed.
-    """
+def _manifest(path: Location, _made: str) -> SegmentManifest:
     try:
         return decode_segment_manifest(path.read())
     except FormatError as problem:
@@ -178,7 +187,7 @@ def _manifest(path: Location) -> SegmentManifest:
 
 
 @functools.lru_cache(maxsize=1024)
-def _decrypted(private_key: Location, encrypted: bytes) -> bytes:
+def _decrypted(private_key: Location, encrypted: bytes, _made: str) -> bytes:
     return data_key(private_key, encrypted)
 
 
@@ -195,7 +204,7 @@ def _key(storage: AivenStorage, manifest: SegmentManifest) -> AESGCM | None:
             f"{storage.objects}: remote segments are encrypted with the key"
             f" {manifest.encryption.key_id!r}: give it with --private-key"
         )
-    return chunk_cipher(_decrypted(storage.private_key, manifest.encryption.data_key))
+    return chunk_cipher(_decrypted(storage.private_key, manifest.encryption.data_key, storage.made))
 
 
 class _Reader:
@@ -307,6 +316,18 @@ class _Log(StoredFile):
     def close(self) -> None:
         self._chunks.clear()
         self._file.close()
+
+
+def manifest_of(log: Location) -> tuple[Location, SegmentManifest] | None:
+    """The manifest of the segment that a log is of; None where logs have none.
+
+    Raises:
+        OSError: it cannot be read, or is malformed.
+    """
+    storage = log.storage
+    if not isinstance(storage, AivenStorage):
+        return None
+    return storage.manifest_of(log.path)
 
 
 def has_aiven_objects(objects: Location) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _HASH = hashlib.sha3_512
 _HASH_BYTES = _HASH().digest_size
+_KEY_BYTES = frozenset({16, 24, 32})
+"""The sizes of keys of AES."""
 
 
 class PrivateKeyError(KdumpError):
@@ -36,7 +38,11 @@ def data_key(private_key: Location, encrypted: bytes) -> bytes:
         PrivateKeyError: ``cryptography`` is not installed, the file is no such key, or the data key
             was encrypted with another one.
     """
-    numbers = _numbers(private_key)
+    try:
+        pem = private_key.read()
+    except OSError as failure:
+        raise PrivateKeyError(f"{private_key}: {failure.strerror or failure}") from failure
+    numbers = _numbers(private_key, pem)
     size = (numbers.public_numbers.n.bit_length() + 7) // 8
     if len(encrypted) != size:
         raise PrivateKeyError(f"{private_key}: not the key that the segment was encrypted with")
@@ -45,7 +51,7 @@ def data_key(private_key: Location, encrypted: bytes) -> bytes:
     block = padded[1 + _HASH_BYTES :]
     block = _xor(block, _mask(seed, len(block)))
     label, _, key = block[:_HASH_BYTES], *block[_HASH_BYTES:].lstrip(b"\0").partition(b"\1")[1:]
-    if padded[0] or label != _HASH().digest() or not key:
+    if padded[0] or label != _HASH().digest() or len(key) not in _KEY_BYTES:
         raise PrivateKeyError(f"{private_key}: not the key that the segment was encrypted with")
     return key
 
@@ -58,7 +64,7 @@ def _decrypted(block: int, numbers: RSAPrivateNumbers) -> int:
 
 
 @functools.lru_cache(maxsize=8)
-def _numbers(private_key: Location) -> RSAPrivateNumbers:
+def _numbers(private_key: Location, pem: bytes) -> RSAPrivateNumbers:
     """The numbers of a key, which is checked once: that takes a third of a second."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
@@ -69,9 +75,7 @@ def _numbers(private_key: Location) -> RSAPrivateNumbers:
             "encrypted segments need the package cryptography: pip install 'kdump[encryption]'"
         ) from None
     try:
-        key = load_pem_private_key(private_key.read(), None)
-    except OSError as failure:
-        raise PrivateKeyError(f"{private_key}: {failure.strerror or failure}") from failure
+        key = load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise PrivateKeyError(
             f"{private_key}: not a private key in PEM without a password"

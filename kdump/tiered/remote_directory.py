@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kdump.formats.names import PARTITION_METADATA, TopicPartition
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
@@ -31,11 +32,13 @@ class RemoteDirectory(RootedStorage):
         remote: the directory of all remote partitions.
         named: how the user named it.
         elsewhere: partitions that are left out, because they have a local directory.
+        made: differs between two views of the same place: it may have changed meanwhile.
     """
 
     remote: Location
     named: str
     elsewhere: frozenset[TopicPartition] = frozenset()
+    made: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def name_of(self, path: str) -> str:
         return self.named if path == ROOT else f"{self.named.rstrip('/')}{path}"

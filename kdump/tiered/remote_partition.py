@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kdump.formats import names
-from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
+from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint, epochs_rise
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
 from kdump.formats.remote_names import RemoteFileKind, RemoteFileName
@@ -15,7 +15,13 @@ from kdump.log.header_seek import HeaderSeekableLog
 from kdump.log.headers import batch_spans
 from kdump.log.partition import Partition
 from kdump.log.remote_files import RemoteFile, RemoteListing, RemoteSegmentFiles
-from kdump.state.remote_segments import RemoteRange, RemoteSegment, RemoteSegments, SegmentState
+from kdump.state.remote_segments import (
+    RemoteRange,
+    RemoteSegment,
+    RemoteSegments,
+    SegmentState,
+    missing_ranges,
+)
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
 
@@ -61,6 +67,7 @@ class RemotePart:
         ranges: which segments have which offsets.
         is_by_metadata: whether ``__remote_log_metadata`` says so, instead of the files.
         shorter: those of the ranges whose log has fewer bytes than the metadata say.
+        log_start_offset: where the log begins, as far as it was not deleted; None if unknown.
     """
 
     files: Mapping[str, RemoteSlice]
@@ -70,6 +77,7 @@ class RemotePart:
     ranges: Sequence[RemoteRange] = ()
     is_by_metadata: bool = False
     shorter: Sequence[RemoteRange] = ()
+    log_start_offset: int | None = None
 
     @property
     def remote_logs(self) -> list[RemoteSlice]:
@@ -78,18 +86,15 @@ class RemotePart:
 
     @property
     def gaps(self) -> list[RemoteRange]:
-        """Offsets after the first remote segment, and before the local log, that no segment has."""
-        found = [each for each in self.ranges[1:] if each.segment is None]
-        local = self.local_start_offset
-        if self.ranges and local is not None and self.ranges[-1].to_offset < local:
-            found.append(RemoteRange(None, self.ranges[-1].to_offset, local))
-        return found
+        """Offsets of the log before its local part that no segment has."""
+        return missing_ranges(self.ranges, self.log_start_offset, self.local_start_offset)
 
 
 def plan_partition(
     local: Partition,
     listing: RemoteListing,
     known: RemoteSegments | None,
+    log_start_offset: int | None = None,
 ) -> RemotePart:
     """Find out which remote bytes a consumer of a partition reads.
 
@@ -97,6 +102,7 @@ def plan_partition(
         local: its local directory.
         listing: its remote one.
         known: the segments by ``__remote_log_metadata``; None if that has none of this partition.
+        log_start_offset: as checkpointed; None if unknown.
 
     Raises:
         OSError: a file cannot be read.
@@ -111,14 +117,34 @@ def plan_partition(
         for name in _local_names(local)
         if local_start is None and names_offset(name) < remote_end
     ]
-    files = dict(_files(ranges, listing))
+    shorter = [each for each in ranges if _is_shorter(each.segment, listing)]
+    files = dict(_files(ranges, listing, shorter))
     for name in [name for name in files if local_start is not None and name in _local_names(local)]:
         del files[name]
     highest = segments.highest_offset(lineage)
-    shorter = [each for each in ranges if _is_shorter(each.segment, listing)]
     return RemotePart(
-        files, frozenset(hidden), local_start, highest, ranges, known is not None, shorter
+        files,
+        frozenset(hidden),
+        local_start,
+        highest,
+        ranges,
+        known is not None,
+        shorter,
+        first_offset(log_start_offset, segments),
     )
+
+
+def first_offset(log_start_offset: int | None, segments: RemoteSegments) -> int | None:
+    """Where a log begins, as far as it was not deleted since that was checkpointed."""
+    return None if log_start_offset is None else max(log_start_offset, segments.deleted_to)
+
+
+def topic_id_of(partition: Partition) -> str | None:
+    """The topic id of a partition; None if there is none, or it cannot be read."""
+    try:
+        return partition.read_topic_id()
+    except FormatError:
+        return None
 
 
 def _is_shorter(segment: RemoteSegment | None, listing: RemoteListing) -> bool:
@@ -177,9 +203,10 @@ def read_epochs(files: RemoteSegmentFiles | None) -> list[EpochEntry]:
     """
     file = None if files is None else files.files.get(RemoteFileKind.LEADER_EPOCHS)
     try:
-        return [] if file is None else decode_leader_epoch_checkpoint(file.path.read())
+        found = [] if file is None else decode_leader_epoch_checkpoint(file.path.read())
     except FormatError:
         return []
+    return found if epochs_rise(found) else []
 
 
 def segments_of_files(listing: RemoteListing) -> RemoteSegments:
@@ -267,8 +294,9 @@ def _seekable(files: RemoteSegmentFiles, log: StoredFile) -> HeaderSeekableLog:
 
 
 def _files(
-    ranges: Sequence[RemoteRange], listing: RemoteListing
+    ranges: Sequence[RemoteRange], listing: RemoteListing, shorter: list[RemoteRange]
 ) -> Iterator[tuple[str, RemoteSlice]]:
+    """The files; adds to ``shorter`` the ranges whose log is seen to end before their end."""
     for at, each in enumerate(ranges):
         if each.segment is None:
             continue
@@ -281,7 +309,12 @@ def _files(
         cuts_start = not is_first and each.from_offset > each.segment.start_offset
         cuts_end = each.to_offset <= each.segment.end_offset
         if cuts_start or cuts_end:
-            yield _part(each, files, files.log, cuts_start=cuts_start, cuts_end=cuts_end)
+            part = _part(each, files, files.log, cuts_start=cuts_start, cuts_end=cuts_end)
+            if part is None:
+                shorter.append(each)
+                part = _part(each, files, files.log, cuts_start=cuts_start, cuts_end=False)
+            if part is not None:
+                yield part
             continue
         for kind, file in files.files.items():
             name = _name(kind, each.segment)
@@ -309,8 +342,8 @@ def _part(
     *,
     cuts_start: bool,
     cuts_end: bool,
-) -> tuple[str, RemoteSlice]:
-    """The part of a log that has the offsets of a range.
+) -> tuple[str, RemoteSlice] | None:
+    """The part of a log that has the offsets of a range; None if the log ends before.
 
     Without indexes, whose positions are those of the whole log. Replicas have the same batches, so
     a range begins and ends where a batch does.
@@ -323,9 +356,10 @@ def _part(
             start = end if span is None else span.position
         if cuts_end:
             span = seekable.find_batch(found.to_offset)
-            if span is not None:
-                is_inside = span.base_offset < found.to_offset
-                end = span.next_position if is_inside else span.position
+            if span is None:
+                return None
+            is_inside = span.base_offset < found.to_offset
+            end = span.next_position if is_inside else span.position
     offset = found.from_offset if cuts_start else files.start_offset
     planned = RemoteSlice(file.path, start, end - start, file.modified_ns)
     return str(OffsetFileName(offset, FileKind.LOG)), planned

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kdump.errors import KdumpError, UsageProblem
+from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
+    LOG_START_OFFSET_CHECKPOINT,
     PartitionState,
     TopicPartition,
     parse_partition_directory_name,
@@ -23,7 +26,7 @@ from kdump.log.remote_files import (
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location, Storage
 from kdump.tiered.aiven_storage import AivenStorage, has_aiven_objects
-from kdump.tiered.remote_partition import RemotePart, plan_partition
+from kdump.tiered.remote_partition import RemotePart, plan_partition, topic_id_of
 
 if TYPE_CHECKING:
     from kdump.tiered.remote_metadata import RemoteMetadata
@@ -45,6 +48,7 @@ class RemotePlans:
         self._plans: dict[str, RemotePart] = {}
         self._partitions: dict[TopicPartition, list[TopicIdPartition]] | None = None
         self._metadata: RemoteMetadata | None = None
+        self._checkpointed: dict[Location, Mapping[TopicPartition, int]] = {}
         self.remote = remote
 
     def partitions(self) -> dict[TopicPartition, list[TopicIdPartition]]:
@@ -95,16 +99,25 @@ class RemotePlans:
         if parsed.state is not PartitionState.LIVE or not candidates:
             return NOTHING
         local = read_partition(path, parsed.topic_partition)
-        try:
-            topic_id = local.read_topic_id()
-        except FormatError:
-            topic_id = None
+        topic_id = topic_id_of(local)
         # Without an id it is the only topic of that name, or nobody can tell.
         chosen = [each for each in candidates if topic_id in (None, each.topic_id)]
         if len(chosen) != 1:
             return NOTHING
         listing = list_remote_segments(self.remote / str(chosen[0]))
-        return plan_partition(local, listing, self.metadata().partitions.get(chosen[0]))
+        known = self.metadata().partitions.get(chosen[0])
+        log_starts = self._log_starts(path.as_absolute().parent)
+        return plan_partition(local, listing, known, log_starts.get(parsed.topic_partition))
+
+    def _log_starts(self, log_dir: Location) -> Mapping[TopicPartition, int]:
+        """Where the logs of a directory begin, as far as that was checkpointed."""
+        if log_dir not in self._checkpointed:
+            try:
+                data = (log_dir / LOG_START_OFFSET_CHECKPOINT).read()
+                self._checkpointed[log_dir] = dict(decode_offset_checkpoint(data))
+            except (OSError, FormatError):
+                self._checkpointed[log_dir] = {}  # whoever lists the directory says so
+        return self._checkpointed[log_dir]
 
 
 def find_remote_root(place: RemotePlace) -> Location:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
@@ -31,6 +32,9 @@ from kdump.storage.rooted_storage import ROOT
 from kdump.tiered.remote_directory import RemoteDirectory
 from kdump.tiered.remote_partition import RemotePart, RemoteSlice
 from kdump.tiered.remote_plans import NOTHING, RemotePlans, find_remote_root
+
+if TYPE_CHECKING:
+    from kdump.tiered.remote_metadata import RemoteMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +227,17 @@ def remote_part(partition: Partition) -> RemotePart | None:
     """
     storage = partition.path.storage
     return storage.plan_of(partition.path) if isinstance(storage, TieredStorage) else None
+
+
+def remote_metadata(partition: Partition) -> RemoteMetadata | None:
+    """The metadata that decide which segments of a partition are read; None as ``remote_part``.
+
+    Raises:
+        KdumpError: ``__remote_log_metadata`` cannot be loaded.
+        OSError: something cannot be read.
+    """
+    storage = partition.path.storage
+    return storage.plans.metadata() if isinstance(storage, TieredStorage) else None
 
 
 def _log_directory(path: Location) -> Location:

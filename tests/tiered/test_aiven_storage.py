@@ -6,18 +6,20 @@ own writer.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.aiven_objects import AivenWriter, encode_sizes, new_key, pem_of
+from builders.aiven_objects import AivenWriter, encode_sizes, new_key, pem_of, wrap
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.tiered_fixture import TieredFixture, records_by_partition
@@ -216,6 +218,110 @@ def test_damage_is_found_and_stops_the_reading(
     assert any(log.stem in row["path"] for row in named)
     with pytest.raises((KdumpError, OSError)):
         records_by_partition(("cut",), tiered.leader, remote=str(remote))
+
+
+Document = dict[str, Any]
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(zstd_frames.compress(data, 2)).decode()
+
+
+def chunks(**fields: Any) -> Callable[[Document], None]:
+    return lambda document: document["chunkIndex"].update(fields)
+
+
+def index(**fields: int) -> Callable[[Document], None]:
+    return lambda document: document["segmentIndexes"]["offset"].update(fields)
+
+
+def offsets(**fields: int) -> Callable[[Document], None]:
+    return lambda document: document["remoteLogSegmentMetadata"].update(fields)
+
+
+FIXED: Final[Document] = {"type": "fixed", "originalFileSize": 2**31 - 1}
+ONE: Final = (1).to_bytes(4, "big")
+NEGATIVE: Final = (-10).to_bytes(4, "big", signed=True)
+HOSTILE: Final[dict[str, Callable[[Document], None]]] = {
+    "one negative size": chunks(transformedChunks=encoded(ONE + NEGATIVE), originalFileSize=400),
+    "negative sizes": chunks(
+        transformedChunks=encoded((3).to_bytes(4, "big") + NEGATIVE + b"\1\1\1" + ONE)
+    ),
+    "other number of chunks": chunks(transformedChunks=encoded(encode_sizes([5, 7]))),
+    "no chunk": chunks(transformedChunks=encoded(bytes(4)), originalFileSize=0),
+    "no base64": chunks(transformedChunks="*"),
+    "no zstd": chunks(transformedChunks="aGVsbG8="),
+    "chunks of one byte": chunks(
+        **FIXED, originalChunkSize=1, transformedChunkSize=1, finalTransformedChunkSize=1
+    ),
+    "chunks of gigabytes": chunks(
+        **FIXED,
+        originalChunkSize=2**31 - 1,
+        transformedChunkSize=2**31 - 1,
+        finalTransformedChunkSize=5,
+    ),
+    "not compressed": lambda document: document.update(compression=False),
+    "index past the end": index(position=2**31 - 1, size=2**31 - 1),
+    "index of gigabytes": index(position=0, size=2**31 - 1),
+    "other start": offsets(startOffset=2**62),
+    "other end": offsets(endOffset=3),
+    "a list": lambda document: document.update(chunkIndex=[]),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE)
+def test_a_manifest_that_lies_is_found(tiered: TieredFixture, tmp_path: Path, change: str) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(500, is_compressed=True))
+    manifest = max(remote.glob("cut-*/0/*.rsm-manifest"))
+    document = json.loads(manifest.read_text())
+    HOSTILE[change](document)
+    manifest.write_text(json.dumps(document))
+    outcome = kdump("verify", "--topic", "cut", "--remote", remote, tiered.leader)
+    assert outcome.exit_status & 12
+    assert manifest.stem in outcome.stdout.decode()
+
+
+def test_a_manifest_that_changed_is_read_again(tiered: TieredFixture, tmp_path: Path) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(500, is_compressed=True))
+    words = ("verify", "--topic", "cut", "--remote", remote, tiered.leader)
+    assert kdump(*words).exit_status == 0
+    max(remote.glob("cut-*/0/*.rsm-manifest")).write_text("{}")
+    assert kdump(*words).exit_status & 12
+
+
+def test_encrypted_chunks_cannot_be_exchanged_or_cut(
+    tiered: TieredFixture, tmp_path: Path, key: RSAPrivateKey, pem: Path
+) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(500, key=key))
+    log = max(remote.glob("cut-*/0/*.log"))
+    whole = log.read_bytes()
+    size = 500 + 28
+    words = ("--topic", "cut", "--remote", remote, "--private-key", pem, tiered.leader)
+    for data in (
+        whole[size : 2 * size] + whole[:size] + whole[2 * size :],
+        whole[:-1] + bytes([whole[-1] ^ 1]),
+        whole[:-1],
+    ):
+        log.write_bytes(data)
+        assert kdump("verify", *words).exit_status & 12
+        with pytest.raises((KdumpError, OSError)):
+            records_by_partition(("cut",), tiered.leader, remote=str(remote), private_key=str(pem))
+
+
+def test_a_data_key_that_is_no_key_of_aes_is_refused(
+    tiered: TieredFixture, tmp_path: Path, key: RSAPrivateKey, pem: Path
+) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(500, key=key))
+    for manifest in remote.glob("cut-*/0/*.rsm-manifest"):
+        document = json.loads(manifest.read_text())
+        wrapped = base64.b64encode(wrap(key, b"short")).decode()
+        document["encryption"]["dataKey"] = f"key-1:{wrapped}"
+        manifest.write_text(json.dumps(document))
+    words = ("--topic", "cut", "--remote", remote, "--private-key", pem, tiered.leader)
+    for command in ("ls", "verify"):
+        outcome = kdump(command, *words)
+        assert outcome.exit_status == 8
+        assert b"not the key that the segment was encrypted with" in outcome.stderr
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=20))

@@ -196,3 +196,14 @@ def test_a_query_reads_remote_segments(tiered: TieredFixture, directory: str) ->
     assert len(wanted) > 50
     assert (found["records"], found["first"]) == (len(wanted), wanted[0][0])
     assert found["segments"] > 1
+
+
+def test_a_partition_that_came_later_is_listed_by_the_same_process(
+    tiered_copy: TieredFixture, tmp_path: Path
+) -> None:
+    words = ["ls", "--output", "jsonl", "--remote", str(tiered_copy.remote)]
+    words.append(str(tiered_copy.remote))
+    before = len(run_kdump(words, tmp_path).stdout.splitlines())
+    (folder,) = tiered_copy.remote.glob("kafka-tiered-storage/cut-0-*")
+    shutil.copytree(folder, folder.with_name(folder.name.replace("cut-0", "cut-1")))
+    assert len(run_kdump(words, tmp_path).stdout.splitlines()) == before + 1

@@ -15,6 +15,7 @@ from kdump.check.part import ByteAccount, SegmentPart, total_records
 from kdump.check.remote_segments import (
     LocalReplica,
     RemoteScope,
+    check_manifest,
     check_remote_content,
     check_remote_partition,
     checked_segments,
@@ -30,8 +31,15 @@ from kdump.log.selection import PartitionSelection
 from kdump.state.metadata.settings import Settings
 from kdump.state.remote_segments import RemoteSegments
 from kdump.storage.location import Location
+from kdump.tiered.aiven_storage import manifest_of
 from kdump.tiered.remote_metadata import RemoteMetadata
-from kdump.tiered.remote_partition import lineage_of, local_start_of, segments_of_files
+from kdump.tiered.remote_partition import (
+    first_offset,
+    lineage_of,
+    local_start_of,
+    segments_of_files,
+    topic_id_of,
+)
 from kdump.tiered.remote_plans import RemotePlans
 
 REMOTE: Final = "remote"
@@ -196,6 +204,9 @@ class RemotePieces:
             yield from part.findings
             try:
                 yield from check_remote_content(segment, files, part)
+                stored = None if files.log is None else manifest_of(files.log.path)
+                if stored is not None:
+                    yield from check_manifest(segment, *stored)
             except OSError as failure:
                 yield unreadable(self.path, failure)
             yield part
@@ -224,7 +235,7 @@ def _without_replica(
 ) -> LocalReplica:
     """What a replica would have that begins with nothing but the remote segments."""
     lineage = lineage_of(None, segments, listing)
-    return LocalReplica(path, lineage, 0, None, segments.read_ranges(lineage, _NO_END))
+    return LocalReplica(path, lineage, None, None, segments.read_ranges(lineage, _NO_END))
 
 
 def _replicas(
@@ -236,7 +247,7 @@ def _replicas(
             is_named = partition.topic_partition == key.topic_partition
             if not is_named or partition.state is not PartitionState.LIVE:
                 continue
-            if partition.read_topic_id() not in (None, key.topic_id):
+            if topic_id_of(partition) not in (None, key.topic_id):
                 continue
             lineage = lineage_of(partition, segments, listing)
             local_start = local_start_of(partition)
@@ -244,7 +255,9 @@ def _replicas(
             yield LocalReplica(
                 partition.path,
                 lineage,
-                checkpointed(directory.checkpoints.log_start_offsets, partition) or 0,
+                first_offset(
+                    checkpointed(directory.checkpoints.log_start_offsets, partition), segments
+                ),
                 local_start,
                 segments.read_ranges(lineage, end),
             )
