@@ -27,6 +27,8 @@ from kdump.storage.store_connection import StoreConnection
 from kdump.storage.store_uri import StoreUri, with_options
 
 _OTHER_KEYS: Final = "the store listed objects that are not in it; they are left out"
+_NO_TEXT: Final = "the store listed objects whose names are not UTF-8; they are left out"
+_NO_SIZE: Final = "left out, because the store gives no possible size for it"
 _NO_NAMES: Final = frozenset({"", ".", ".."})
 
 
@@ -65,9 +67,11 @@ class ObjectStore(RootedStorage):
 
     def open_file(self, location: Location) -> StoredFile:
         opened, path = self._opened(), normal_path(location.path)
-        return ObjectFile(
-            location, opened.connection, opened.connection.path(path), opened.seen(path)
-        )
+        listed = opened.seen(path)
+        file = ObjectFile(location, opened.connection, opened.connection.path(path), listed)
+        if listed is None and not file.size_bytes:
+            opened.require_listed_empty(path)
+        return file
 
     @property
     def counts(self) -> RequestCounts:
@@ -220,21 +224,67 @@ class _OpenStore:
             raise self._is_directory(path)
         return ObjectVersion(entry.size_bytes, entry.modified_ns)
 
+    def _require_sizes(self, found: Mapping[str, Mapping[str, Entry]]) -> None:
+        """Refuse a listing without sizes, in which every object seems to be empty.
+
+        Raises:
+            OSError: an object of it is not empty.
+        """
+        files = (
+            (f"{directory.rstrip('/')}/{each.name}", each.size_bytes)
+            for directory, entries in found.items()
+            for each in entries.values()
+            if each.kind is EntryKind.FILE
+        )
+        first, size_bytes = next(files, ("", 1))
+        if size_bytes or any(size for _, size in files):
+            return
+        name = self.store.name_of(first)
+        if self.connection.look_up(self.connection.path(first), name).size:
+            raise OSError(errno.EIO, "the store lists it as empty, and it is not", name)
+
+    def require_listed_empty(self, path: str) -> None:
+        """Refuse an object that only seems to be empty.
+
+        An answer without a length looks like that of an empty object: that of a proxy, or a
+        redirect. The listing has the size.
+
+        Raises:
+            OSError: the object is not empty, or is not listed.
+        """
+        parent, _, name = path.rpartition("/")
+        found = next((each for each in self.entries(parent or ROOT) if each.name == name), None)
+        if found is None or found.kind is not EntryKind.FILE or found.size_bytes:
+            what = "the store answers that it is empty, and does not list it so"
+            raise OSError(errno.EIO, what, self.store.name_of(path))
+
     def changes(self) -> Iterator[str]:
         for path in list(self.listed):
-            before = {
-                f"{directory.rstrip('/')}/{name}": entry
-                for directory, entries in self.directories.items()
-                if f"{directory.rstrip('/')}/".startswith(f"{path.rstrip('/')}/")
-                for name, entry in entries.items()
-                if entry.kind is EntryKind.FILE
-            }
+            before = self._files_below(path)
             again = _OpenStore(self.store, self.connection)
             again._list(path, is_deep=True)
-            for each, entry in before.items():
-                parent, _, name = each.rpartition("/")
-                if again.directories.get(parent or ROOT, {}).get(name) != entry:
-                    yield self.store.name_of(each)
+            now = again._files_below(path)
+            yield from (
+                self.store.name_of(each) for each in before if now.get(each) != before[each]
+            )
+            # What was written before something that was listed was there, but not listed: a page
+            # of the listing was lost.
+            latest_ns = max((each.modified_ns for each in before.values()), default=0)
+            yield from (
+                self.store.name_of(each)
+                for each, entry in now.items()
+                if each not in before and 0 < entry.modified_ns <= latest_ns
+            )
+
+    def _files_below(self, path: str) -> dict[str, Entry]:
+        """What is listed below a directory, by path."""
+        return {
+            f"{directory.rstrip('/')}/{name}": entry
+            for directory, entries in self.directories.items()
+            if f"{directory.rstrip('/')}/".startswith(f"{path.rstrip('/')}/")
+            for name, entry in entries.items()
+            if entry.kind is EntryKind.FILE
+        }
 
     def _is_covered(self, path: str) -> bool:
         """Whether a listing has what is at ``path``."""
@@ -268,6 +318,8 @@ class _OpenStore:
                 raise
             skipped_chars = len(root.rstrip("/")) + 1 if root else 0
             found = self._tree(path, infos, skipped_chars, is_deep=is_deep)
+        if is_deep:
+            self._require_sizes(found)
         self.directories |= found
         if is_deep:
             self.listed.append(path)
@@ -287,10 +339,15 @@ class _OpenStore:
         root = self.connection.path(path).rstrip("/")
         for info in infos:
             is_directory = info.type == FileType.Directory
-            if root and not info.path.startswith(f"{root}/"):
+            try:
+                key = info.path
+            except UnicodeDecodeError:
+                note_problem(self.problems, f"{self.store.name_of(path)}: {_NO_TEXT}")
+                continue
+            if root and not key.startswith(f"{root}/"):
                 note_problem(self.problems, f"{self.store.name_of(path)}: {_OTHER_KEYS}")
                 continue
-            below = info.path[skipped_chars:]
+            below = key[skipped_chars:]
             if is_directory:
                 below = below.removesuffix("/")
             if not _NO_NAMES.isdisjoint(below.split("/")):
@@ -298,6 +355,9 @@ class _OpenStore:
                     note_problem(
                         self.problems, f"{self.store.name_of(prefix)}/{below}: {NO_FILE_NAME}"
                     )
+                continue
+            if not is_directory and (info.size or 0) < 0:
+                note_problem(self.problems, f"{self.store.name_of(prefix)}/{below}: {_NO_SIZE}")
                 continue
             inner, _, last = below.rpartition("/")
             siblings = found.setdefault(f"{prefix}/{inner}".rstrip("/") or ROOT, {})

@@ -6,6 +6,7 @@ path are answered by the path alone.
 
 from __future__ import annotations
 
+import errno
 import posixpath
 from abc import ABC, abstractmethod
 from typing import Final
@@ -44,7 +45,12 @@ class RootedStorage(ABC):
 
     def read(self, path: str) -> bytes:
         with self.open_file(Location(self, path)) as file:
-            data = bytearray(file.size_bytes)
+            try:
+                data = bytearray(file.size_bytes)
+            except (MemoryError, OverflowError):
+                # Sizes are what an archive or a store claims.
+                what = f"has {file.size_bytes} bytes, too many to read at once"
+                raise OSError(errno.ENOMEM, what, self.name_of(path)) from None
             count = file.read_into(memoryview(data), 0)
             return bytes(data[:count])
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 import tarfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -686,6 +687,23 @@ def test_hostile_names_and_times_of_an_archive_stay_inside_the_copy(folder: Path
         "absolute": b"",
         "meta.properties": b"",
     }
+
+
+def test_directories_in_directories_are_copied_at_any_depth(folder: Path) -> None:
+    """More of them than Python's stack has frames, which also ``shutil.rmtree`` would need."""
+    depth = 1100
+    try:
+        descriptor = os.open(folder / "d1", os.O_RDONLY)
+        for _ in range(depth):
+            os.mkdir("d", dir_fd=descriptor)
+            inner = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        os.close(descriptor)
+        assert copy(folder, "d1", "new").exit_status == 0
+        assert os.path.isdir(folder / "new" / "/".join(depth * "d"))
+    finally:
+        subprocess.run(["rm", "-rf", folder / "d1/d", folder / "new"], check=True)
 
 
 def test_an_empty_log_directory_is_copied(tmp_path: Path) -> None:

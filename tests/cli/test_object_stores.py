@@ -752,6 +752,123 @@ def is_unfinished(copy: Path) -> bool:
     return any("kdump" in each.name for each in copy.iterdir())
 
 
+def resized(entry: bytes, size: bytes) -> bytes:
+    """An entry of a listing with another size, at least as long as before."""
+    return re.sub(rb"(?<=<Size>)[0-9]+", size, entry).ljust(len(entry))
+
+
+@pytest.mark.parametrize("command", ["verify", "ls", "copy"])
+def test_a_listing_without_sizes_is_an_error(
+    server: ObjectServer, large: Path, tmp_path: Path, command: str
+) -> None:
+    uri = server.upload(large, "no-sizes")
+    server.disturb = with_contents(lambda entries: [resized(each, b"") for each in entries])
+    outcome = run_kdump([command, uri, *(["out"] if command == "copy" else [])], tmp_path)
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert b": the store lists it as empty, and it is not\n" in outcome.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_only_listed_as_empty_is_not_one_of_a_copy(
+    server: ObjectServer, large: Path, tmp_path: Path
+) -> None:
+    """Nothing of it is read, so nothing else would notice."""
+    uri = server.upload(large, "empty")
+    path = "orders-0/partition.metadata"
+    server.put(f"empty/{path}", b"version: 0\n")
+    server.disturb = with_contents(
+        lambda entries: [resized(each, b"0") if path.encode() in each else each for each in entries]
+    )
+    outcome = run_kdump(["copy", uri, "out"], tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    assert f"kdump: {uri}/{path}: it was changed while it was read".encode() in outcome.stderr
+    assert is_unfinished(tmp_path / "out")
+
+
+@pytest.mark.parametrize("size", [b"-7", b"9223372036854775807"])
+def test_a_size_that_no_object_can_have_is_an_error_that_names_the_object(
+    server: ObjectServer, large: Path, tmp_path: Path, size: bytes
+) -> None:
+    uri = server.upload(large, "impossible")
+    server.disturb = with_contents(
+        lambda entries: [resized(each, size) if b"meta.prop" in each else each for each in entries]
+    )
+    outcome = run_kdump(["ls", uri], tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    what = "left out, because the store gives no possible size for it"
+    if size.isdigit():
+        what = f"has {int(size)} bytes, too many to read at once"
+    assert f"kdump: {uri}/meta.properties: {what}\n".encode() in outcome.stderr
+
+
+@pytest.mark.parametrize("command", ["ls", "verify", "copy"])
+def test_names_that_are_not_utf_8_are_left_out_and_said(
+    server: ObjectServer, large: Path, tmp_path: Path, command: str
+) -> None:
+    uri = server.upload(large, "latin")
+    server.disturb = with_contents(
+        lambda entries: (
+            [
+                each if each.endswith(b"\n") else re.sub(rb"(?<=<Key>)[^<]*", key, each)
+                for key in (b"latin/x\xe4-0/1", b"latin/\xff")
+                for each in entries[:1]
+            ]
+            + entries
+        )
+    )
+    outcome = run_kdump([command, uri, *(["out"] if command == "copy" else [])], tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    what = "the store listed objects whose names are not UTF-8; they are left out"
+    assert f"kdump: {uri}: {what}" in outcome.stderr.decode().splitlines()
+    if command == "copy":
+        assert contents_of(tmp_path / "out") == contents_of(large)
+
+
+@pytest.mark.parametrize("command", ["ls", "verify", "export", "copy"])
+def test_a_page_of_a_listing_that_is_lost_is_an_error(
+    server: ObjectServer, large: Path, tmp_path: Path, command: str
+) -> None:
+    """The client takes an empty answer for the end of the listing."""
+    uri = server.upload(large, f"lost-{command}")
+    server.rewrite = lambda path: path.replace("max-keys=1000", "max-keys=2")
+
+    def loses(request: str) -> Reply | None:
+        if "continuation-token" not in request:
+            return None
+        server.disturb = lambda _: None
+        return Reply(200, XML)
+
+    server.disturb = loses
+    out = {"export": ["--out", "out"], "copy": ["out"]}.get(command, [])
+    outcome = run_kdump([command, uri, *out], tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    assert f"kdump: {uri}/".encode() in outcome.stderr
+    assert b"changed while" in outcome.stderr
+    assert command != "copy" or is_unfinished(tmp_path / "out")
+
+
+@pytest.mark.parametrize("status", [200, 307])
+def test_an_answer_without_a_length_is_not_an_empty_object(
+    server: ObjectServer, large_uri: str, tmp_path: Path, status: int
+) -> None:
+    log = f"{large_uri}/orders-0/{0:020d}.log"
+    elsewhere = f"{BUCKET}/large/orders-0/{0:020d}.log?elsewhere"
+    headers = {"Location": f"http://127.0.0.1:{server.port}/{elsewhere}"}
+    server.disturb = lambda request: (
+        Reply(status, headers) if "HEAD" in request and "elsewhere" not in request else None
+    )
+    outcome = run_kdump(["dump-segment", log], tmp_path)
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert f"kdump: {log}: the store answers that it is empty".encode() in outcome.stderr
+
+
+def test_an_empty_object_is_read(server: ObjectServer, tmp_path: Path) -> None:
+    server.put(f"zero/x-0/{0:020d}.log", b"")
+    log = f"{server.uri}/zero/x-0/{0:020d}.log"
+    assert run_kdump(["dump-segment", log], tmp_path).exit_status == ExitStatus.SOUND
+    assert parse_location(log).read() == b""
+
+
 EXPIRED: Final = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ExpiredToken</Code>'
     b"<Message>The provided token has expired.</Message></Error>"

@@ -154,8 +154,12 @@ def _require_size(source: StoredFile, file: CopiedFile) -> None:
     """Notice a file that changed since it was listed.
 
     Raises:
+        OSError: a store says that it has another size than it listed.
         EOFError: it has another size.
     """
+    if not file.size_bytes:
+        # Nothing of it is read: a store has to say itself that it is empty, not only its listing.
+        source.identity()
     if source.size_bytes != file.size_bytes:
         raise EOFError(f"has {source.size_bytes} bytes now, not {file.size_bytes}: it is in use")
 

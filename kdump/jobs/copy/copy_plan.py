@@ -9,6 +9,7 @@ lines, and the log cleaner would fail at the others (``LogCleanerManager.updateC
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -218,16 +219,23 @@ def _directory(plan: CopyPlan, name: str, partition: Partition | None) -> Copied
         is_whole = segment.offset_index_bytes is not None or segment.log_name not in remote
         segments.append(CopiedSegment(segment, tuple(own), is_whole))
     others = list(files.values())
-    directories = [
+    directories = _directories_among(name, entries)
+    # Not by recursion: keys and archives have names of any depth.
+    for inner in directories:
+        path = plan.directory.path / inner
+        entries = sorted(path.entries())
+        others += _files(plan, path, f"{inner}/", entries)
+        directories += _directories_among(inner, entries)
+    return CopiedPartition(name, partition, tuple(segments), tuple(others), tuple(directories))
+
+
+def _directories_among(name: str, entries: Iterable[Entry]) -> list[str]:
+    """The directories in a directory, by their paths in the copy; not what links lead to."""
+    return [
         f"{name}/{each.name}"
         for each in entries
         if each.kind is EntryKind.DIRECTORY and not each.is_link and is_plain(each.name)
     ]
-    for inner in list(directories):
-        found = _directory(plan, inner, None)
-        others += found.others
-        directories += found.directories
-    return CopiedPartition(name, partition, tuple(segments), tuple(others), tuple(directories))
 
 
 def _remote_names(partition: Partition | None) -> Collection[str]:
@@ -293,6 +301,9 @@ def changed_files(plan: CopyPlan, earlier: EarlierCopy) -> tuple[list[CopiedFile
 def changed_since(plan: CopyPlan, selection: PartitionSelection) -> Iterator[str]:
     """List again what a plan has; yields the names of files that changed since, or are gone.
 
+    Also of files that were there when the plan was made, but not listed: a page of a listing can be
+    lost on its way. Files and directories that are newer than all in the plan are not of the copy.
+
     One directory after the other: two plans of a hundred thousand files would be held otherwise.
 
     Args:
@@ -303,20 +314,47 @@ def changed_since(plan: CopyPlan, selection: PartitionSelection) -> Iterator[str
         OSError: the root cannot be listed.
     """
     again = CopyPlan(plan.directory)
+    latest_ns = max((each.modified_ns for each in plan.files()), default=0)
+    known = {each.name for each in plan.partitions}
     with phase(f"listing {plan.directory.path}", len(plan.partitions)) as listing:
         entries = sorted(plan.directory.path.entries())
-        yield from _differences(plan.root, _root_of(again, entries, selection))
+        yield from _differences(plan.root, _root_of(again, entries, selection), latest_ns)
         for copied in listing.over(plan.partitions):
             try:
                 now = _directory(again, copied.name, copied.partition)
             except OSError:
                 yield str(plan.directory.path / copied.name)
                 continue
-            yield from _differences(copied.files(), now.files())
+            yield from _differences(copied.files(), now.files(), latest_ns)
+        for name in _selected_directories(entries, selection):
+            if name in known or name in plan.directory.unreadable or not is_plain(name):
+                continue
+            with contextlib.suppress(OSError):  # it is gone again
+                found = _directory(again, name, None)
+                yield from _differences((), found.files(), latest_ns)
 
 
-def _differences(before: Iterable[CopiedFile], now: Iterable[CopiedFile]) -> Iterator[str]:
-    fingerprints = {each.path: each.fingerprint for each in now}
+def _selected_directories(entries: Iterable[Entry], selection: PartitionSelection) -> Iterator[str]:
+    for each in entries:
+        if each.kind is EntryKind.DIRECTORY:
+            is_partition = names.is_accepted_name(each.name)
+            key = (
+                names.parse_partition_directory_name(each.name).topic_partition
+                if is_partition
+                else None
+            )
+            if selection.is_everything or selection.matches(each.name, key):
+                yield each.name
+
+
+def _differences(
+    before: Iterable[CopiedFile], now: Iterable[CopiedFile], latest_ns: int
+) -> Iterator[str]:
+    found = {each.path: each for each in now}
     for each in before:
-        if fingerprints.get(each.path) != each.fingerprint:
+        other = found.pop(each.path, None)
+        if other is None or other.fingerprint != each.fingerprint:
+            yield str(each.source)
+    for each in found.values():
+        if 0 < each.modified_ns <= latest_ns:
             yield str(each.source)
