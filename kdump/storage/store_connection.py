@@ -16,7 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kdump.errors import StoreGoneError
@@ -37,6 +37,8 @@ READ_SECONDS: Final = 30.0
 """A response that stalls for so long is asked for again."""
 ATTEMPTS: Final = 5
 """For connections that fail, and answers such as 500 and 503; with growing pauses in between."""
+GOOGLE_ATTEMPTS_SECONDS: Final = 30
+"""For the same at Google's store, whose client would try for a quarter of an hour."""
 GONE_SECONDS: Final = 30.0
 """A store that has answered nothing for so long is gone, after a few requests with all attempts."""
 _GONE_REQUESTS: Final = 3
@@ -49,6 +51,16 @@ _REFUSED: Final = re.compile(
     r"ACCESS_DENIED|AccessControl|HTTP status 4\d\d|[Pp]ermission ?[Dd]enied"
 )
 """Answers that are about one object: the store is there."""
+_GOOGLE: Final = frozenset({"gs", "gcs"})
+_GOOGLE_LIMIT: Final = "retry_limit_seconds"
+_SECRET_VARIABLES: Final = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_STORAGE_KEY",
+)
+"""Of the environment; a server may repeat in its answer what a request had."""
 _REQUEST_ID: Final = re.compile(r" ?\(Request ID: [^)]*\)")
 
 
@@ -102,7 +114,10 @@ class StoreConnection:
         # A client has as many connections; Arrow starts threads only as they are needed.
         set_io_thread_count(max(CONCURRENT_READS, io_thread_count()))
         self._name = name
-        self._secrets = StoreUri.of(root_uri).secrets()
+        of_environment = (os.environ.get(each, "") for each in _SECRET_VARIABLES)
+        found = {*StoreUri.of(root_uri).secrets(), *filter(None, of_environment)}
+        # The longest first: one may contain another.
+        self._secrets = sorted(found, key=len, reverse=True)
         self._failures = 0
         self._silent_since_s = 0.0
         self.counter = RequestCounter()
@@ -111,7 +126,7 @@ class StoreConnection:
 
         def connect() -> tuple[FileSystem | HdfsFileSystem, str]:
             try:
-                found, root = FileSystem.from_uri(root_uri)
+                found, root = FileSystem.from_uri(_with_limit(root_uri))
             except OSError as failure:
                 if not _needs_hadoop(failure):
                     raise
@@ -233,6 +248,8 @@ class StoreConnection:
             OSError: the call failed; has the store's answer, and no credentials.
             StoreGoneError: so did the calls before it.
         """
+        from pyarrow import ArrowException
+
         self._require_there("")
         begin_s = time.monotonic()
         try:
@@ -240,7 +257,8 @@ class StoreConnection:
         except FileNotFoundError:
             self._failures = 0
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from None
-        except (OSError, ValueError, NotImplementedError) as failure:
+        # Clients throw exceptions of their own, which Arrow knows as no kind of error.
+        except (OSError, ValueError, NotImplementedError, ArrowException) as failure:
             answer = self._answer(failure)
             if _REFUSED.search(answer):
                 self._failures = 0
@@ -302,6 +320,15 @@ def _seconds(said: Any) -> int | None:
         return int(datetime.fromisoformat(_text(said)).timestamp())
     except ValueError:
         return None
+
+
+def _with_limit(root_uri: str) -> str:
+    """The same URI, with a limit for attempts where pyarrow takes it from there."""
+    uri = StoreUri.of(root_uri)
+    if uri.scheme not in _GOOGLE or _GOOGLE_LIMIT in uri.options:
+        return root_uri
+    options = f"{uri.options}&" if uri.options else ""
+    return replace(uri, options=f"{options}{_GOOGLE_LIMIT}={GOOGLE_ATTEMPTS_SECONDS}").root
 
 
 def _patient(found: Any) -> FileSystem:

@@ -869,6 +869,17 @@ def test_an_empty_object_is_read(server: ObjectServer, tmp_path: Path) -> None:
     assert parse_location(log).read() == b""
 
 
+def test_credentials_of_the_environment_that_a_server_repeats_are_not_said(
+    server: ObjectServer, large_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "TokenOfTests")
+    echo = b"<Error><Code>InvalidToken</Code><Message>TokenOfTests of testing, Secret/Of+Tests"
+    server.disturb = lambda _: Reply(403, XML, echo + b"</Message></Error>")
+    outcome = run_kdump(["ls", large_uri], tmp_path)
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert b"*** of ***, ***" in outcome.stderr
+
+
 EXPIRED: Final = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ExpiredToken</Code>'
     b"<Message>The provided token has expired.</Message></Error>"
@@ -1052,6 +1063,20 @@ def test_a_location_keeps_its_credentials_and_does_not_show_them(
     assert "secret" not in repr(again)
 
 
+@pytest.mark.parametrize("option", ["", "&retry_limit_seconds=2"])
+def test_googles_store_is_given_up_as_others_are(
+    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.setattr(store_connection, "GOOGLE_ATTEMPTS_SECONDS", 600 if option else 2)
+    server.disturb = lambda _: 503
+    uri = f"gs://anonymous@b/x?endpoint_override=127.0.0.1:{server.port}&scheme=http{option}"
+    outcome = run_kdump(["ls", uri], tmp_path)
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert outcome.stderr.startswith(b"kdump: gs://b/x: ")
+    assert outcome.stderr.count(b"\n") == 1
+    assert server.count("GET") > 1
+
+
 @pytest.mark.parametrize(
     ("uri", "what"),
     [
@@ -1059,6 +1084,11 @@ def test_a_location_keeps_its_credentials_and_does_not_show_them(
         (f"s3://{BUCKET}/nothing", "No such file or directory"),
         (f"s3://{BUCKET}/x?colour=red", "Unexpected query parameter in S3 URI: 'colour'"),
         ("hdfs://127.0.0.1:1/x", ""),
+        (
+            "abfs://c@a.dfs.core.windows.net/x?enable_tls=false&dfs_storage_authority=127.0.0.1:1"
+            "&blob_storage_authority=127.0.0.1:1",
+            "Bearer token authentication is not permitted",
+        ),
     ],
 )
 def test_a_uri_that_leads_nowhere_is_one_line(
