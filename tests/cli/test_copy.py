@@ -701,7 +701,7 @@ def test_directories_in_directories_are_copied_at_any_depth(folder: Path) -> Non
             descriptor = inner
         os.close(descriptor)
         assert copy(folder, "d1", "new").exit_status == 0
-        assert os.path.isdir(folder / "new" / "/".join(depth * "d"))
+        assert (folder / "new" / "/".join(depth * "d")).is_dir()
     finally:
         subprocess.run(["rm", "-rf", folder / "d1/d", folder / "new"], check=True)
 

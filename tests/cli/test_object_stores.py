@@ -1085,8 +1085,7 @@ def test_googles_store_is_given_up_as_others_are(
         (f"s3://{BUCKET}/x?colour=red", "Unexpected query parameter in S3 URI: 'colour'"),
         ("hdfs://127.0.0.1:1/x", ""),
         (
-            "abfs://c@a.dfs.core.windows.net/x?enable_tls=false&dfs_storage_authority=127.0.0.1:1"
-            "&blob_storage_authority=127.0.0.1:1",
+            "abfs://c@a.dfs.core.windows.net/x?enable_tls=false&dfs_storage_authority=127.0.0.1:1",
             "Bearer token authentication is not permitted",
         ),
     ],
