@@ -158,6 +158,20 @@ static void follow_links(char *own) {
     }
 }
 
+/*
+ * Refuse a path that the dynamic loader would change: it takes these words for folders, also in the
+ * middle of a name, when Python loads a module.
+ */
+static void require_plain(const char *path) {
+    for (const char *at = path; *at; at++)
+        if (*at == '$') {
+            const char *word = at[1] == '{' ? at + 2 : at + 1;
+            if (begins_with(word, "ORIGIN") || begins_with(word, "LIB") ||
+                begins_with(word, "PLATFORM"))
+                fail("the path of the bundle has $ORIGIN, $LIB or $PLATFORM in it: ", path, "");
+        }
+}
+
 /* Find lib/kdump of the bundle that this program lies in; return whether it is bin/kdump. */
 static int find_libraries(const char *started_by) {
     static char own[PATH_BYTES];
@@ -191,13 +205,15 @@ __attribute__((used)) void start(word *stack) {
     if (!join(loader, libraries, "/kdump") || !join(python, libraries, "/python") ||
         !join(program, libraries, "/python.bin"))
         fail("the path of the bundle is too long: ", libraries, "");
+    require_plain(libraries);
 
     char *command[count + 16];
     word at = 0;
     command[at++] = "kdump";
     command[at++] = "--inhibit-cache";
+    /* The folder of python.bin: a path itself would be cut at every ':' and ';' in it. */
     command[at++] = "--library-path";
-    command[at++] = libraries;
+    command[at++] = "$ORIGIN";
     command[at++] = "--argv0";
     command[at++] = python;
     command[at++] = program;

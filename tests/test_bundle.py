@@ -23,6 +23,7 @@ from kdump.cli.command_group import command_names
 pytestmark = pytest.mark.soak
 
 TOOLS: Final = ("cc", "ldd", "readelf", "strip")
+COMPACTED: Final = "crash-compact"
 USERS: Final = {"root of the namespace": "0", "another user": "1000"}
 ONLY_FOR_SPARK: Final = {"prompt_toolkit", "py4j", "pyspark"}
 LEFT_OUT: Final = ONLY_FOR_SPARK | {"hdfs_native"}
@@ -61,7 +62,7 @@ def archive(repository_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="module")
 def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the bundle, in a path that programs do not expect."""
-    target = tmp_path_factory.mktemp("of the bundle") / "Überall & 'nirgends'"
+    target = tmp_path_factory.mktemp("of the bundle") / "Überall & 'nirgends': $x;"
     with tarfile.open(archive) as opened:
         opened.extractall(target, filter="data")
     (folder,) = target.iterdir()
@@ -101,7 +102,7 @@ def in_empty_root(
 def empty_root(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the bundle and nothing else."""
     root = tmp_path_factory.mktemp("empty") / "root"
-    shutil.copytree(unpacked, root / "opt" / "a kdump")
+    shutil.copytree(unpacked, root / "opt" / "a: kdump")
     if shutil.which("unshare") is None:
         pytest.skip("unshare is not on the PATH")
     probe = subprocess.run(
@@ -127,7 +128,7 @@ def data(empty_root: Path, fixtures: Path) -> Iterator[Path]:
 def test_in_an_empty_root_it_prints_and_writes_what_the_installed_one_does(
     user: str, empty_root: Path, data: Path, tmp_path: Path
 ) -> None:
-    kdump = "/opt/a kdump/bin/kdump"
+    kdump = "/opt/a: kdump/bin/kdump"
     here = shutil.copytree(data, tmp_path / "data", symlinks=True)
     for words in (["info", "data"], ["verify", "--output", "jsonl", "data"]):
         installed = run_kdump(words, tmp_path)
@@ -138,6 +139,12 @@ def test_in_an_empty_root_it_prints_and_writes_what_the_installed_one_does(
     installed = run_kdump(recover, tmp_path)
     bundled = in_empty_root(user, empty_root, kdump, *recover)
     assert bundled.returncode == installed.exit_status, bundled.stderr
+    assert logs_of(data) == logs_of(here)
+    compact = ["compact", "--topic", COMPACTED, "--config", "cleanup.policy=compact", "data"]
+    installed = run_kdump(compact, tmp_path)
+    bundled = in_empty_root(user, empty_root, kdump, *compact)
+    assert (bundled.returncode, bundled.stderr) == (installed.exit_status, "")
+    assert "freed" in bundled.stdout
     assert logs_of(data) == logs_of(here)
     assert in_empty_root(user, empty_root, kdump, "undo", "data").returncode == 0
 
@@ -158,7 +165,7 @@ def logs_of(root: Path) -> dict[str, bytes]:
 
 def test_in_an_empty_root_every_command_has_its_help(empty_root: Path) -> None:
     for name in command_names():
-        done = in_empty_root("1000", empty_root, "/opt/a kdump/bin/kdump", name, "--help")
+        done = in_empty_root("1000", empty_root, "/opt/a: kdump/bin/kdump", name, "--help")
         assert (done.returncode, done.stderr) == (0, ""), name
         assert done.stdout.startswith(f"Usage: kdump {name} "), name
 
@@ -166,7 +173,7 @@ def test_in_an_empty_root_every_command_has_its_help(empty_root: Path) -> None:
 @pytest.mark.parametrize("words", ["/bin ./kdump", "/bin ../bin/kdump", "/ ./bin/kdump"])
 def test_without_proc_it_is_found_by_relative_paths(words: str, empty_root: Path) -> None:
     cwd, program = words.split()
-    done = in_empty_root("0", empty_root, program, "--version", cwd=f"/opt/a kdump{cwd}")
+    done = in_empty_root("0", empty_root, program, "--version", cwd=f"/opt/a: kdump{cwd}")
     assert done.stdout.startswith("kdump "), done.stderr
 
 
@@ -174,7 +181,7 @@ def test_without_proc_it_is_found_through_links(empty_root: Path) -> None:
     link = empty_root / "usr" / "bin" / "kdump"
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to("../../opt/hop")
-    (empty_root / "opt" / "hop").symlink_to("/opt/a kdump/bin/kdump")
+    (empty_root / "opt" / "hop").symlink_to("/opt/a: kdump/bin/kdump")
     done = in_empty_root("0", empty_root, "/usr/bin/kdump", "--version")
     assert done.stdout.startswith("kdump "), done.stderr
 
@@ -182,7 +189,7 @@ def test_without_proc_it_is_found_through_links(empty_root: Path) -> None:
 def test_libraries_that_the_host_preloads_are_ignored(empty_root: Path) -> None:
     (empty_root / "etc").mkdir(exist_ok=True)
     (empty_root / "etc" / "ld.so.preload").write_text("/nowhere.so\n")
-    done = in_empty_root("0", empty_root, "/opt/a kdump/bin/kdump", "--version")
+    done = in_empty_root("0", empty_root, "/opt/a: kdump/bin/kdump", "--version")
     assert done.stdout.startswith("kdump ")
     assert done.stderr == ""
 
@@ -195,7 +202,7 @@ for method in ("fork", "spawn"):
     with WorkerPool(operator.methodcaller("send", method), 1, method) as pool:
         print(pool.pipes[0].recv(), sys.executable)
 """
-    python = "/opt/a kdump/lib/kdump/python"
+    python = "/opt/a: kdump/lib/kdump/python"
     done = in_empty_root("1000", empty_root, python, "-c", program)
     assert done.stdout == f"fork {python}\nspawn {python}\n", done.stderr
 
@@ -388,6 +395,29 @@ def snapshot(folder: Path) -> list[tuple[str, int, int]]:
     return sorted(
         (str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*")
     )
+
+
+@pytest.mark.parametrize("name", ["a$LIB", "${ORIGIN}", "x$PLATFORM-y"])
+def test_a_path_that_the_loader_would_change_is_refused(
+    unpacked: Path, tmp_path: Path, name: str
+) -> None:
+    program = tmp_path / name / "bin" / "kdump"
+    program.parent.mkdir(parents=True)
+    shutil.copy(unpacked / "bin" / "kdump", program)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.returncode == 8
+    assert len(done.stderr.splitlines()) == 1
+    assert "has $ORIGIN, $LIB or $PLATFORM in it" in done.stderr
+
+
+def test_it_runs_from_a_path_that_is_not_utf_8(
+    unpacked: Path, tmp_path: Path, log_dir: Path
+) -> None:
+    at = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n"))
+    at.mkdir()
+    with mounted("--bind", str(unpacked), at=at):
+        done = run(at, "verify", log_dir)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_part_that_was_not_unpacked_is_named(unpacked: Path, tmp_path: Path) -> None:
