@@ -177,6 +177,17 @@ def test_what_is_no_regular_file_is_named_and_left_out(folder: Path) -> None:
     assert b"new: complete" in outcome.stdout
 
 
+def test_a_directory_with_the_name_of_the_lock_is_named_and_left_out(folder: Path) -> None:
+    expected = kept(folder / "d1")
+    (folder / "d1/.lock").unlink(missing_ok=True)
+    (folder / "d1/.lock").mkdir()
+    (folder / "d1/.lock/x").write_text("x")
+    outcome = copy(folder, "d1", "new")
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert b"kdump: d1/.lock: not copied: a directory, but the lock" in outcome.stderr
+    assert kept(folder / "new") == expected
+
+
 def test_a_partition_behind_a_link_is_copied(folder: Path) -> None:
     (folder / "d1/users-0").rename(folder / "moved")
     (folder / "d1/users-0").symlink_to(folder / "moved")

@@ -32,6 +32,7 @@ from kdump.tiered.tiered_storage import remote_part
 _LATEST_NS: Final = 2**62
 """An archive can claim any time; a disk takes those of the next century."""
 _NO_FILE_NAME: Final = "no file can have this name"
+_LOCK: Final = "a directory, but the lock of a log directory is a file of this name"
 _LONGEST_NAME: Final = 255
 """``NAME_MAX``; keys of object stores and names in archives have no such limit."""
 _SEGMENT_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
@@ -158,8 +159,9 @@ def plan_copy(directory: LogDirectory, selection: PartitionSelection) -> CopyPla
     ]
     with phase(f"listing the files in {directory.path}", len(directories)) as listing:
         for entry in listing.over(directories):
-            if not is_plain(entry.name):
-                plan.left_out[str(directory.path / entry.name)] = _NO_FILE_NAME
+            if not is_plain(entry.name) or entry.name == names.LOCK_FILE:
+                why = _LOCK if is_plain(entry.name) else _NO_FILE_NAME
+                plan.left_out[str(directory.path / entry.name)] = why
                 continue
             try:
                 plan.partitions.append(_directory(plan, entry.name, found.get(entry.name)))
@@ -328,6 +330,8 @@ def changed_since(plan: CopyPlan, selection: PartitionSelection) -> Iterator[str
             yield from _differences(copied.files(), now.files(), latest_ns)
         for name in _selected_directories(entries, selection):
             if name in known or name in plan.directory.unreadable or not is_plain(name):
+                continue
+            if str(plan.directory.path / name) in plan.left_out:
                 continue
             with contextlib.suppress(OSError):  # it is gone again
                 found = _directory(again, name, None)
