@@ -14,6 +14,7 @@ import pytest
 from builders.in_process import run_kdump
 from builders.many_partitions import write_partitions
 from kdump.jobs.compact import compact, swap
+from kdump.jobs.move import move
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "memory.md"
 COUNTS: Final = (100, 300)
@@ -21,25 +22,30 @@ DONE: Final = (0, 1, 4, 5)
 
 _KNOWN: Final = ("--topic", "*", "--config", "remote.storage.enable=false")
 COMMANDS: Final[dict[str, tuple[str, ...]]] = {
-    "ls": (),
-    "info": (),
-    "verify": (),
-    "recover --dry-run": (),
-    "recover": (),
-    "rebuild-index": (),
-    "resolve --dry-run": (),
+    "ls": ("{root}",),
+    "info": ("{root}",),
+    "verify": ("{root}",),
+    "recover --dry-run": ("{root}",),
+    "recover": ("{root}",),
+    "rebuild-index": ("{root}",),
+    "resolve --dry-run": ("{root}",),
     "retain --dry-run": (
         *(*_KNOWN, "--config", "cleanup.policy=delete"),
-        *("--config", "retention.ms=1", "--high-watermark", "end"),
+        *("--config", "retention.ms=1", "--high-watermark", "end", "{root}"),
     ),
     "compact": (
         *(*_KNOWN, "--config", "cleanup.policy=compact"),
-        *("--config", "delete.retention.ms=1", "--high-watermark", "end"),
+        *("--config", "delete.retention.ms=1", "--high-watermark", "end", "{root}"),
     ),
-    "txns": (),
-    "lookup": ("--offset", "5"),
+    "txns": ("{root}",),
+    "lookup": ("--offset", "5", "{root}"),
+    "copy": ("{root}", "{disk}"),
+    "move": ("--drain", "{root}", "--to", "{disk}"),
 }
-"""The commands of the table, and their options."""
+"""The commands of the table, and what they are given."""
+
+_OF_CLEAN: Final = ("retain --dry-run", "compact", "move")
+"""Those that need a broker that was shut down cleanly."""
 
 
 def documented() -> dict[str, int]:
@@ -63,15 +69,21 @@ def test_a_partition_takes_no_more_memory_than_documented(
 ) -> None:
     monkeypatch.setattr(compact, "WAVE_PARTITIONS", COUNTS[0] // 2)
     monkeypatch.setattr(swap, "SWAPPED_PARTITIONS", COUNTS[0] // 2)
+    monkeypatch.setattr(move, "BATCH_PARTITIONS", COUNTS[0] // 2)
     peaks = []
     for count in (COUNTS[0] // 10, *COUNTS):  # the first run imports modules
         root = write_partitions(tmp_path / f"of-{count}", count)
-        if command in ("retain --dry-run", "compact"):
+        if command in _OF_CLEAN:
             assert run(["recover", str(root)]) in DONE
         if command == "rebuild-index":
             for index in root.glob("*/*index"):
                 index.unlink()
-        peaks.append(peak_bytes([*command.split(), *COMMANDS[command], str(root)]))
+        disk = tmp_path / f"disk-{count}"
+        if command == "move":
+            disk.mkdir()
+            assert run(["identity", "--repair", str(root), str(disk)]) in DONE
+        words = [each.format(root=root, disk=disk) for each in COMMANDS[command]]
+        peaks.append(peak_bytes([*command.split(), *words]))
         shutil.rmtree(root)
 
     for_each = (peaks[2] - peaks[1]) / (COUNTS[1] - COUNTS[0])
