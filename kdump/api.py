@@ -42,7 +42,13 @@ from kdump.repair.policies import Policy
 from kdump.state.metadata.settings import Settings, read_settings, require_accepted
 from kdump.storage.location import Location
 from kdump.storage.parallel_reads import with_files_at_hand
-from kdump.storage.places import ask_again, concurrent_reads, parse_location, text_of
+from kdump.storage.places import (
+    ask_again,
+    concurrent_reads,
+    missing_in_archive,
+    parse_location,
+    text_of,
+)
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.options import SourceOptions, parse_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -276,7 +282,10 @@ def open_log_dir(path: AnyPath) -> LogDir:
         cluster_id=None if properties is None else properties.cluster_id,
         node_id=None if properties is None else properties.node_id,
         partitions=tuple(_log_partition(each, found) for each in found.partitions),
-        problems=tuple(f"{each.path}: {each.error}" for each in found.problems),
+        problems=(
+            *(f"{each.path}: {each.error}" for each in found.problems),
+            *missing_in_archive(found.path),
+        ),
         _location=found.path,
     )
 

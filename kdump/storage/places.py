@@ -115,6 +115,22 @@ def named_archives() -> Sequence[TarArchive]:
     return list(dict.fromkeys(_archives))
 
 
+def missing_in_archive(location: Location) -> list[str]:
+    """What the archive that a location is in lacks, as far as it was listed; empty outside of any.
+
+    Args:
+        location: as :func:`parse_location` gives it.
+    """
+    if "kdump.storage.tar_archive" not in sys.modules:
+        return []
+    from kdump.storage.tar_archive import TarArchive
+
+    archive = location.storage
+    if not isinstance(archive, TarArchive):
+        return []
+    return [f"{archive.name}: {each.what}" for each in archive.problems if each.is_failure]
+
+
 def unpacked_archives() -> Sequence[UnpackedArchive]:
     """The compressed archives that are unpacked now."""
     if "kdump.storage.spooled_archive" not in sys.modules:

@@ -17,7 +17,8 @@ from builders.log_directories import write_log_directory
 from builders.packed import pack
 from builders.source_tables import table_of
 from builders.trees import contents_of
-from kdump.errors import ExitStatus
+from kdump.api import open_log_dir
+from kdump.errors import ExitStatus, KdumpError
 from kdump.storage import spooled_archive
 from kdump.storage.store_connection import StoreConnection
 
@@ -180,6 +181,18 @@ def test_the_data_source_reads_an_archive(directory: str, archive: str) -> None:
     )
     assert local.num_rows > 1000
     assert packed == local
+
+
+def test_the_data_source_and_the_library_say_that_an_archive_is_not_whole(
+    archive: str, tmp_path: Path
+) -> None:
+    whole = Path(archive.rstrip("!")).read_bytes()
+    (tmp_path / "cut.tar").write_bytes(whole.rstrip(b"\0")[: -len(whole) // 4])
+    path = f"{tmp_path}/cut.tar!/d1"
+    with pytest.raises(KdumpError, match=r"cut\.tar: "):
+        table_of(Path(path))
+    assert table_of(Path(path), mode="DROPMALFORMED").num_rows > 0
+    assert any("may be missing" in each for each in open_log_dir(path).problems)
 
 
 def ls(archive: Path | str, folder: Path) -> Outcome:

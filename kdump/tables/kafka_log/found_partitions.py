@@ -17,9 +17,9 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
-from kdump.storage.places import parse_location
+from kdump.storage.places import missing_in_archive, parse_location
 from kdump.tables.kafka_log.damage import unreadable_logged
-from kdump.tables.kafka_log.options import SourceOptions
+from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tiered.named_places import named_locations
 
@@ -71,7 +71,17 @@ def find_partitions(
                 # One by one, so that those before a failure are kept.
                 found += [each] if options.topics.has(each.topic_partition) else []
     _refuse_missing(options, present)
+    if not skips_unreadable:
+        _refuse_incomplete_archives(options)
     return found
+
+
+def _refuse_incomplete_archives(options: SourceOptions) -> None:
+    """Let the query fail if an archive is not whole; log it where damage is to be skipped."""
+    for path in options.paths:
+        for what in missing_in_archive(parse_location(path)):
+            with unreadable_logged(is_skipped=options.mode is Mode.DROPMALFORMED):
+                raise KdumpError(f"{what} (mode DROPMALFORMED reads the rest)")
 
 
 def locations(options: SourceOptions) -> list[Location]:
