@@ -118,7 +118,8 @@ def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> i
     except (ReaderGoneError, BrokenPipeError) as failure:
         abandon_output()
         _report("", failure.__cause__ or failure)
-        return 0
+        # As other programs end, which the signal kills: 0 would say that nothing is damaged.
+        return 128 + signal.SIGPIPE
     except OutputError as failure:
         abandon_output()
         _report(f"kdump: {failure}", failure)

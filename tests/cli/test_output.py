@@ -270,7 +270,7 @@ def test_a_closed_pipe_ends_the_command_quietly() -> None:
         assert process.stdout.readline() == b"n\n"
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == 0
+    assert process.returncode == 128 + signal.SIGPIPE
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_pipe_that_nobody_reads_ends_help_quietly(words: list[str]) -> None:
     with os.fdopen(writer, "wb") as pipe:
         command = [sys.executable, "-m", "kdump", *words]
         done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 STOPPED_WHILE_CLEANING_UP: Final = """
