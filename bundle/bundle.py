@@ -37,7 +37,7 @@ from standard_library import (
     standard_library,
     version_folder,
 )
-from wheels import distributions, licences, package_files
+from wheels import APACHE_PARTS, distributions, licences, package_files
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SHELLS: Final = {
@@ -211,6 +211,9 @@ def _package_licences(folder: Path, packages: Iterable[Distribution]) -> set[str
         contents.add(f"{package.name} {package.version}, from PyPI")
         for name, path in licences(package):
             _copy(path, folder / "share" / "licenses" / package.name / name)
+        if package.name in APACHE_PARTS:
+            name = f"LICENSE-{APACHE_PARTS[package.name]}"
+            _copy(ROOT / "LICENSE", folder / "share" / "licenses" / package.name / name)
     return contents
 
 

@@ -31,6 +31,9 @@ OTHER_EXTRAS: Final = frozenset({"hdfs", "test"})
 SAME_LICENCE: Final = {"grpcio-tools": "grpcio"}
 """Packages whose wheels have no licence, and another from the same repository that has it."""
 
+APACHE_PARTS: Final = {"pyroaring": "CRoaring"}
+"""Packages whose wheels contain a library without its licence, which is the Apache License 2.0."""
+
 FOLDERS_LEFT_OUT: Final = frozenset(
     {"__pycache__", "_pyinstaller", "distutils", "f2py", "include", "src", "test", "tests"}
 )
