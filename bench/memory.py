@@ -47,13 +47,12 @@ def measure_memory(case: MemoryCase, data: Path) -> Peaks:
     options = ("--engine", case.engine) if case.command.takes_engine else ()
     config = case.hard_input.config if case.command.takes_config else ()
     try:
-        return peaks_of(
-            Command([*kdump(), words[0], *options, *config, *words[1:]], "", before, data)
-        )
+        return peaks_of(Command([*kdump(), *words, *options, *config], "", before, data))
     finally:
         for path in (data / _COPY, data / _OUT):
             shutil.rmtree(path, ignore_errors=True)
-        (data / f"{_OUT}.html").unlink(missing_ok=True)
+        for name in (f"{_OUT}.html", f"{_OUT}.json"):
+            (data / name).unlink(missing_ok=True)
 
 
 def _first_log(directory: Path) -> Path:

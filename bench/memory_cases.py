@@ -116,16 +116,18 @@ HARD_INPUTS: Final = (
         "index-interval-0",
         Data("make_index_interval_0(folder)", 1.5, "index-interval-0"),
         config=("--config", "index.interval.bytes=0"),
+        copy_gb=4,
     ),
     HardInput(
         "100-byte-batches",
         Data("make_small_batches(folder)", 1.3, "100-byte-batches"),
+        copy_gb=9,
         left_out=_ONE_SEGMENT,
     ),
     HardInput(
         "damaged-10-gib",
         Data("make_damaged('damaged-10-gib', 10, 500, folder)", 11, "damaged-10-gib"),
-        copy_gb=5,
+        copy_gb=11,
         is_truncated=True,
         left_out={"compact": "refused: the log is damaged"},
     ),
@@ -174,6 +176,18 @@ COMMANDS: Final = (
         "input",
         without_indexes=True,
         takes_config=True,
+    ),
+    MemoryCommand(
+        "snapshot rebuild", ("snapshot", "rebuild", "{copy}"), "input", takes_config=True
+    ),
+    MemoryCommand(
+        "checkpoint rebuild", ("checkpoint", "rebuild", "{copy}"), "input", takes_engine=False
+    ),
+    MemoryCommand("identity", ("identity", "{input}"), takes_engine=False),
+    MemoryCommand("copy", ("copy", "{input}", "{out}"), takes_engine=False),
+    MemoryCommand("diff", ("diff", "{input}", "{unclean}"), takes_config=True),
+    MemoryCommand(
+        "metadata collect", ("metadata", "collect", "--force", "--out", "{out}.json", "{input}")
     ),
     MemoryCommand("groups", ("groups", "{input}"), takes_config=True),
     MemoryCommand("txns", ("txns", "{input}")),
