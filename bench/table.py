@@ -58,7 +58,7 @@ def line_of(
         theirs = median_of(fastest.runs)
         times = [f"{theirs.seconds:.2f} s", f"{theirs.cpu_seconds:.2f} s"]
         shown = ratio_of(runs, fastest.runs, 0)
-        found[2:6] = [fastest.name, *times, f"{shown:.2f}"]
+        found[2:6] = [fastest.name.replace("|", r"\|"), *times, f"{shown:.2f}"]
         their_peak = f"{theirs.peak_mb:.0f} MB"
         judged = ratio_of(runs, fastest.runs, case.more_seconds)
         if case.ratio is not None and judged > case.ratio:
