@@ -10,12 +10,14 @@ import re
 import sys
 import tempfile
 import termios
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 from unittest import mock
+
+_END: Final = b"\x00end of the output\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +54,43 @@ def run_kdump(args: Sequence[str], cwd: Path) -> Outcome:
 def run_on_terminal(args: Sequence[str], cwd: Path, columns: int) -> list[str]:
     """Run ``kdump ARGS`` on a terminal that is ``columns`` wide.
 
-    Return the lines of standard output and error, without colours. ``COLUMNS`` is unset: it would
-    override the terminal, and pytest-xdist sets it for its processes.
+    Return the lines of standard output and error that the terminal shows in the end, without
+    colours; a bar of progress, which a slow machine sees, is erased. ``COLUMNS`` is unset: it
+    would override the terminal, and pytest-xdist sets it for its processes.
     """
     from kdump.cli import main
 
+    def run(device: IO[bytes]) -> None:
+        with _redirected(1, device), _redirected(2, device):
+            main.run(args)
+
+    with mock.patch.dict(os.environ), contextlib.chdir(cwd):
+        os.environ.pop("COLUMNS", None)
+        text = sent_to_terminal(run, columns).decode().replace("\r\n", "\n")
+    return re.sub("\x1b\\[[0-9;]*m|.*\x1b\\[2K", "", text).splitlines()
+
+
+def sent_to_terminal(run: Callable[[IO[bytes]], object], columns: int = 80) -> bytes:
+    """What ``run`` writes to the terminal that it is given."""
     controller, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (24, columns))
     with (
+        os.fdopen(controller, "rb", buffering=0) as screen,
         ThreadPoolExecutor(1) as reader,
-        mock.patch.dict(os.environ),
         os.fdopen(terminal, "wb", buffering=0) as device,
-        contextlib.chdir(cwd),
     ):
-        os.environ.pop("COLUMNS", None)
-        content = reader.submit(_read_to_end, controller)
-        with _redirected(1, device), _redirected(2, device):
-            main.run(args)
-        device.close()
-        text = re.sub("\x1b\\[[0-9;]*m", "", content.result().decode())
-    return text.replace("\r\n", "\n").splitlines()
+        content = reader.submit(_read_to_end, screen)
+        run(device)
+        device.write(_END)
+        return content.result()
 
 
-def _read_to_end(controller: int) -> bytes:
+def _read_to_end(screen: IO[bytes]) -> bytes:
+    """Read what is written before the mark: a terminal that is closed may lose it."""
     content = b""
-    with contextlib.suppress(OSError):  # nothing has the terminal open any more
-        while read := os.read(controller, 1 << 16):
-            content += read
-    os.close(controller)
-    return content
+    while not content.endswith(_END):
+        content += screen.read(1 << 16)
+    return content.removesuffix(_END)
 
 
 @contextlib.contextmanager

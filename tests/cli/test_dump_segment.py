@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import pytest
 
 import kdump
 from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
-from builders.in_process import Outcome, run_kdump
+from builders.in_process import Outcome, run_kdump, sent_to_terminal
 from builders.index_files import offset_index_bytes
 from builders.json_answers import objects
 from builders.message_sets import message_07
@@ -486,26 +485,13 @@ def on_a_terminal(tmp_path: Path) -> Any:
     """Runs kdump with a terminal as its standard output, and gives what the terminal got."""
 
     def run(*args: str) -> bytes:
-        ours, theirs = pty.openpty()
-        with subprocess.Popen(
-            [sys.executable, "-m", "kdump", *args],
-            stdout=theirs,
-            cwd=tmp_path,
-            env={**os.environ, "TERM": "xterm"},
-        ) as process:
-            os.close(theirs)
-            received = bytearray()
-            while True:
-                try:
-                    part = os.read(ours, 65_536)
-                except OSError:  # the terminal's other end was closed
-                    break
-                if not part:
-                    break
-                received += part
-            process.wait()
-        os.close(ours)
-        return bytes(received)
+        command = [sys.executable, "-m", "kdump", *args]
+        environment = {**os.environ, "TERM": "xterm"}
+        return sent_to_terminal(
+            lambda device: subprocess.run(
+                command, stdout=device, cwd=tmp_path, env=environment, check=False
+            )
+        )
 
     return run
 
