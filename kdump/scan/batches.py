@@ -258,6 +258,15 @@ def read_windows(
         wanted = _up_to(needed_end, position, usual)
 
 
+def is_among(values: Column, others: Column) -> Flags:
+    """Which of ``values`` are in ``others``, which rise."""
+    if not len(others):
+        return np.zeros(len(values), np.bool_)
+    at = np.minimum(np.searchsorted(others, values), len(others) - 1)
+    found: Flags = others[at] == values
+    return found
+
+
 def _up_to(needed_end: int | None, position: int, size: int) -> int:
     """How much to read for a window of ``size`` that ends where the caller probably stops."""
     if needed_end is None or needed_end <= position:

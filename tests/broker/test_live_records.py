@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.broker.cleaner.live_records import NO_LIVE_RECORDS, LiveRecords
+from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.scan.batches import Column
 
 OFFSETS = st.one_of(
@@ -62,7 +62,7 @@ def test_columns_of_live_records_count_and_find_them(
 
 
 def test_no_live_records_are_an_empty_column() -> None:
-    live = NO_LIVE_RECORDS.columns_between(0, 100)
+    live = LiveRecords.joined([]).columns_between(0, 100)
 
     assert live.offset.dtype == np.int64
     assert live.offset.size == 0

@@ -24,7 +24,7 @@ from kdump.broker.cleaner.rebuilt_batches import (
 )
 from kdump.broker.cleaner.record_retention import Fate, Fates, fates_of
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
-from kdump.scan.batches import BatchColumns, Column, Flags, Window, read_windows
+from kdump.scan.batches import BatchColumns, Column, Flags, Window, is_among, read_windows
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.transactions.markers import is_control
@@ -108,7 +108,7 @@ class _Rewriter:
         batches = window.batches
         records = int(batches.records_count.sum())
         before = Amount(int(batches.size_bytes.sum()), batches.count, records)
-        is_discardable = _is_among(batches.position, self.part.discardable)
+        is_discardable = is_among(batches.position, self.part.discardable)
         live = self._live(batches)
         fates = fates_of(batches, is_discardable, self.part.rules, live)
         kept = np.flatnonzero(fates.fate != Fate.DROPPED)
@@ -194,15 +194,6 @@ class _Rewriter:
                     position,
                 )
             yield Chunk(before, tombstones_dropped=tombstones_dropped)
-
-
-def _is_among(values: Column, others: Column) -> Flags:
-    """Which of ``values`` are in ``others``; both are sorted."""
-    if not len(others):
-        return np.zeros(len(values), np.bool_)
-    at = np.minimum(np.searchsorted(others, values), len(others) - 1)
-    found: Flags = others[at] == values
-    return found
 
 
 def _as_written(batches: BatchColumns, rows: Column, new: dict[int, NewBatch]) -> BatchColumns:

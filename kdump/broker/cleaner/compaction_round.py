@@ -40,7 +40,7 @@ from kdump.broker.cleaner.compaction_parts import (
     parts_to_rewrite,
 )
 from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart
-from kdump.broker.cleaner.live_records import NO_LIVE_RECORDS, LiveRecords
+from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.broker.cleaner.record_retention import LastRecords, RetentionRules
 from kdump.broker.cleaner.segment_groups import Group, group_segments
 from kdump.broker.loader.load_context import LoadContext
@@ -229,7 +229,7 @@ class Round:
         """
         transactions = CleanedTransactions()
         rules = RetentionRules(
-            live=NO_LIVE_RECORDS,
+            live=live,
             last_records=LastRecords.of(self.log.producers),
             end_offset=self.cleanable.end_offset,
             now_ms=self.log.now_ms,
@@ -243,8 +243,7 @@ class Round:
                 found = self._scanned_segment(
                     segment, group[at + 1 : at + 2], scanned[self._path(segment)], transactions
                 )
-                own_live = live.between(segment.base_offset, found.end_offset)
-                own, gone = parts_to_rewrite(found, replace(rules, live=own_live))
+                own, gone = parts_to_rewrite(found, rules)
                 parts.extend(own)
                 skipped += gone
             yield GroupToRewrite(

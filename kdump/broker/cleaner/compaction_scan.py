@@ -23,7 +23,16 @@ from kdump.formats.errors import FormatError
 from kdump.formats.message_set import Message
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.scan.arrow import gather_bytes
-from kdump.scan.batches import WINDOW_BYTES, Column, Flags, Stop, Window, new_buffer, read_windows
+from kdump.scan.batches import (
+    WINDOW_BYTES,
+    Column,
+    Flags,
+    Stop,
+    Window,
+    is_among,
+    new_buffer,
+    read_windows,
+)
 from kdump.scan.distinct_keys import KEY_TYPE
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
@@ -219,11 +228,7 @@ class _Scan:
         self._records += columns.count
         is_data = ~is_control(batches)
         is_dirty = batches.position >= self._mapped_position
-        aborted = self._part.aborted
-        if len(aborted):
-            # A log can have millions of them, and few are near these batches.
-            low, high = np.searchsorted(aborted, batches.base_offset[[0, -1]])
-            is_dirty &= ~np.isin(batches.base_offset, aborted[low : high + 1])
+        is_dirty &= ~is_among(batches.base_offset, self._part.aborted)
         is_tombstone = columns.value_size < 0
         has_key = columns.key_size >= 0
         self._require_in_batch(columns)

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from pyroaring import BitMap
 
-from kdump.scan.batches import Column, Flags
+from kdump.scan.batches import Column, Flags, is_among
 
 _CHUNK_OFFSETS: Final = 1 << 32
 """How many offsets a bitmap holds."""
@@ -49,9 +49,8 @@ class OffsetSet:
         found: dict[int, BitMap] = {}
         for part in parts:
             for chunk, bitmap in part.bitmaps.items():
-                if chunk not in found:
-                    found[chunk] = BitMap()
-                found[chunk] |= bitmap
+                own = found.setdefault(chunk, BitMap())
+                own |= bitmap  # in place
         return cls(found)
 
     def between(self, start: int, end: int) -> OffsetSet:
@@ -123,9 +122,6 @@ class LiveRecords:
         return LiveColumns(own.offsets.column(), own.tombstones.column())
 
 
-NO_LIVE_RECORDS: Final = LiveRecords(OffsetSet({}), OffsetSet({}))
-
-
 @dataclass(frozen=True, slots=True)
 class LiveColumns:
     """The live records of a small part of a log.
@@ -144,11 +140,7 @@ class LiveColumns:
 
     def has(self, offset: Column) -> Flags:
         """Whether each ``offset`` is that of a live record."""
-        if not len(self.offset):
-            return np.zeros(len(offset), np.bool_)
-        at = np.searchsorted(self.offset, offset)
-        found: Flags = self.offset[np.minimum(at, len(self.offset) - 1)] == offset
-        return found
+        return is_among(offset, self.offset)
 
 
 def _count_between(column: Column, start: Column, end: Column) -> Column:
