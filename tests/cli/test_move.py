@@ -238,6 +238,11 @@ def lose_the_identity(node: Path) -> None:
     (node / "d1" / names.META_PROPERTIES).unlink()
 
 
+def damage_the_identity(node: Path) -> None:
+    path = node / "d2" / names.META_PROPERTIES
+    path.write_bytes(path.read_bytes() + b"directory.id=short\n")
+
+
 def damage_a_checkpoint(node: Path) -> None:
     (node / "d2" / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(b"x")
 
@@ -249,6 +254,7 @@ def damage_a_checkpoint(node: Path) -> None:
         (be_of_another_node, "of node 8"),
         (be_of_another_cluster, "cluster another"),
         (lose_the_identity, "kdump identity d1 d2"),
+        (damage_the_identity, "meta.properties has no valid directory.id"),
         (damage_a_checkpoint, "kdump checkpoint rebuild d2"),
     ],
 )

@@ -47,8 +47,10 @@ def require_one_clean_broker(directories: Sequence[LogDirectory]) -> None:
     for each in directories:
         properties = each.meta_properties
         if properties is None or properties.node_id is None:
+            path = each.path / names.META_PROPERTIES
+            errors = [str(problem.error) for problem in each.problems if problem.path == path]
             raise KdumpError(
-                f"{each.path}: no node id in {names.META_PROPERTIES}; see:"
+                f"{path}: {errors[0] if errors else 'missing, or without a node id'}; see:"
                 f" {shell_command('identity', [other.path for other in directories])}"
             )
         known = first.meta_properties
