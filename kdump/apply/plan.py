@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kdump.apply.directory_changes import DirectoryChange
 from kdump.apply.directory_plans import DirectoryChanges, plan_directory_changes
@@ -27,7 +28,9 @@ from kdump.apply.operations import (
 from kdump.apply.pinned_directory import has_no_mounts_below, is_on_mount_of
 from kdump.apply.segment_names import is_staged
 from kdump.errors import KdumpError
-from kdump.target.target_file import CopiedFrom, JoinedFrom, StagedBytes, TargetFile
+from kdump.target.target_file import CopiedFrom, JoinedFrom, Kept, StagedBytes, TargetFile
+
+_SHOWN: Final = Kept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,13 @@ class Plan:
         partitions = (_without_removals(each, removed) for each in self.partitions)
         left = tuple(each for each in partitions if each.operations)
         return replace(self, partitions=left, early_removals=())
+
+    def without_contents(self) -> Plan:
+        """The same operations, to be shown only: a run of many plans keeps all until its end."""
+        operations = tuple(
+            replace(each, name=sys.intern(each.name), target=_SHOWN) for each in self.operations
+        )
+        return Plan(self.path, (), DirectoryPlan(self.path, {}, operations))
 
     def describe(self) -> Iterator[str]:
         """A line for each operation, for people."""

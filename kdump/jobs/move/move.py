@@ -53,7 +53,7 @@ class MoveResult:
     Attributes:
         moved: the moves that were carried out.
         left: the others, each with the reason.
-        plans: what was done to the directories, in order.
+        plans: what was done to the directories, in order; without the contents of files.
     """
 
     moved: list[PlannedMove] = field(default_factory=list)
@@ -197,7 +197,11 @@ class _Run:
                 return str(failure)
             except OSError as failure:
                 return f"{failure.filename or target.path}: {failure.strerror or failure}"
-            self.result.plans += (each for each in done if not each.plan.is_empty)
+            self.result.plans += (
+                replace(each, plan=each.plan.without_contents())
+                for each in done
+                if not each.plan.is_empty
+            )
             if not self.writing.dry_run:
                 self._read_again(target)
         return None
