@@ -317,7 +317,12 @@ def offset_index_of(log: Path) -> tuple[bytes, int]:
 
 
 def write_root(
-    directory: Path, recovery_points: list[str], high_watermarks: list[str], *, is_clean: bool
+    directory: Path,
+    recovery_points: list[str],
+    high_watermarks: list[str],
+    *,
+    is_clean: bool,
+    directory_id: str = "a2R1bXBCZW5jaERpcmVjdA",
 ) -> None:
     """Write the files in the root of a log directory."""
     for name, lines in (
@@ -328,7 +333,7 @@ def write_root(
     (directory / "log-start-offset-checkpoint").write_text("0\n0\n")
     (directory / "meta.properties").write_text(
         "#\n#Sat Nov 21 00:00:00 UTC 2026\ncluster.id=kdumpBenchAAAAAAAAAAAA\nversion=1\n"
-        "node.id=1\ndirectory.id=a2R1bXBCZW5jaERpcmVjdA\n"
+        f"node.id=1\ndirectory.id={directory_id}\n"
     )
     if is_clean:
         (directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')

@@ -292,3 +292,18 @@ def copy_input(
             log.unlink()
             shutil.copyfile(folder / name / partition.name / log.name, log)
     return directory
+
+
+def delete_topics(copy: str, folder: Path) -> None:
+    """Rename the partitions of ``FOLDER/COPY`` as a broker does when their topics are deleted."""
+    for number, partition in enumerate(_partitions_of(folder / copy)):
+        partition.rename(partition.with_name(f"{partition.name}.{number:032x}-delete"))
+
+
+def make_empty(name: str, folder: Path) -> Path:
+    """Write or replace ``FOLDER/NAME``, another log directory of the same broker."""
+    directory = folder / name
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    write_root(directory, [], [], is_clean=True, directory_id="a2R1bXBCZW5jaERpclR3bw")
+    return directory

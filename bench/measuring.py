@@ -187,6 +187,17 @@ class Peaks:
     seconds: float = 0
 
 
+def run_quietly(words: Sequence[str]) -> None:
+    """Run a command that is not measured.
+
+    Raises:
+        CommandFailedError: it ended without an answer.
+    """
+    with tempfile.TemporaryFile() as stderr:
+        done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=stderr, check=False)
+        _check_answer(Command(words), done.returncode, stderr)
+
+
 def peaks_of(command: Command) -> Peaks:
     """Run a command, and look at the memory of its processes all the time.
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from measuring import Command, Peaks, kdump, make, peaks_of
+from measuring import Command, Peaks, kdump, make, peaks_of, run_quietly
 from memory_cases import COMMANDS, HARD_INPUTS, MemoryCase, memory_cases
 
 _COPY: Final = "memory-copy"
+_EMPTY: Final = "memory-empty"
 _OUT: Final = "memory-out"
 
 
@@ -24,40 +25,50 @@ def make_input(case: MemoryCase, data: Path) -> None:
 
 def measure_memory(case: MemoryCase, data: Path) -> Peaks:
     """Run a case once."""
-    name = case.hard_input.name
-    directory = data / name
-    before = ""
-    if case.command.copies:
-        source = name if case.command.copies == "input" else f"{name}-unclean"
-        before = (
-            f"copy_input({source!r}, {_COPY!r}, folder,"
-            f" is_truncated={case.hard_input.is_truncated},"
-            f" without_indexes={case.command.without_indexes})"
-        )
-    words = [
-        word.format(
-            input=directory,
-            unclean=f"{directory}-unclean",
-            copy=data / _COPY,
-            log=_first_log(directory),
-            out=data / _OUT,
-        )
-        for word in case.command.words
-    ]
-    options = ("--engine", case.engine) if case.command.takes_engine else ()
-    config = case.hard_input.config if case.command.takes_config else ()
+    directory = data / case.hard_input.name
+    command = case.command
+    partition = _first_partition(directory)
+    paths = {
+        "input": directory,
+        "unclean": f"{directory}-unclean",
+        "copy": data / _COPY,
+        "empty": data / _EMPTY,
+        "partition": partition.name,
+        "log": min(partition.glob("*.log")),
+        "out": data / _OUT,
+    }
+    if command.copies:
+        make(_copying(case), data)
+    if any("{empty}" in word for word in command.words):
+        make(f"make_empty({_EMPTY!r}, folder)", data)
+    words = [word.format_map(paths) for word in command.words]
+    options = ("--engine", case.engine) if command.takes_engine else ()
+    config = case.hard_input.config if command.takes_config else ()
     try:
-        return peaks_of(Command([*kdump(), *words, *options, *config], "", before, data))
+        if command.first:
+            run_quietly([*kdump(), *(word.format_map(paths) for word in command.first)])
+        return peaks_of(Command([*kdump(), *words, *options, *config], data=data))
     finally:
-        for path in (data / _COPY, data / _OUT):
+        for path in (data / _COPY, data / _EMPTY, data / _OUT):
             shutil.rmtree(path, ignore_errors=True)
-        for name in (f"{_OUT}.html", f"{_OUT}.json"):
+        for name in (f"{_OUT}.html", f"{_OUT}.json", f"{_OUT}.plan"):
             (data / name).unlink(missing_ok=True)
 
 
-def _first_log(directory: Path) -> Path:
-    partition = min(path for path in directory.iterdir() if path.is_dir())
-    return min(partition.glob("*.log"))
+def _copying(case: MemoryCase) -> str:
+    """The calls that write the copy which the command of a case works on."""
+    name, command = case.hard_input.name, case.command
+    source = f"{name}-unclean" if command.copies == "unclean" else name
+    call = (
+        f"copy_input({source!r}, {_COPY!r}, folder,"
+        f" is_truncated={case.hard_input.is_truncated},"
+        f" without_indexes={command.without_indexes})"
+    )
+    return f"{call}; delete_topics({_COPY!r}, folder)" if command.copies == "deleted" else call
+
+
+def _first_partition(directory: Path) -> Path:
+    return min(path for path in directory.iterdir() if path.is_dir())
 
 
 def excess_of(case: MemoryCase, peaks: Peaks) -> str:

@@ -43,13 +43,16 @@ class MemoryCommand:
     Attributes:
         name: its row in the table.
         words: arguments of kdump. ``{input}`` stands for the clean directory, ``{unclean}`` for
-            the unclean one, ``{copy}`` for a copy, ``{log}`` for the first log of the first
-            partition, ``{out}`` for a path to write to.
-        copies: what ``{copy}`` is a copy of: ``"input"``, ``"unclean"`` or nothing.
+            the unclean one, ``{copy}`` for a copy, ``{empty}`` for another log directory of the
+            same broker, ``{partition}`` for the first partition, ``{log}`` for its first log,
+            ``{out}`` for a path to write to.
+        copies: what ``{copy}`` is a copy of: ``"input"``, ``"unclean"``, ``"deleted"`` (the input
+            after all its topics were deleted) or nothing.
         without_indexes: whether the copy lacks the indexes.
         takes_config: whether it has the option ``--config``.
         takes_engine: whether it has the option ``--engine``.
         needs_damage: whether it is run on damaged inputs only.
+        first: arguments of a run of kdump that comes before, and is not measured.
     """
 
     name: str
@@ -59,6 +62,7 @@ class MemoryCommand:
     takes_config: bool = False
     takes_engine: bool = True
     needs_damage: bool = False
+    first: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,21 @@ COMMANDS: Final = (
         needs_damage=True,
     ),
     MemoryCommand(
+        "verify --repair",
+        ("verify", "--repair", "{copy}"),
+        "unclean",
+        without_indexes=True,
+        takes_config=True,
+    ),
+    MemoryCommand(
+        "undo",
+        ("undo", "{copy}"),
+        "unclean",
+        without_indexes=True,
+        takes_engine=False,
+        first=("recover", "--undo", "{copy}"),
+    ),
+    MemoryCommand(
         "compact",
         (
             *("compact", "--topic", "*", *_KNOWN, "--config", "cleanup.policy=compact"),
@@ -169,6 +188,25 @@ COMMANDS: Final = (
         ),
         takes_config=True,
     ),
+    MemoryCommand(
+        "retain",
+        (
+            *("retain", "--topic", "*", *_KNOWN, "{copy}"),
+            *("--config", "cleanup.policy=delete", "--config", "retention.ms=86400000"),
+        ),
+        "input",
+        takes_config=True,
+    ),
+    MemoryCommand(
+        "delete-records",
+        (
+            *("delete-records", "--before", "-1", "--partition", "{partition}", *_KNOWN),
+            *("--config", "cleanup.policy=delete", "{copy}"),
+        ),
+        "input",
+        takes_config=True,
+        takes_engine=False,
+    ),
     MemoryCommand("resolve --dry-run", ("resolve", "--dry-run", "{input}"), takes_config=True),
     MemoryCommand(
         "rebuild-index",
@@ -184,10 +222,34 @@ COMMANDS: Final = (
         "checkpoint rebuild", ("checkpoint", "rebuild", "{copy}"), "input", takes_engine=False
     ),
     MemoryCommand("identity", ("identity", "{input}"), takes_engine=False),
+    MemoryCommand(
+        "move --undo",
+        ("move", "--undo", "--drain", "{copy}", "--to", "{empty}"),
+        "input",
+        takes_engine=False,
+    ),
+    MemoryCommand("undelete", ("undelete", "{copy}"), "deleted", takes_engine=False),
+    MemoryCommand(
+        "transplant",
+        (
+            *("transplant", "{input}/{partition}", "--into", "{empty}"),
+            *("--topic-id", "a2R1bXBCZW5jaFRvcGljMQ", "--leader-epoch", "0"),
+        ),
+        takes_engine=False,
+    ),
     MemoryCommand("copy", ("copy", "{input}", "{out}"), takes_engine=False),
     MemoryCommand("diff", ("diff", "{input}", "{unclean}"), takes_config=True),
     MemoryCommand(
         "metadata collect", ("metadata", "collect", "--force", "--out", "{out}.json", "{input}")
+    ),
+    MemoryCommand(
+        "metadata plan",
+        (
+            *("metadata", "plan", "{out}.json", "--controller", "1000@localhost:9093"),
+            *("--force", "--out", "{out}.plan"),
+        ),
+        takes_engine=False,
+        first=("metadata", "collect", "--force", "--out", "{out}.json", "{input}"),
     ),
     MemoryCommand("groups", ("groups", "{input}"), takes_config=True),
     MemoryCommand("txns", ("txns", "{input}")),
