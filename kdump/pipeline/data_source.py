@@ -17,7 +17,12 @@ import pyarrow as pa
 
 from kdump.engine.spark_installation import NoSparkError, find_spark
 from kdump.errors import KdumpError, UsageProblem
-from kdump.jobs.table_rows.table_reader import TableReader, open_table, push_filter
+from kdump.jobs.table_rows.table_reader import (
+    TableReader,
+    log_incomplete_archives,
+    open_table,
+    push_filter,
+)
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.processes.heap import keep_freed_memory
 from kdump.tables.all_tables import table_of
@@ -123,6 +128,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
         """Plans on the driver and reads on the workers."""
 
         def __init__(self, options: dict[str, str], schema: StructType) -> None:
+            self.options = options
             self.table = table_of(options)
             # With the schemas of payloads: Spark pickles it for the tasks before it plans them.
             self.opened = open_table(options, schema.fieldNames())
@@ -134,6 +140,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
         @_with_plain_errors
         def partitions(self) -> Sequence[InputPartition]:
             splits = self.opened.splits(self.pushed)
+            log_incomplete_archives(self.options)
             # Spark turns no partitions into one partition without a value.
             return [InputPartition((split,)) for split in splits] or [InputPartition(())]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tarfile
@@ -19,8 +20,10 @@ from builders.source_tables import table_of
 from builders.trees import contents_of
 from kdump.api import open_log_dir
 from kdump.errors import ExitStatus, KdumpError
+from kdump.jobs.table_rows.table_reader import log_incomplete_archives, open_table
 from kdump.storage import spooled_archive
 from kdump.storage.store_connection import StoreConnection
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
 LOG: Final = "d1/UPPER-Case.0-1-0/00000000000000000000.log"
 READING: Final = (
@@ -183,8 +186,23 @@ def test_the_data_source_reads_an_archive(directory: str, archive: str) -> None:
     assert packed == local
 
 
+@pytest.mark.slow
+def test_a_query_reads_an_archive_that_is_named_from_here(directory: str, archive: str) -> None:
+    # The workers of Spark have another current directory.
+    tables = ("topics", "transactions", "group_offsets", "partitions", "findings", "records")
+    counts = ", ".join(f"(SELECT count(*) FROM {name}) AS {name}" for name in tables)
+    here = Path(archive).parent
+    of_directory, of_archive = (
+        run_kdump(["query", "--output", "jsonl", f"SELECT {counts}", f"{base}/d1"], here)
+        for base in (directory, "clean.tar!")
+    )
+    assert of_archive.stdout == of_directory.stdout
+    assert of_archive.exit_status == of_directory.exit_status
+    assert 0 not in json.loads(of_directory.stdout.splitlines()[0]).values()
+
+
 def test_the_data_source_and_the_library_say_that_an_archive_is_not_whole(
-    archive: str, tmp_path: Path
+    archive: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = Path(archive.rstrip("!")).read_bytes()
     (tmp_path / "cut.tar").write_bytes(whole.rstrip(b"\0")[: -len(whole) // 4])
@@ -193,6 +211,12 @@ def test_the_data_source_and_the_library_say_that_an_archive_is_not_whole(
         table_of(Path(path))
     assert table_of(Path(path), mode="DROPMALFORMED").num_rows > 0
     assert any("may be missing" in each for each in open_log_dir(path).problems)
+    for table in ("segments", "topics", "findings"):
+        caplog.clear()
+        options = {"path": path, "table": table}
+        open_table(options).splits(PushedFilters())
+        log_incomplete_archives(options)
+        assert "cut.tar: " in caplog.text
 
 
 def ls(archive: Path | str, folder: Path) -> Outcome:

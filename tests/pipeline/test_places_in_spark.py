@@ -132,3 +132,49 @@ def test_executors_take_endpoint_and_credentials_from_the_uri_or_their_own_envir
     assert uri in by_environment["failure"]
     assert "secret" not in str(by_environment)
     assert by_uri["offsets"]
+
+
+TABLES: Final = """
+import json, sys
+from kdump.engine.spark_session import SparkSession
+from kdump.pipeline.data_source import sql_session
+from kdump.tables.all_tables import TABLES
+
+asked = json.load(sys.stdin)
+spark = SparkSession(asked["master"], {})
+sql = sql_session(spark.context)
+for path in asked["paths"]:
+    found = {}
+    for name in TABLES:
+        options = {"path": path, "table": name, "now": "1800000000000"}
+        if "mode" in TABLES[name].options:
+            options["mode"] = "DROPMALFORMED"
+        if "now" not in TABLES[name].options:
+            del options["now"]
+        rows = sql.read.format("kafka-log").options(**options).load().collect()
+        found[name] = sorted(repr(row).replace(path, "PATH") for row in rows)
+    print(json.dumps(found))
+spark.close()
+"""
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_all_tables_of_all_places_have_the_rows_of_the_directory(
+    server: ObjectServer, fixtures: Path, tmp_path: Path, master: str
+) -> None:
+    clean = fixtures / "out" / "clean" / "d1"
+    with tarfile.open(tmp_path / "clean.tar", "w") as tar:
+        tar.add(clean, "d1")
+    paths = [str(clean), server.upload(clean, "clean-tables"), f"{tmp_path}/clean.tar!/d1"]
+    done = subprocess.run(
+        [sys.executable, "-c", TABLES],
+        input=json.dumps({"master": master, "paths": paths}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    local, stored, packed = map(json.loads, done.stdout.splitlines())
+    assert all(local[name] for name in ("topics", "transactions", "group_offsets", "records"))
+    assert stored == local
+    assert packed == local

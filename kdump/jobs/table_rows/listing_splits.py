@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
@@ -187,16 +187,12 @@ def listed(split: ListingSplit) -> Iterator[LonePartition | UnlistedPartition]:
         yield UnlistedPartition(str(split.path), name)
 
 
-def log_directories(
-    options: TableOptions, select: Callable[[str, TopicPartition], bool]
+def listed_directories(
+    directories: Mapping[Location, DirectoryKind], select: Callable[[str, TopicPartition], bool]
 ) -> list[LogDirectory]:
-    """The log directories at the paths, with the selected partitions as they are loaded.
-
-    Raises:
-        UsageProblem: a path is not a log directory.
-    """
+    """The log directories with the selected partitions as they are loaded."""
     found: list[LogDirectory] = []
-    for path, kind in directory_kinds(options).items():
+    for path, kind in directories.items():
         listed = listed_as_loaded(path, kind, LoggedProblems(), select)
         if listed is not None:
             found.append(listed)

@@ -12,12 +12,16 @@ Splits are planned on the driver and may be read anywhere, in any order and by d
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 
+from kdump.errors import ExitStatus
+from kdump.storage.places import missing_in_archive, parse_location
 from kdump.tables.all_tables import RECORDS, table_of
+from kdump.tables.kafka_log.damage import with_status
 from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
 from kdump.tables.log_tables import BATCHES, FINDINGS, TOPICS
 from kdump.tables.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
@@ -26,6 +30,8 @@ from kdump.tables.table_options import parse_table_options
 
 if TYPE_CHECKING:
     from kdump.payloads.record_payloads import RecordPayloads
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class TableReader(Protocol):
@@ -111,6 +117,19 @@ def open_table(
     from kdump.jobs.table_rows.listing_rows import ListingReader
 
     return ListingReader(parsed, columns)
+
+
+def log_incomplete_archives(options: Mapping[str, str]) -> None:
+    """Log what the archives lack that the options of a table name, once its splits are known.
+
+    Of records and batches the splits themselves fail, or are logged.
+    """
+    table = table_of(options)
+    if table in (RECORDS, BATCHES):
+        return
+    for path in parse_table_options(options, table).paths:
+        for what in missing_in_archive(parse_location(path)):
+            _LOG.warning("%s", what, extra=with_status(ExitStatus.OPERATIONAL_ERROR))
 
 
 def push_filter(

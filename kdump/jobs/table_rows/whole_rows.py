@@ -28,17 +28,18 @@ from kdump.jobs.table_rows.listing_splits import (
     LoggedProblems,
     directory_kinds,
     is_selected,
-    log_directories,
+    listed_directories,
 )
 from kdump.jobs.transaction_rows import open_transaction_row, transaction_row
 from kdump.jobs.txns import TxnsRequest, txns
-from kdump.log.directory import read_log_directory
+from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
 from kdump.log.selection import EVERYTHING
 from kdump.state.metadata.metadata_image import EntityKind
 from kdump.state.metadata.metadata_replay import MetadataPoint
 from kdump.state.metadata.metadata_rows import config_row
 from kdump.state.metadata.settings import DEFAULT_OFFSETS_RETENTION_MS, read_settings
 from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
+from kdump.storage.location import Location
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.log_tables import TOPICS
 from kdump.tables.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
@@ -48,6 +49,30 @@ from kdump.tables.table_options import TableOptions
 Row = Mapping[str, Any]
 _IN_THIS_PROCESS: Final = EngineOptions(EngineChoice.LOCAL, processes=1)
 _TOPIC_CONFIG: Final = "topic:"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSplit:
+    """All that a table is about.
+
+    Attributes:
+        options: what to read.
+        directories: the log directories, as the driver found them: where a path leads depends on
+            the current directory, and workers have another.
+    """
+
+    options: TableOptions
+    directories: Mapping[Location, DirectoryKind]
+
+    def read(self, select: Callable[[str, TopicPartition], bool]) -> list[LogDirectory]:
+        """The log directories with the selected partitions.
+
+        Raises:
+            OSError: one cannot be listed.
+        """
+        return [
+            read_log_directory(path, kind, select=select) for path, kind in self.directories.items()
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +87,26 @@ class WholeReader:
     options: TableOptions
     columns: tuple[TableColumn, ...]
 
-    def splits(self, filters: PushedFilters, /) -> Sequence[TableOptions]:
-        directory_kinds(self.options)  # refuses other paths, before a task begins
-        return [] if filters.is_empty else [self.options]
+    def splits(self, filters: PushedFilters, /) -> Sequence[WholeSplit]:
+        found = WholeSplit(self.options, directory_kinds(self.options))  # refuses other paths
+        return [] if filters.is_empty else [found]
 
-    def read(self, split: TableOptions, filters: PushedFilters, /) -> Iterator[pa.RecordBatch]:
-        return row_batches(_ROWS[split.table.name](split, filters), self.columns)
+    def read(self, split: WholeSplit, filters: PushedFilters, /) -> Iterator[pa.RecordBatch]:
+        return row_batches(_ROWS[split.options.table.name](split, filters), self.columns)
 
 
 # ---- The cluster's metadata
 
 
-def _config_rows(options: TableOptions, filters: PushedFilters) -> Iterator[Row]:
-    shown = _shown_metadata(options)
+def _config_rows(split: WholeSplit, filters: PushedFilters) -> Iterator[Row]:
+    shown = _shown_metadata(split)
     if shown is None:
         return
     doubtful = {(change.kind, change.key) for change in shown.uncommitted}
     configs = shown.image.of(EntityKind.CONFIG)
     for resource in sorted(configs):
         topic = resource.removeprefix(_TOPIC_CONFIG) if _is_of_topic(resource) else None
-        if not _is_topic_selected(topic, options, filters):
+        if not _is_topic_selected(topic, split.options, filters):
             continue
         is_doubtful = (EntityKind.CONFIG, resource) in doubtful
         for name, value in config_row(configs[resource]).items():
@@ -98,17 +123,13 @@ def _is_of_topic(resource: str) -> bool:
     return resource.startswith(_TOPIC_CONFIG)
 
 
-def _shown_metadata(options: TableOptions) -> ShownMetadata | None:
+def _shown_metadata(split: WholeSplit) -> ShownMetadata | None:
     """The metadata of the most advanced copy; None if no log directory has one.
 
     Raises:
         UsageProblem: the log directories belong to several clusters.
     """
-    directories = [
-        read_log_directory(path, kind, select=lambda _, key: key.topic == CLUSTER_METADATA_TOPIC)
-        for path, kind in directory_kinds(options).items()
-    ]
-    copies = read_copies(directories)
+    copies = read_copies(split.read(lambda _, key: key.topic == CLUSTER_METADATA_TOPIC))
     clusters = {copy.cluster_id for copy in copies if copy.cluster_id is not None}
     if len(clusters) > 1:
         raise UsageProblem(
@@ -132,26 +153,25 @@ def _is_topic_selected(topic: str | None, options: TableOptions, filters: Pushed
 # ---- Topics
 
 
-def _topic_rows(options: TableOptions, filters: PushedFilters) -> Iterator[Row]:
+def _topic_rows(split: WholeSplit, filters: PushedFilters) -> Iterator[Row]:
     def select(_name: str, key: TopicPartition) -> bool:
-        return _is_topic_selected(key.topic, options, filters)
+        return _is_topic_selected(key.topic, split.options, filters)
 
     here: dict[str, list[Row]] = defaultdict(list)
-    for path, kind in directory_kinds(options).items():
-        found = read_log_directory(path, kind, select=select)
+    for found in split.read(select):
         for partition in found.partitions:
             if partition.state is PartitionState.LIVE and partition.topic_partition is not None:
                 row = partition_row(partition, found, LoggedProblems())
                 here[partition.topic_partition.topic].append(row)
-    listed = _listed_topics(options, filters)
+    listed = _listed_topics(split, filters)
     for topic in sorted(here.keys() | listed.keys()):
         rows = here.get(topic, [])
         yield {"topic": topic, **_totals(rows), **listed.get(topic, {"topic_id": _id_of(rows)})}
 
 
-def _listed_topics(options: TableOptions, filters: PushedFilters) -> dict[str, Row]:
+def _listed_topics(split: WholeSplit, filters: PushedFilters) -> dict[str, Row]:
     """What the cluster's metadata says of topics, by name."""
-    shown = _shown_metadata(options)
+    shown = _shown_metadata(split)
     if shown is None:
         return {}
     doubtful = {(change.kind, change.key) for change in shown.uncommitted}
@@ -165,7 +185,7 @@ def _listed_topics(options: TableOptions, filters: PushedFilters) -> dict[str, R
             "is_committed": None if (EntityKind.TOPIC, topic_id) in doubtful else True,
         }
         for topic_id, topic in shown.image.of(EntityKind.TOPIC).items()
-        if _is_topic_selected(topic.name, options, filters)
+        if _is_topic_selected(topic.name, split.options, filters)
     }
 
 
@@ -192,12 +212,14 @@ def _id_of(rows: Sequence[Row]) -> str | None:
 # ---- Groups
 
 
-def _group_offset_rows(options: TableOptions, filters: PushedFilters) -> Iterator[Row]:
+def _group_offset_rows(split: WholeSplit, filters: PushedFilters) -> Iterator[Row]:
+    options = split.options
+
     def select(_name: str, key: TopicPartition) -> bool:
         is_needed = key.topic in (OFFSETS_TOPIC, CLUSTER_METADATA_TOPIC)
         return is_needed or is_selected(key, options, filters)
 
-    directories = log_directories(options, select)
+    directories = listed_directories(split.directories, select)
     settings = list(read_settings(directories).values())
     retentions = [each.offsets_retention_ms for each in settings]
     request = GroupsRequest(
@@ -220,16 +242,14 @@ def _group_offset_rows(options: TableOptions, filters: PushedFilters) -> Iterato
 # ---- Transactions
 
 
-def _transaction_rows(options: TableOptions, filters: PushedFilters) -> Iterator[Row]:
+def _transaction_rows(split: WholeSplit, filters: PushedFilters) -> Iterator[Row]:
+    options = split.options
+
     def select(_name: str, key: TopicPartition) -> bool:
         is_needed = key.topic in (TRANSACTION_STATE_TOPIC, CLUSTER_METADATA_TOPIC)
         return is_needed or is_selected(key, options, filters)
 
-    directories = [
-        read_log_directory(path, kind, select=select)
-        for path, kind in directory_kinds(options).items()
-    ]
-    report = txns(TxnsRequest(directories, EVERYTHING, options.now_ms), _IN_THIS_PROCESS)
+    report = txns(TxnsRequest(split.read(select), EVERYTHING, options.now_ms), _IN_THIS_PROCESS)
     report_all((*report.damages, *report.problems), LoggedProblems())
     shown = ShownTransactions(report, EVERYTHING, (), only_hanging=False, is_for_people=False)
     if filters.has_topic(None) and filters.has_partition(None):
@@ -248,7 +268,7 @@ def _selected(names: Sequence[str], wanted: Sequence[TopicPartition]) -> list[st
     return [name for name in names if name in keys]
 
 
-_ROWS: Final[dict[str, Callable[[TableOptions, PushedFilters], Iterator[Row]]]] = {
+_ROWS: Final[dict[str, Callable[[WholeSplit, PushedFilters], Iterator[Row]]]] = {
     TOPICS.name: _topic_rows,
     CONFIGS.name: _config_rows,
     GROUP_OFFSETS.name: _group_offset_rows,
