@@ -6,6 +6,7 @@ import enum
 import os
 import stat
 import struct
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +123,9 @@ def states_of(directory: Path) -> FileStates:
         OSError: it cannot be listed.
     """
     with os.scandir(directory) as entries:
-        return FileStates(directory, [entry.name for entry in entries if entry.is_file()])
+        # The files of partitions have the same names.
+        names = [sys.intern(entry.name) for entry in entries if entry.is_file()]
+    return FileStates(directory, names)
 
 
 def _state_of(path: str) -> FileState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -133,6 +133,8 @@ def _guarded(records: list[JournalRecord]) -> list[JournalRecord]:
     The old file can only exist as long as the new one has not been moved. So the REMOVE record
     names the origin of the new file, and does nothing once that is gone.
     """
+    if not _moves_over_removed(records):
+        return records
     origins: dict[str, str] = {}
     made: dict[str, list[tuple[int, str]]] = {}
     for at, record in enumerate(records):
@@ -147,6 +149,17 @@ def _guarded(records: list[JournalRecord]) -> list[JournalRecord]:
                 record = replace(record, source=later[0])
         guarded.append(record)
     return guarded
+
+
+def _moves_over_removed(records: Iterable[JournalRecord]) -> bool:
+    """Whether a record moves a file to a name that an earlier one removes."""
+    removed: set[str] = set()
+    for record in records:
+        if record.kind is RecordKind.REMOVE:
+            removed.add(record.path)
+        elif record.kind is RecordKind.MOVE and record.path in removed:
+            return True
+    return False
 
 
 def _segment_records(directory: ChangedDirectory) -> list[JournalRecord]:

@@ -33,6 +33,10 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
         *(*_KNOWN, "--config", "cleanup.policy=delete"),
         *("--config", "retention.ms=1", "--high-watermark", "end", "{root}"),
     ),
+    "retain": (
+        *(*_KNOWN, "--config", "cleanup.policy=delete"),
+        *("--config", "retention.ms=1", "--high-watermark", "end", "{root}"),
+    ),
     "compact": (
         *(*_KNOWN, "--config", "cleanup.policy=compact"),
         *("--config", "delete.retention.ms=1", "--high-watermark", "end", "{root}"),
@@ -45,7 +49,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
 }
 """The commands of the table, and what they are given."""
 
-_OF_CLEAN: Final = ("retain --dry-run", "compact", "move", "move --dry-run")
+_OF_CLEAN: Final = ("retain --dry-run", "retain", "compact", "move", "move --dry-run")
 """Those that need a broker that was shut down cleanly."""
 
 
