@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import sys
 import tracemalloc
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -25,8 +26,8 @@ def bytes_for_each_partition(
 ) -> float:
     """The growth of a command's peak with the number of partitions, in bytes for each.
 
-    It is measured in a process of its own: in one that has run other tests, Python's own tables
-    are large, and grow by megabytes at once.
+    It is measured in a process of its own, whose table of interned strings has room: it grows by
+    megabytes at once.
 
     Args:
         command: its words.
@@ -42,6 +43,7 @@ def _measured(command: str, words: Sequence[str], folder: Path, *, is_clean: boo
     compact.WAVE_PARTITIONS = COUNTS[0] // 2  # type: ignore[misc]
     swap.SWAPPED_PARTITIONS = COUNTS[0] // 2  # type: ignore[misc]
     move.BATCH_PARTITIONS = COUNTS[0] // 2  # type: ignore[misc]
+    room = [sys.intern(f"string {number}") for number in range(200_000)]
     peaks = []
     for count in (COUNTS[0] // 10, *COUNTS):  # the first run imports modules
         root = write_partitions(folder / f"of-{count}", count)
@@ -57,6 +59,7 @@ def _measured(command: str, words: Sequence[str], folder: Path, *, is_clean: boo
         given = [each.format(root=root, disk=disk) for each in words]
         peaks.append(_peak_bytes([*command.split(), *given]))
         shutil.rmtree(root)
+    del room
     return (peaks[2] - peaks[1]) / (COUNTS[1] - COUNTS[0])
 
 
