@@ -61,7 +61,7 @@ any user, without a network, and from a file system that is mounted read-only, b
   manual pages     man -M share/man kdump
   completion       eval "$(bin/kdump completion bash)"
   licences         share/licenses, one folder for each part
-  SQL              'kdump query' needs Spark, which is not in it: pip install kdump
+  SQL              'kdump query' needs Spark, which is not in it: pip install kafka-kdump
 
 Contents. Symbols that only debuggers read were removed, and the loader of the C library ignores
 /etc/ld.so.preload; nothing else was changed:

@@ -52,7 +52,7 @@ FILES_LEFT_OUT: Final = re.compile(
 LICENCE: Final = re.compile(r"(licen[cs]e|notice|copying|authors)[^/]*$", re.IGNORECASE)
 
 
-def distributions(name: str = "kdump") -> list[Distribution]:
+def distributions(name: str = "kafka-kdump") -> list[Distribution]:
     """What a package requires, directly or not, without itself and what is left out.
 
     Raises:

@@ -27,6 +27,12 @@ BANNED_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 """Banned phrases: there is always a plainer one."""
+FOREIGN_PACKAGE: Final = re.compile(
+    r"\bpip install\b[^\n]*?[ '\"]kdump(?=$|[\[`'\"*),. ])"
+    r"|(?<![-\w])kdump\[(?:encryption|hdfs|protobuf|test)\]",
+    re.MULTILINE,
+)
+"""An instruction to install ``kdump`` by that name: in the index that is another program."""
 PLAIN_ENGLISH: Final = ("kdump", "man", "docs", "bench", "bundle", "dev", "tests", ".ci")
 """Folders that must not contain them, besides the pages in the root."""
 
@@ -91,6 +97,17 @@ def test_no_banned_phrase_is_used() -> None:
         and (name.partition("/")[0] in PLAIN_ENGLISH or name.endswith(".md"))
         and name != "CHANGELOG.md"
         for match in BANNED_WORDS.finditer(text)
+    ]
+    assert not found
+
+
+def test_nothing_says_to_install_the_package_of_another_project() -> None:
+    here = str(Path(__file__).relative_to(ROOT))
+    found = [
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
+        for name, text in texts()
+        if name != here
+        for match in FOREIGN_PACKAGE.finditer(text)
     ]
     assert not found
 

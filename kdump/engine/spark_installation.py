@@ -118,7 +118,7 @@ def find_spark() -> Spark:
         if failure.name != "pyspark":
             raise NoSparkError(f"pyspark cannot be imported ({first_line(failure)})") from failure
         raise NoSparkError(
-            "Spark is not installed ('pip install kdump' also installs it)"
+            "Spark is not installed ('pip install kafka-kdump' also installs it)"
         ) from failure
     except Exception as failure:
         raise NoSparkError(f"pyspark cannot be imported ({first_line(failure)})") from failure

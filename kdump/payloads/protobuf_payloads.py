@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
 
-NOT_INSTALLED: Final = "Protobuf needs the extra 'protobuf': pip install 'kdump[protobuf]'"
+NOT_INSTALLED: Final = "Protobuf needs the extra 'protobuf': pip install 'kafka-kdump[protobuf]'"
 
 _ROOT: Final = "kdump_root.proto"
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")

@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 _LONGEST_PAUSE_MS: Final = 4000
 
 _NO_CLIENT: Final = (
-    "hdfs:// needs the Python package hdfs-native: pip install 'kdump[hdfs]'; or Hadoop's own"
+    "hdfs:// needs the Python package hdfs-native: pip install 'kafka-kdump[hdfs]'; or Hadoop's own"
     " client, with JAVA_HOME, HADOOP_HOME and CLASSPATH"
 )
 

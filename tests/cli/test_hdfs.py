@@ -127,4 +127,4 @@ def test_without_a_client_the_message_says_what_to_install(
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
     outcome = run_kdump(["ls", "hdfs://127.0.0.1:1/x"], tmp_path)
     assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
-    assert b"pip install 'kdump[hdfs]'" in outcome.stderr
+    assert b"pip install 'kafka-kdump[hdfs]'" in outcome.stderr

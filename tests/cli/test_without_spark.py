@@ -92,7 +92,7 @@ def test_who_asks_for_spark_is_told_in_one_line_that_it_is_not_installed(
     done = run_without_spark("verify", *options, log_dir)
     assert done.returncode == 8
     assert done.stderr == (
-        "kdump: Spark is not installed ('pip install kdump' also installs it): "
+        "kdump: Spark is not installed ('pip install kafka-kdump' also installs it): "
         "use --engine local, which needs neither Java nor Spark\n"
     )
 
@@ -101,7 +101,7 @@ def test_query_is_not_told_to_use_an_engine_that_it_does_not_have(log_dir: Path)
     done = run_without_spark("query", "SELECT 1", log_dir)
     assert done.returncode == 8
     assert done.stderr == (
-        "kdump: Spark is not installed ('pip install kdump' also installs it): "
+        "kdump: Spark is not installed ('pip install kafka-kdump' also installs it): "
         "SQL needs Spark, all other commands do not\n"
     )
 
@@ -117,5 +117,6 @@ except KdumpError as failure:
 """
     said = in_a_fresh_process(HIDE + register).stdout
     assert said == (
-        "Spark is not installed ('pip install kdump' also installs it): the data source needs it\n"
+        "Spark is not installed ('pip install kafka-kdump' also installs it):"
+        " the data source needs it\n"
     )

@@ -400,7 +400,7 @@ except KdumpError as failure:
 def test_a_missing_pyspark_is_reported_in_one_line() -> None:
     output = in_a_fresh_process(NO_PYSPARK).stdout
     assert output == (
-        "Spark is not installed ('pip install kdump' also installs it): "
+        "Spark is not installed ('pip install kafka-kdump' also installs it): "
         "use --engine local, which needs neither Java nor Spark\n"
     )
 
