@@ -60,7 +60,7 @@ def said(outcome: Outcome) -> str:
         (["my logs", "DIR"], 8, "my logs: no such file or directory; a statement begins with"),
         (["--file", "/dev/null", "DIR"], 16, "the file has no statement"),
         (["no-such", "DIR"], 8, "no-such: no such file or directory\n"),
-        (["SELECT 1", "/tmp"], 8, "/tmp: not a Kafka log directory or partition"),
+        (["SELECT 1", "EMPTY"], 8, "empty: not a Kafka log directory or partition"),
         (["/* ; */ SELECT 1; DROP TABLE a", "DIR"], 16, "SHOW or DESCRIBE, not with DROP"),
         (["--output", "parquet", "SELECT 1", "DIR"], 16, "--output parquet requires --out FILE"),
         (
@@ -75,9 +75,11 @@ def said(outcome: Outcome) -> str:
     ],
 )
 def test_wrong_arguments_are_explained(
-    args: list[str], status: int, message: str, log_dir: Path
+    args: list[str], status: int, message: str, log_dir: Path, tmp_path: Path
 ) -> None:
-    outcome = query(*(str(log_dir) if word == "DIR" else word for word in args))
+    directories = {"DIR": log_dir, "EMPTY": tmp_path / "empty"}
+    directories["EMPTY"].mkdir()
+    outcome = query(*(directories.get(word, word) for word in args))
     assert message in said(outcome)
     assert outcome.exit_status == status
 
