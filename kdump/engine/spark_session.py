@@ -84,7 +84,6 @@ def properties(master: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
         # A SQL session reads these when it starts.
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
         # One thread per worker: there are as many workers as CPUs.
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
         "spark.executorEnv.PYTHONPATH": python_path(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
@@ -21,21 +21,18 @@ from kdump.jobs.table_rows.table_reader import (
     TableReader,
     log_incomplete_archives,
     open_table,
-    push_filter,
 )
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.processes.heap import keep_freed_memory
-from kdump.tables.all_tables import table_of
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
-from kdump.tables.table import Table, ddl
+from kdump.tables.table import ddl
 
 FORMAT: Final = "kafka-log"
 _NO_STREAM: Final = "kafka-log does not support streaming: it reads logs that do not grow"
 _SAFE_PATH: Final = "PYTHONSAFEPATH"
-_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
-def register(spark: Any, *, push_filters: bool = False) -> None:
+def register(spark: Any) -> None:
     """Register ``spark.read.format("kafka-log")`` with a session.
 
     Spark's workers need a Python that has kdump: for a local session, set ``PYSPARK_PYTHON`` to
@@ -44,10 +41,6 @@ def register(spark: Any, *, push_filters: bool = False) -> None:
 
     Args:
         spark: a ``pyspark.sql.SparkSession``.
-        push_filters: let Spark push filters down to Python data sources. Spark 4.3.0 keeps the
-            filters of one query with the relation (``PythonDataSourceV2``), and the next query over
-            the same data frame or view silently lacks rows. So with this, each query needs its own
-            ``load``.
 
     Raises:
         KdumpError: pyspark is not installed.
@@ -56,9 +49,7 @@ def register(spark: Any, *, push_filters: bool = False) -> None:
         find_spark()
     except NoSparkError as failure:
         raise KdumpError(f"{failure.reason}: the data source needs it") from failure
-    if push_filters:
-        spark.conf.set(_PUSHDOWN, "true")
-    source = source_class(push_filters=push_filters)
+    source = source_class()
     from pyspark.sql import SparkSession
 
     # A client of Spark Connect has no context: the workers are on the server.
@@ -94,10 +85,10 @@ def _safe_path(worker_environment: dict[str, str]) -> Iterator[None]:
             worker_environment[_SAFE_PATH] = before
 
 
-def sql_session(context: Any, *, push_filters: bool = False) -> Any:
+def sql_session(context: Any) -> Any:
     """The ``pyspark.sql.SparkSession`` of a ``pyspark.SparkContext``, with ``kafka-log``.
 
-    It is active in this thread. ``push_filters`` is as in :func:`register`.
+    It is active in this thread.
     """
     from pyspark.sql import SparkSession
 
@@ -105,21 +96,22 @@ def sql_session(context: Any, *, push_filters: bool = False) -> Any:
     # PySpark makes a session active only in the thread that made the first one. In others, RDDs of
     # data frames and writers would find neither its properties nor its data sources.
     SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
-    register(session, push_filters=push_filters)
+    register(session)
     return session
 
 
 @functools.cache
-def source_class(*, push_filters: bool) -> type[Any]:
+def source_class() -> type[Any]:
     """The class that Spark instantiates for each ``load``, with the reader for its workers.
 
-    Spark rejects a reader with ``pushFilters`` unless filter push-down is enabled.
+    The reader takes no filters of Spark: Spark 4.3.0 keeps those of one query with the relation
+    (``PythonDataSourceV2``), and the next over the same view, or the same query's other branch
+    over it, would silently lack rows.
     """
     from pyspark.sql.datasource import (
         DataSource,
         DataSourceReader,
         DataSourceStreamReader,
-        Filter,
         InputPartition,
     )
     from pyspark.sql.types import StructType
@@ -129,17 +121,15 @@ def source_class(*, push_filters: bool) -> type[Any]:
 
         def __init__(self, options: dict[str, str], schema: StructType) -> None:
             self.options = options
-            self.table = table_of(options)
             # With the schemas of payloads: Spark pickles it for the tasks before it plans them.
             self.opened = open_table(options, schema.fieldNames())
             _check_types(schema, self.opened)
             # In the case that the user wrote: Spark compares names with their case.
             self.names = schema.fieldNames()
-            self.pushed = PushedFilters()
 
         @_with_plain_errors
         def partitions(self) -> Sequence[InputPartition]:
-            splits = self.opened.splits(self.pushed)
+            splits = self.opened.splits(PushedFilters())
             log_incomplete_archives(self.options)
             # Spark turns no partitions into one partition without a value.
             return [InputPartition((split,)) for split in splits] or [InputPartition(())]
@@ -148,19 +138,10 @@ def source_class(*, push_filters: bool) -> type[Any]:
             keep_freed_memory()
             try:
                 for split in partition.value:
-                    for batch in self.opened.read(split, self.pushed):
+                    for batch in self.opened.read(split, PushedFilters()):
                         yield batch.rename_columns(self.names)
             except KdumpError as problem:
                 raise problem.with_traceback(None) from None
-
-    class FilteringReader(KafkaLogReader):
-        """Also uses filters to read less."""
-
-        def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-            self.pushed, left = _push_all(self.table, self.pushed, filters)
-            return left
-
-    reader_class = FilteringReader if push_filters else KafkaLogReader
 
     class RefusedStream(DataSourceStreamReader):
         """Fails with a clear message at the first call.
@@ -188,7 +169,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
 
         @_with_plain_errors
         def reader(self, schema: StructType) -> DataSourceReader:
-            return reader_class(dict(self.options), schema)
+            return KafkaLogReader(dict(self.options), schema)
 
         def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
             raise UsageProblem("kafka-log is read-only")
@@ -232,19 +213,3 @@ def _check_types(schema: Any, reader: TableReader) -> None:
             )
         if not asked.nullable:
             raise UsageProblem(f"column {column.name} of kafka-log is nullable, not NOT NULL")
-
-
-def _push_all(
-    table: Table, pushed: PushedFilters, filters: Sequence[Any]
-) -> tuple[PushedFilters, list[Any]]:
-    """Add Spark's filters; returns all, and those that Spark still has to apply."""
-    left: list[Any] = []
-    for each in filters:
-        path: tuple[str, ...] = getattr(each, "attribute", ())
-        is_done = False
-        if len(path) == 1:
-            value: Any = getattr(each, "value", None)
-            pushed, is_done = push_filter(table, pushed, type(each).__name__, path[0], value)
-        if not is_done:
-            left.append(each)
-    return pushed, left

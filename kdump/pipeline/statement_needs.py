@@ -210,7 +210,7 @@ def _narrowed(filters: PushedFilters, condition: Any, columns: Mapping[int, str]
     column, kind, value = _comparison(condition, kind, columns)
     if column is None:
         return filters
-    return push(filters, kind, column, value)[0]
+    return push(filters, kind, column, value)
 
 
 _NO_COMPARISON: Final = (None, "", None)

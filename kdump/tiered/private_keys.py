@@ -72,7 +72,8 @@ def _numbers(private_key: Location, pem: bytes) -> RSAPrivateNumbers:
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
     except ImportError:
         raise PrivateKeyError(
-            "encrypted segments need the package cryptography: pip install 'kafka-kdump[encryption]'"
+            "encrypted segments need the package cryptography:"
+            " pip install 'kafka-kdump[encryption]'"
         ) from None
     try:
         key = load_pem_private_key(pem, None)

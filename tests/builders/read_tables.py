@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from builders.source_tables import Filter
-from kdump.jobs.table_rows.table_reader import open_table, push_filter
+from kdump.jobs.table_rows.table_reader import open_table
 from kdump.tables.all_tables import TABLES
-from kdump.tables.kafka_log.pushed_filters import PushedFilters
+from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
 from kdump.tables.table import arrow_schema
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -26,8 +26,8 @@ def read_table(
     named = [paths] if isinstance(paths, Path) else paths
     reader = open_table({"table": name, "paths": json.dumps(list(map(str, named))), **options})
     pushed = PushedFilters()
-    for each in filters:
-        pushed, _ = push_filter(TABLES[name], pushed, *each)
+    for kind, column, value in filters:
+        pushed = push(pushed, kind, TABLES[name].pushed[column], value)
     batches = [batch for split in reader.splits(pushed) for batch in reader.read(split, pushed)]
     return pa.Table.from_batches(batches, arrow_schema(reader.columns))
 

@@ -20,10 +20,10 @@ Filter = tuple[str, str, Any]
 
 
 def wanted_by(filters: Sequence[Filter]) -> PushedFilters:
-    """Return the filters that the data source applies; Spark would apply the others."""
+    """Return the filters that reach the splits."""
     wanted = PushedFilters()
     for each in filters:
-        wanted, _ = push(wanted, *each)
+        wanted = push(wanted, *each)
     return wanted
 
 

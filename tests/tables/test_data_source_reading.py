@@ -26,6 +26,7 @@ from kdump.payloads.record_payloads import RecordPayloads
 from kdump.storage.local_disk import LocalFile
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.options import parse_options
+from kdump.tables.kafka_log.pushed_filters import Interval, push
 from kdump.tables.kafka_log.reader import SourceReading
 from kdump.tables.kafka_log.splits import grouped
 
@@ -403,14 +404,11 @@ def test_a_filter_on_topic_or_partition_skips_other_partitions(
     assert sorted(read) == expected
 
 
-def test_filters_that_are_not_exact_are_left_to_spark() -> None:
-    wanted, is_done = wanted_by([]), True
-    from kdump.tables.kafka_log.pushed_filters import Interval, push
-
-    wanted, is_done = push(wanted, "In", "offset", (9, 4))
-    assert (wanted.offsets, is_done) == (Interval(4, 9), False)
+def test_conditions_that_ranges_cannot_express_let_more_through() -> None:
+    wanted = wanted_by([("In", "offset", (9, 4))])
+    assert wanted.offsets == Interval(4, 9)
     for kind, column in (("EqualTo", "value"), ("StringContains", "topic"), ("IsNull", "offset")):
-        assert push(wanted, kind, column, b"")[1] is False
+        assert push(wanted, kind, column, b"") == wanted
 
 
 @pytest.fixture(scope="module")

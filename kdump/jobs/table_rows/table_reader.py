@@ -22,10 +22,10 @@ from kdump.errors import ExitStatus
 from kdump.storage.places import missing_in_archive, parse_location
 from kdump.tables.all_tables import RECORDS, table_of
 from kdump.tables.kafka_log.damage import with_status
-from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.log_tables import BATCHES, FINDINGS, TOPICS
 from kdump.tables.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
-from kdump.tables.table import Table, TableColumn, named_columns
+from kdump.tables.table import TableColumn, named_columns
 from kdump.tables.table_options import parse_table_options
 
 if TYPE_CHECKING:
@@ -130,26 +130,3 @@ def log_incomplete_archives(options: Mapping[str, str]) -> None:
     for path in parse_table_options(options, table).paths:
         for what in missing_in_archive(parse_location(path)):
             _LOG.warning("%s", what, extra=with_status(ExitStatus.OPERATIONAL_ERROR))
-
-
-def push_filter(
-    table: Table, filters: PushedFilters, kind: str, column: str, value: Any
-) -> tuple[PushedFilters, bool]:
-    """Add one condition on a column of a table.
-
-    Args:
-        table: the table.
-        filters: those added before.
-        kind: name of the filter's class in ``pyspark.sql.datasource``.
-        column: its column, in any case.
-        value: what it compares with; None if nothing.
-
-    Returns:
-        All filters, and whether this one is applied in full; if not, who asks still has to apply it
-        to the rows.
-    """
-    restricted = table.pushed.get(column.lower())
-    if restricted is None:
-        return filters, False
-    narrowed, is_exact = push(filters, kind, restricted, value)
-    return narrowed, is_exact and table is RECORDS

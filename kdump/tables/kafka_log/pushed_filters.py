@@ -1,4 +1,4 @@
-"""Filters that Spark pushes down, as far as they save reading."""
+"""The conditions of a query, as far as they save reading."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PushedFilters:
         return self.partitions.has(partition)
 
 
-def push(filters: PushedFilters, kind: str, column: str, value: Any) -> tuple[PushedFilters, bool]:
+def push(filters: PushedFilters, kind: str, column: str, value: Any) -> PushedFilters:
     """Add one filter.
 
     Args:
@@ -98,33 +98,33 @@ def push(filters: PushedFilters, kind: str, column: str, value: Any) -> tuple[Pu
         value: what it compares with; None if nothing.
 
     Returns:
-        All filters, and whether this one is applied in full; if not, Spark still has to apply it
-        to the rows.
+        All filters. They let through what a query needs, and may let through more: the query still
+        applies its conditions to the rows.
     """
     narrow = _NARROW.get(column)
-    return (filters, False) if narrow is None else narrow(filters, kind, value)
+    return filters if narrow is None else narrow(filters, kind, value)
 
 
-def _offset(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
-    interval, is_exact = _whole_numbers(kind, value)
+def _offset(filters: PushedFilters, kind: str, value: Any) -> PushedFilters:
+    interval = _whole_numbers(kind, value)
     narrowed = replace(filters, offsets=filters.offsets & interval)
-    return _without_damage(narrowed, kind, interval), is_exact
+    return _without_damage(narrowed, kind, interval)
 
 
-def _base_offset(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
-    interval, is_exact = _whole_numbers(kind, value)
-    return replace(filters, base_offsets=filters.base_offsets & interval), is_exact
+def _base_offset(filters: PushedFilters, kind: str, value: Any) -> PushedFilters:
+    interval = _whole_numbers(kind, value)
+    return replace(filters, base_offsets=filters.base_offsets & interval)
 
 
-def _last_offset(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
-    interval, is_exact = _whole_numbers(kind, value)
-    return replace(filters, last_offsets=filters.last_offsets & interval), is_exact
+def _last_offset(filters: PushedFilters, kind: str, value: Any) -> PushedFilters:
+    interval = _whole_numbers(kind, value)
+    return replace(filters, last_offsets=filters.last_offsets & interval)
 
 
-def _timestamp(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
-    interval, is_exact = _milliseconds(kind, value)
+def _timestamp(filters: PushedFilters, kind: str, value: Any) -> PushedFilters:
+    interval = _milliseconds(kind, value)
     narrowed = replace(filters, timestamps_ms=filters.timestamps_ms & interval)
-    return _without_damage(narrowed, kind, interval), is_exact
+    return _without_damage(narrowed, kind, interval)
 
 
 def _without_damage(filters: PushedFilters, kind: str, interval: Interval) -> PushedFilters:
@@ -132,29 +132,25 @@ def _without_damage(filters: PushedFilters, kind: str, interval: Interval) -> Pu
     return replace(filters, is_without_damage=filters.is_without_damage or is_asked)
 
 
-def _partition(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
-    interval, is_exact = _whole_numbers(kind, value)
-    # The column is null for a directory that is not named after a partition: Spark decides.
-    is_exact &= kind != "IsNotNull"
-    return replace(filters, partitions=filters.partitions & interval), is_exact
+def _partition(filters: PushedFilters, kind: str, value: Any) -> PushedFilters:
+    interval = _whole_numbers(kind, value)
+    return replace(filters, partitions=filters.partitions & interval)
 
 
-def _topic(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
+def _topic(filters: PushedFilters, kind: str, value: Any) -> PushedFilters:
     match kind:
         case "EqualTo" | "EqualNullSafe" if isinstance(value, str):
             names = frozenset({value})
         case "In":
             names = frozenset(each for each in value if isinstance(each, str))
         case "StringStartsWith" if isinstance(value, str):
-            return replace(filters, topic_prefixes=(*filters.topic_prefixes, value)), True
+            return replace(filters, topic_prefixes=(*filters.topic_prefixes, value))
         case _:
-            return filters, False
-    return replace(
-        filters, topics=names if filters.topics is None else filters.topics & names
-    ), True
+            return filters
+    return replace(filters, topics=names if filters.topics is None else filters.topics & names)
 
 
-_NARROW: Final[dict[str, Callable[[PushedFilters, str, Any], tuple[PushedFilters, bool]]]] = {
+_NARROW: Final[dict[str, Callable[[PushedFilters, str, Any], PushedFilters]]] = {
     "offset": _offset,
     "base_offset": _base_offset,
     "last_offset": _last_offset,
@@ -164,55 +160,53 @@ _NARROW: Final[dict[str, Callable[[PushedFilters, str, Any], tuple[PushedFilters
 }
 
 
-def _whole_numbers(kind: str, value: Any) -> tuple[Interval, bool]:
-    """The numbers that a filter lets through, and whether that interval is exact."""
+def _whole_numbers(kind: str, value: Any) -> Interval:
+    """An interval with all numbers that a filter lets through."""
     if kind == "In":
         numbers = [each for each in value if _is_whole(each)]
-        return (Interval(min(numbers), max(numbers)), False) if numbers else (NOTHING, True)
-    if kind == "IsNotNull":
-        return EVERYTHING, True
+        return Interval(min(numbers), max(numbers)) if numbers else NOTHING
     if not _is_whole(value):
-        return EVERYTHING, False
+        return EVERYTHING
     match kind:
         case "EqualTo" | "EqualNullSafe":
-            return Interval(value, value), True
+            return Interval(value, value)
         case "GreaterThan":
-            return Interval(value + 1), True
+            return Interval(value + 1)
         case "GreaterThanOrEqual":
-            return Interval(value), True
+            return Interval(value)
         case "LessThan":
-            return Interval(None, value - 1), True
+            return Interval(None, value - 1)
         case "LessThanOrEqual":
-            return Interval(None, value), True
-    return EVERYTHING, False
+            return Interval(None, value)
+    return EVERYTHING
 
 
-def _milliseconds(kind: str, value: Any) -> tuple[Interval, bool]:
+def _milliseconds(kind: str, value: Any) -> Interval:
     """The same for timestamps; a filter's may have microseconds, those of records do not."""
     storable = Interval(LEAST_TIMESTAMP_MS, MOST_TIMESTAMP_MS)
     if kind == "IsNotNull":
-        return storable, True
+        return storable
     if kind == "In":
-        spans = [_milliseconds("EqualTo", each)[0] for each in value]
+        spans = [_milliseconds("EqualTo", each) for each in value]
         leasts = [each.least for each in spans if each.least is not None]
         mosts = [each.most for each in spans if each.most is not None]
-        return (storable & Interval(min(leasts), max(mosts)), False) if leasts else (NOTHING, True)
+        return storable & Interval(min(leasts), max(mosts)) if leasts else NOTHING
     if not isinstance(value, dt.datetime) or value.tzinfo is None:
-        return EVERYTHING, False
+        return EVERYTHING
     us = (value - _EPOCH) // _MICROSECOND
     floor, ceiling = us // US_PER_MS, -(-us // US_PER_MS)
     match kind:
         case "EqualTo" | "EqualNullSafe":
-            return storable & Interval(ceiling, floor), True
+            return storable & Interval(ceiling, floor)
         case "GreaterThan":
-            return storable & Interval(floor + 1), True
+            return storable & Interval(floor + 1)
         case "GreaterThanOrEqual":
-            return storable & Interval(ceiling), True
+            return storable & Interval(ceiling)
         case "LessThan":
-            return storable & Interval(None, ceiling - 1), True
+            return storable & Interval(None, ceiling - 1)
         case "LessThanOrEqual":
-            return storable & Interval(None, floor), True
-    return EVERYTHING, False
+            return storable & Interval(None, floor)
+    return EVERYTHING
 
 
 def _is_whole(value: object) -> bool:
