@@ -203,6 +203,8 @@ BATCHES: Final = Table(
     (
         *LISTING_OPTIONS,
         *BOUND_OPTIONS,
+        "failOnDataLoss",
+        "startingOffsetsByTimestampStrategy",
         "mode",
         "minPartitions",
         "remote",

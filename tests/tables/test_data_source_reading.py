@@ -20,7 +20,7 @@ from builders.large_segments import LargeSegment
 from builders.message_sets import TIMESTAMP_MS, message, wrapped_values
 from builders.recovery import marker, of_producer
 from builders.source_tables import offsets_of, rows_of, splits_of, table_of, wanted_by
-from kdump.errors import UsageProblem
+from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.compression import Codec
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.storage.local_disk import LocalFile
@@ -286,6 +286,11 @@ def test_a_filter_on_topics_does_not_make_a_topic_missing(log_dir: Path) -> None
         ({"includeHeaders": "yes"}, "true or false"),
         ({"startingOffsets": '{"a":{"00":3}}'}, "such as"),
         ({"startingOffsets": '{"a":{"\u0661":3}}'}, "such as"),
+        ({"startingOffsets": '{"a":{"0":-1}}'}, "without -1, as in Spark's source"),
+        ({"endingOffsets": '{"a":{"0":-2}}'}, "without -2, as in Spark's source"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"maxRecordsPerPartition": "10"}, "kafka-log has no option 'maxrecordsperpartition'"),
+        ({"startingOffsetsByTimestampStrategy": "error"}, "not latest"),
         ({"minPartitions": "0"}, "a number of at least 1"),
         ({"minPartitions": "\uff11"}, "a number of at least 1"),
         ({"subscribePattern": "("}, "a regular expression"),
@@ -297,7 +302,7 @@ def test_an_invalid_option_is_rejected(options: dict[str, str], message: str) ->
 
 
 def test_options_for_brokers_have_no_effect() -> None:
-    options = {"path": ".", "kafka.bootstrap.servers": "host:9092", "failOnDataLoss": "false"}
+    options = {"path": ".", "kafka.bootstrap.servers": "host:9092", "groupIdPrefix": "a"}
     assert parse_options(options) == parse_options({"path": "."})
 
 
@@ -314,7 +319,6 @@ def by_partition(name: str, number: int) -> dict[str, str]:
         ({"startingOffsets": "earliest"}, range(4, 12)),
         (by_partition("startingOffsets", 7), range(7, 12)),
         (by_partition("startingOffsets", -2), range(4, 12)),
-        (by_partition("startingOffsets", -1), []),
         (by_partition("endingOffsets", 7), range(4, 7)),
         (by_partition("endingOffsets", -1), range(4, 12)),
         # Records before the log start offset can be read until their segment is deleted.
@@ -331,6 +335,27 @@ def test_a_range_can_be_given_by_offsets_or_times(
     log_dir: Path, options: dict[str, str], expected: Iterator[int]
 ) -> None:
     assert offsets_of(log_dir / "orders-0", **options) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "what", "left"),
+    [
+        (by_partition("startingOffsets", 13), "startingOffsets is 13", []),
+        (by_partition("endingOffsets", 13), "endingOffsets is 13", list(range(4, 12))),
+    ],
+)
+def test_an_offset_outside_of_the_log_fails_the_query_unless_losses_are_accepted(
+    log_dir: Path, options: dict[str, str], what: str, left: list[int]
+) -> None:
+    options |= {"assign": '{"orders":[0]}'}
+    with pytest.raises(KdumpError, match=rf"{what}, outside of its log \(0 to 12\)"):
+        offsets_of(log_dir, **options)
+    assert offsets_of(log_dir, failOnDataLoss="false", **options) == left
+
+
+def test_the_offset_where_a_log_ends_is_in_it(log_dir: Path) -> None:
+    options = {"assign": '{"orders":[0]}', **by_partition("startingOffsets", 12)}
+    assert offsets_of(log_dir, **options) == []
 
 
 def test_a_starting_time_selects_from_the_first_record_at_or_after_it(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_offsets_bound_what_is_read(
     bounds = {
         "startingOffsets": json.dumps({"orders": {"0": start}}),
         "endingOffsets": json.dumps({"orders": {"0": end}}),
+        "failOnDataLoss": "false",
     }
     assert values(partition, **bounds) == wanted
 

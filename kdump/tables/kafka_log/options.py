@@ -71,6 +71,7 @@ class SourceOptions:
         columns: to return if no schema selects any.
         corrupt_column: name of the column that says what is wrong.
         min_partitions: the least number of tasks, if there is enough to read.
+        fail_on_data_loss: whether an offset that is named by number must be in the log.
         largest_record_bytes: larger records of compressed batches are not decoded.
         key_format: how keys become text; None if they are only UTF-8.
         value_format: the same of values.
@@ -89,6 +90,7 @@ class SourceOptions:
     columns: tuple[SourceColumn, ...]
     corrupt_column: str
     min_partitions: int | None
+    fail_on_data_loss: bool = False
     largest_record_bytes: int = LARGEST_RECORD_BYTES
     key_format: PayloadFormat | None = None
     value_format: PayloadFormat | None = None
@@ -99,6 +101,7 @@ class SourceOptions:
 
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
 _CORRUPT_COLUMN: Final = "columnNameOfCorruptRecord"
+_STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 TABLE_OPTION: Final = "table"
 OPTIONS: Final = (
     TABLE_OPTION,
@@ -115,6 +118,8 @@ OPTIONS: Final = (
     _CORRUPT_COLUMN,
     "columns",
     "minPartitions",
+    "failOnDataLoss",
+    _STRATEGY,
     "maxRecordBytes",
     "keyFormat",
     "valueFormat",
@@ -125,13 +130,10 @@ OPTIONS: Final = (
 """All options of records that have an effect."""
 _WITHOUT_EFFECT: Final = frozenset(
     {
-        "failondataloss",
         "fetchoffset.numretries",
         "fetchoffset.retryintervalms",
         "groupidprefix",
         "kafkaconsumer.polltimeoutms",
-        "maxrecordsperpartition",
-        "startingoffsetsbytimestampstrategy",
     }
 )
 _OF_CATALOG: Final = frozenset({"owner", "provider"})
@@ -190,8 +192,8 @@ class OptionParser:
     def refuse(self, name: str, expected: str) -> NoReturn:
         raise UsageProblem(f"option {name} of kafka-log is {self.text(name)!r}, not {expected}")
 
-    def flag(self, name: str) -> bool:
-        text = (self.text(name) or "false").lower()
+    def flag(self, name: str, default: str = "false") -> bool:
+        text = (self.text(name) or default).lower()
         if text not in ("true", "false"):
             self.refuse(name, "true or false")
         return text == "true"
@@ -292,6 +294,8 @@ class RecordParser(OptionParser):
     def parse(self) -> SourceOptions:
         mode = self.mode()
         corrupt_column = self.corrupt_column()
+        if (self.text(_STRATEGY) or "latest").lower() != "latest":
+            self.refuse(_STRATEGY, "latest: a partition without such a record gives nothing")
         return SourceOptions(
             paths=self.paths(),
             topics=self.topics(),
@@ -303,6 +307,7 @@ class RecordParser(OptionParser):
             columns=self.columns(corrupt_column if mode is Mode.PERMISSIVE else None),
             corrupt_column=corrupt_column,
             min_partitions=self.positive("minPartitions"),
+            fail_on_data_loss=self.flag("failOnDataLoss", default="true"),
             largest_record_bytes=self.positive("maxRecordBytes") or LARGEST_RECORD_BYTES,
             key_format=self.payload_format("keyFormat"),
             value_format=self.payload_format("valueFormat"),
@@ -343,6 +348,9 @@ class RecordParser(OptionParser):
         if text.strip().lower() in (Edge.EARLIEST.value, Edge.LATEST.value):
             self.refuse(offsets, f"{default.value} or offsets by topic and partition as JSON")
         found = self.by_partition(offsets, _EARLIEST) or {}
+        crossing = _LATEST if default is Edge.EARLIEST else _EARLIEST
+        if crossing in found.values():
+            self.refuse(offsets, f"without {crossing}, as in Spark's source: nothing would be read")
         return Bounds(default, {key: _bound(offset) for key, offset in found.items()})
 
     def by_partition(self, name: str, least: int) -> dict[TopicPartition, int] | None:

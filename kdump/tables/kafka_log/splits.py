@@ -10,9 +10,11 @@ from typing import Final
 
 from kdump.engine.range_splits import RangeSplit, RecordRange, range_splits
 from kdump.engine.splits import split_bytes
+from kdump.errors import KdumpError
 from kdump.formats.names import FileKind, parse_offset_file_name
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.headers import batch_spans
+from kdump.log.replicas import replica_end
 from kdump.log.time_search import offset_of_time
 from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
@@ -31,7 +33,7 @@ from kdump.tables.kafka_log.found_partitions import FoundPartition, find_partiti
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.rows import RecordOrigin
-from kdump.tables.kafka_log.selected_offsets import AtTime, Bound, Edge
+from kdump.tables.kafka_log.selected_offsets import AtTime, Bound, Bounds, Edge
 from kdump.tiered.missing_offsets import missing_offsets
 
 _LOG: Final = logging.getLogger(__name__)
@@ -74,6 +76,9 @@ def plan_splits(
     if filters.is_empty:
         return []
     found = find_partitions(options, filters, skips_unreadable=skips_unreadable)
+    if options.fail_on_data_loss:
+        _refuse_offsets_outside("startingOffsets", options.start, found)
+        _refuse_offsets_outside("endingOffsets", options.end, found)
     total_bytes = sum(segment.data_bytes for each in found for segment in each.segments)
     size = split_bytes(total_bytes, usable_cpus())
     if options.min_partitions is not None:
@@ -87,6 +92,23 @@ def plan_splits(
 
     splits = list(itertools.chain.from_iterable(each_read(planned, found, concurrent_reads())))
     return _at_least(options.min_partitions or 0, splits)
+
+
+def _refuse_offsets_outside(
+    option: str, bounds: Bounds, partitions: Sequence[FoundPartition]
+) -> None:
+    """Let a query fail that names an offset that no log of its partition reaches."""
+    for key, bound in bounds.by_partition.items():
+        if not isinstance(bound, int):
+            continue
+        own = [each for each in partitions if each.topic_partition == key and each.segments]
+        spans = [(each.segments[0].base_offset, replica_end(each.partition).offset) for each in own]
+        if spans and not any(start <= bound <= end for start, end in spans):
+            found = ", ".join(f"{start} to {end}" for start, end in spans)
+            raise KdumpError(
+                f"{key}: {option} is {bound}, outside of its log ({found});"
+                " with failOnDataLoss=false kafka-log reads what is there"
+            )
 
 
 def _at_least(count: int, splits: list[SourceSplit]) -> list[SourceSplit]:
