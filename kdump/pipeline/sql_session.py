@@ -195,7 +195,7 @@ class SqlSession:
 
         def planned() -> tuple[Any, int, Any]:
             frame, tasks = self._planned(text, running.reports())
-            return frame, tasks, frame.schema
+            return _in_arrow(frame), tasks, frame.schema
 
         with (
             phase("planning the statement"),
@@ -206,7 +206,7 @@ class SqlSession:
         columns = tuple(
             ResultColumn(each.name, each.dataType.simpleString()) for each in row_type.fields
         )
-        schema = to_arrow_schema(row_type, timezone="UTC")
+        schema = to_arrow_schema(frame.schema, timezone="UTC")
         batches = self._batches(frame, schema, most_rows, tasks, running, problems)
         return QueryResult(columns, schema, batches, problems)
 
@@ -493,3 +493,40 @@ def _limited(frame: Any, most_rows: int, sql: Any) -> Any:
 
 def _ignore(report: Report) -> None:
     """Take a report that comes after the end of its statement."""
+
+
+def _in_arrow(frame: Any) -> Any:
+    """A ``DataFrame`` whose intervals and variants are text, because Arrow has no such types."""
+    types = [_arrow_type(field.dataType) for field in frame.schema.fields]
+    if types == [field.dataType for field in frame.schema.fields]:
+        return frame
+    # Columns may have the same name.
+    numbered = frame.toDF(*map(str, range(len(types))))
+    return numbered.select(
+        *(
+            numbered[str(number)].cast(data_type).alias(name)
+            for number, (data_type, name) in enumerate(zip(types, frame.columns, strict=True))
+        )
+    )
+
+
+def _arrow_type(data_type: Any) -> Any:
+    """The ``DataType`` to which values are cast for Arrow."""
+    from pyspark.sql import types
+
+    match data_type:
+        case types.AnsiIntervalType() | types.CalendarIntervalType() | types.VariantType():
+            return types.StringType()
+        case types.ArrayType():
+            return types.ArrayType(_arrow_type(data_type.elementType), data_type.containsNull)
+        case types.MapType():
+            key, value = _arrow_type(data_type.keyType), _arrow_type(data_type.valueType)
+            return types.MapType(key, value, data_type.valueContainsNull)
+        case types.StructType():
+            return types.StructType(
+                [
+                    types.StructField(each.name, _arrow_type(each.dataType), each.nullable)
+                    for each in data_type.fields
+                ]
+            )
+    return data_type

@@ -153,7 +153,9 @@ class TestOutput:
         statement = (
             "SELECT TIMESTAMP '2026-11-21 05:00:00.5' AS t, DATE '2026-11-21' AS d, 1.50 AS n,"
             " double('NaN') AS f, array(X'ff', NULL) AS a, map('a', X'61') AS m,"
-            " named_struct('b', true) AS s, NULL AS z, INTERVAL 1 DAY AS i"
+            " named_struct('b', true) AS s, NULL AS z, INTERVAL '26' HOUR AS i,"
+            " array(INTERVAL '3' MONTH) AS y, make_interval(1, 2) AS c,"
+            " parse_json('{\"a\":1}') AS v"
         )
         (row,) = [
             each["row"]
@@ -169,8 +171,18 @@ class TestOutput:
             "m": {"a": "YQ=="},
             "s": {"b": True},
             "z": None,
-            "i": "1 day, 0:00:00",
+            "i": "INTERVAL '26' HOUR",
+            "y": ["INTERVAL '3' MONTH"],
+            "c": "1 years 2 months",
+            "v": '{"a":1}',
         }
+
+    def test_csv_has_quotes_around_an_empty_text_and_nothing_for_null(self, log_dir: Path) -> None:
+        statement = "SELECT NULL AS n, '' AS e, X'' AS b, 'a \"b\"' AS q, ',' AS c"
+        text = query("--output", "csv", statement, log_dir).stdout.decode()
+        assert text == 'n,e,b,q,c\n,"","","a ""b""",","\n'
+        one = query("--output", "csv", "SELECT NULL AS n", log_dir).stdout.decode()
+        assert one == 'n\n""\n'
 
     def test_programs_need_different_names(self, log_dir: Path) -> None:
         outcome = query("--output", "csv", "SELECT 1 AS a, 2 AS a", log_dir)

@@ -13,7 +13,8 @@ does not know the format. There are five:
 ``jsonl``
     One object a line.
 ``csv``
-    A header line and a line for each row, as in RFC 4180 but with ``\n`` line endings.
+    A header line and a line for each row, as in RFC 4180 but with ``\n`` line endings. Null is
+    nothing, and an empty text is ``""``.
 
 The first two are for people: sizes are KiB and MiB, times are ISO 8601 in UTC (``Z``) whatever the
 local zone, numbers are aligned right, and unknown values have a mark of their own. The other three
@@ -34,9 +35,9 @@ terminal's cursor or worse, are escaped on a terminal, and always in the formats
 from __future__ import annotations
 
 import contextlib
-import csv
 import enum
 import io
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ class OutputFormat(enum.Enum):
         return self in (OutputFormat.JSON, OutputFormat.JSONL)
 
 
+_PLAIN_CSV: Final = re.compile(r'[^",\r\n]+')
 _ALIGNED_RIGHT: Final = frozenset({Kind.NUMBER, Kind.BYTES})
 
 
@@ -279,21 +281,32 @@ class _Form:
 class _Csv(_Form):
     def __init__(self, stream: TextIO, columns: Sequence[Column], vertical: bool) -> None:
         super().__init__(stream, columns, vertical)
-        self._writer = csv.writer(stream, lineterminator="\n")
         self._names = [column.name for column in columns]
         self._is_terminal = stream.isatty()
-        self._writer.writerow(self._names)
+        self._stream = stream
+        self._write(self._names)
 
     def row(self, row: Row) -> None:
-        cells = [_csv_cell(row.get(name)) for name in self._names]
+        self._write([_csv_text(row.get(name)) for name in self._names])
+
+    def _write(self, cells: Sequence[str | None]) -> None:
         if self._is_terminal:
-            cells = [escape_controls(cell) for cell in cells]
-        self._writer.writerow(cells)
+            cells = [cell and escape_controls(cell) for cell in cells]
+        # Readers skip an empty line: the null of a single column has quotes, too.
+        line = ",".join(map(_csv_cell, cells)) or '""'
+        self._stream.write(f"{line}\n")
 
 
-def _csv_cell(value: Any) -> str:
-    if value is None:
+def _csv_cell(text: str | None) -> str:
+    """A cell: nothing for null, and quotes around an empty text, which ``csv`` cannot do."""
+    if text is None:
         return ""
+    return text if _PLAIN_CSV.fullmatch(text) else '"' + text.replace('"', '""') + '"'
+
+
+def _csv_text(value: Any) -> str | None:
+    if value is None:
+        return None
     if isinstance(value, bool | list | tuple | Mapping):
         return format_json(value)
     return str(value)
