@@ -317,6 +317,10 @@ def parse_partition_directory_name(name: str) -> PartitionDirectoryName:
     return PartitionDirectoryName(topic, partition, state, unique_id)
 
 
+OF_FILE_SYSTEMS: Final = frozenset({"lost+found", ".snapshot", ".snapshots", ".zfs"})
+"""Directories that file systems have in their root, and that nobody can move."""
+
+
 def is_accepted_name(name: str) -> bool:
     """Whether a broker treats a directory of this name as a partition."""
     try:

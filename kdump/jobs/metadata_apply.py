@@ -26,6 +26,7 @@ from kdump.formats.names import (
     KDUMP_PREFIX,
     LOCK_FILE,
     META_PROPERTIES,
+    OF_FILE_SYSTEMS,
     is_topic_name,
 )
 from kdump.formats.uuids import format_uuid
@@ -56,7 +57,7 @@ from kdump.target.target_file import NewBytes, TargetFile
 
 METADATA_DIRECTORY = str(CLUSTER_METADATA_PARTITION)
 _PROPERTIES_VERSION = 1
-_IGNORED = frozenset({LOCK_FILE, "lost+found"})
+_IGNORED = OF_FILE_SYSTEMS | {LOCK_FILE}
 """What an empty directory may have."""
 
 

@@ -34,7 +34,9 @@ from kdump.state.metadata.cluster import read_newest_image
 from kdump.storage.location import Location
 from kdump.target.target_file import NewBytes
 
-_EXPECTED: Final = names.LOG_DIRECTORY_FILES | {"lost+found", str(names.CLUSTER_METADATA_PARTITION)}
+_EXPECTED: Final = (
+    names.LOG_DIRECTORY_FILES | names.OF_FILE_SYSTEMS | {str(names.CLUSTER_METADATA_PARTITION)}
+)
 """Entries of a log directory without partitions, which may be a new disk."""
 
 

@@ -209,11 +209,20 @@ class TestDamage:
         assert [row["topic_id"] for row in rows(outcome)] == [None, TOPIC_ID_TEXT, TOPIC_ID_TEXT]
 
     def test_a_name_that_a_broker_refuses_is_damage(self, log_dir: Path) -> None:
-        (log_dir / "lost+found").mkdir()
+        (log_dir / "backup").mkdir()
         outcome = ls(log_dir)
         assert outcome.exit_status == 4
-        assert b"lost+found: not a partition name" in outcome.stderr
+        assert b"backup: not a partition name" in outcome.stderr
         assert outcome.stderr.endswith(b"move the directory elsewhere\n")
+
+    @pytest.mark.parametrize("name", ["lost+found", ".snapshot"])
+    def test_a_directory_of_the_file_system_is_not_said_to_be_moved(
+        self, name: str, log_dir: Path
+    ) -> None:
+        (log_dir / name).mkdir()
+        outcome = ls(log_dir)
+        assert outcome.exit_status == 4
+        assert outcome.stderr.endswith(b"into a subdirectory, and name that in log.dirs\n")
 
 
 class TestWhatCannotBeRead:

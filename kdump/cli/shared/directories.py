@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kdump.cli.output.events import write_line
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.errors import FormatError
-from kdump.formats.names import (
-    is_accepted_name,
-)
+from kdump.formats.names import OF_FILE_SYSTEMS, is_accepted_name
 from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.phases import phase
@@ -76,10 +74,7 @@ class Diagnostics:
         """Report the unreadable and malformed files, and the names that a broker refuses."""
         self.report_problems(found)
         for name in found.refused:
-            what = (
-                "not a partition name: a broker does not start with it;"
-                " move the directory elsewhere"
-            )
+            what = f"not a partition name: a broker does not start with it; {_way_out(name)}"
             if is_accepted_name(name):
                 what = "no partition can have this name; move the directory elsewhere"
             self.report(found.path / name, what)
@@ -98,6 +93,15 @@ class Diagnostics:
         self.status |= status
         self.lines.append(line)
         write_line(f"kdump: {line}", sys.stderr)
+
+
+def _way_out(name: str) -> str:
+    if name in OF_FILE_SYSTEMS:
+        return (
+            "it belongs to the file system: move everything else into a subdirectory,"
+            " and name that in log.dirs"
+        )
+    return "move the directory elsewhere"
 
 
 def find_log_directories(
