@@ -13,8 +13,10 @@ from click.shell_completion import CompletionItem
 from kdump.cli.output.events import Event, EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats.json_document import plain_fields
 
 if TYPE_CHECKING:
+    from kdump.check.broker_messages import BrokerMessage
     from kdump.check.invariants import Invariant
 
 _WIDTH: Final = 80
@@ -33,41 +35,78 @@ def _complete_code(_: click.Context, __: click.Parameter, incomplete: str) -> li
 
 
 @click.command("explain")
-@click.argument("codes", metavar="[CODE]...", nargs=-1, shell_complete=_complete_code)
+@click.argument("subjects", metavar="[CODE | MESSAGE]...", nargs=-1, shell_complete=_complete_code)
 @format_option(
     EventFormat,
     "output_format",
     "Output format: text (default) for people; json or jsonl for programs.",
 )
-def command(codes: Sequence[str], output_format: EventFormat) -> ExitStatus:
+def command(subjects: Sequence[str], output_format: EventFormat) -> ExitStatus:
     """Explain the codes of findings: what each means, what a starting broker does, what to do.
 
-    CODE is the word in brackets at a finding, such as batch-checksum. Without CODE, list all
-    codes by severity.
+    CODE is the word in brackets at a finding, such as batch-checksum. MESSAGE is a line of a
+    broker's or client's log, or its beginning, in quotes: print which findings are behind it.
+    Without either, list all codes by severity.
     """
+    from kdump.check.broker_messages import messages_in
     from kdump.check.explanations import read_explanations
     from kdump.check.invariants import INVARIANTS
 
-    for code in codes:
-        if code not in INVARIANTS:
-            raise UsageProblem(_no_finding(code, INVARIANTS))
+    messages = {each: messages_in(each) for each in subjects if each not in INVARIANTS}
+    for subject, found in messages.items():
+        if not found:
+            raise UsageProblem(_unknown(subject, INVARIANTS))
     explanations = read_explanations()
     with open_printer(output_format) as printer:
-        for number, code in enumerate(dict.fromkeys(codes or explanations)):
-            invariant, paragraphs = INVARIANTS[code], explanations[code]
-            lines = [*[""] * bool(number), *_lines(invariant, paragraphs)] if codes else []
-            printer.emit(Event("explanation", _row(invariant, paragraphs), lines))
-        if not codes:
+        for number, subject in enumerate(dict.fromkeys(subjects or explanations)):
+            blank = [""] * bool(number)
+            for message in messages.get(subject, ()):
+                printer.emit(
+                    Event("broker_message", plain_fields(message), [*blank, *_about(message)])
+                )
+                blank = [""]
+            if subject in INVARIANTS:
+                invariant, paragraphs = INVARIANTS[subject], explanations[subject]
+                lines = [*blank, *_lines(invariant, paragraphs)] if subjects else []
+                printer.emit(Event("explanation", _row(invariant, paragraphs), lines))
+        if not subjects:
             printer.emit_text(_listing([INVARIANTS[code] for code in explanations]))
     return ExitStatus.SOUND
 
 
-def _no_finding(code: str, codes: Collection[str]) -> str:
+def _unknown(subject: str, codes: Collection[str]) -> str:
     import difflib
 
-    similar = difflib.get_close_matches(code, codes, 1)
+    if " " in subject:
+        return (
+            f"no message of a broker that kdump knows: {subject!r}; kdump verify LOG_DIR checks"
+            " the directory itself"
+        )
+    similar = difflib.get_close_matches(subject, codes, 1)
     advice = f"; did you mean {similar[0]!r}?" if similar else "; 'kdump explain' lists all"
-    return f"no finding {code!r}{advice}"
+    return f"no finding {subject!r}{advice}"
+
+
+def _about(message: BrokerMessage) -> Iterator[str]:
+    """Yield what is known about a message, for people."""
+    yield f'"{message.text}"'
+    findings = f"Findings: {', '.join(message.codes)}." if message.codes else ""
+    for paragraph in (message.meaning, findings, f"First: {message.advice}"):
+        if paragraph:
+            yield ""
+            yield from _wrapped(paragraph)
+
+
+def _wrapped(paragraph: str) -> list[str]:
+    # A command that is broken at its hyphens could not be copied.
+    return textwrap.wrap(
+        paragraph,
+        _WIDTH,
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def _row(invariant: Invariant, paragraphs: Sequence[str]) -> dict[str, Any]:
@@ -88,15 +127,7 @@ def _lines(invariant: Invariant, paragraphs: Sequence[str]) -> Iterator[str]:
     yield f"{invariant.code} ({invariant.severity.label}): {invariant.meaning}"
     for paragraph in (*paragraphs, f"verify --repair: {invariant.remedy.value}."):
         yield ""
-        # A command that is broken at its hyphens could not be copied.
-        yield from textwrap.wrap(
-            paragraph,
-            _WIDTH,
-            initial_indent=_INDENT,
-            subsequent_indent=_INDENT,
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
+        yield from _wrapped(paragraph)
 
 
 def _listing(invariants: Sequence[Invariant]) -> Iterator[str]:
