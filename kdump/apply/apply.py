@@ -59,7 +59,9 @@ from kdump.phases import during
 
 
 @during("changing files")
-def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK) -> str | None:
+def apply_plan(
+    plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK, is_first: bool = True
+) -> str | None:
     """Apply ``plan``. Its directory must be locked, and unchanged since the plan was made.
 
     Args:
@@ -67,6 +69,7 @@ def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK
         keep_undo: whether to keep undo data.
         command: the command that the user runs, for the list of undo data.
         files: through which everything is written.
+        is_first: whether the command has changed nothing before, for messages.
 
     Returns:
         The ID of the undo data; None if none is kept.
@@ -77,11 +80,11 @@ def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK
     if plan.is_empty:
         return None
     with pinned(plan.path):
-        return _applied(plan, command, files, keep_undo=keep_undo)
+        return _applied(DiskSpace(plan, files, keep_undo, is_first), command)
 
 
-def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str | None:
-    space = DiskSpace(plan, files, keep_undo)
+def _applied(space: DiskSpace, command: str) -> str | None:
+    plan, files, keep_undo = space.plan, space.files, space.keep_undo
     early = plan.early_content
     while True:
         number = run_number_of(min(early)) if early else next_run_number(plan.path)
@@ -96,10 +99,10 @@ def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str 
             _remove_files_of(plan.path, number, files, but=early)
             if failure.errno in DISK_FULL and space.free_some():
                 continue
-            _remove_files_of(plan.path, number, files)
+            _remove_written(plan, number, files)
             raise _not_begun(space, failure) from failure
         except BaseException as stop:
-            _remove_files_of(plan.path, number, files)
+            _remove_written(plan, number, files)
             if not isinstance(stop, KdumpError):  # its message says that already
                 stop.add_note(f"{plan.path}: {space.changed}")
             raise
@@ -321,6 +324,15 @@ def _remove_files_of(log_dir: Path, number: int, files: Files, *, but: Container
             files.unlink(path)
 
 
+def _remove_written(plan: Plan, number: int, files: Files) -> None:
+    """Remove what was written for a run that has not begun; what is left, the next run removes."""
+    with suppress(OSError):
+        _remove_files_of(plan.path, number, files)
+    for path in plan.staged_files:
+        with suppress(OSError):
+            files.unlink(path)
+
+
 def _not_begun(space: DiskSpace, failure: OSError) -> KdumpError:
     where = failure.filename or space.plan.path
     what = f"{where}: {failure.strerror or failure}"
@@ -331,8 +343,7 @@ def _advice(space: DiskSpace, failure: OSError) -> str:
     if isinstance(failure, PermissionError):
         return "run kdump as the user that the broker runs as, or as root"
     if failure.errno in DISK_FULL:
-        needed_bytes = space.needed_bytes()
-        return f"needs {needed_bytes} bytes of free space; free some and run the command again"
+        return space.advice(failure)
     return "remove the cause and run the command again"
 
 
@@ -356,7 +367,8 @@ def _went_wrong(space: DiskSpace, journal: Journal, failure: OSError, files: Fil
             )
             files.sync([log_dir])
             roll_back(log_dir, journal, files)
-            return KdumpError(f"{what}; the directory is as it was; {advice}")
+            before = "" if space.is_first else " before this step"
+            return KdumpError(f"{what}; the directory is as it was{before}; {advice}")
     return KdumpError(
         f"{what}; the directory is partly changed; {advice}, which continues where this run stopped"
     )

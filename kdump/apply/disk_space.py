@@ -30,11 +30,13 @@ class DiskSpace:
         plan: the operations.
         files: through which files are deleted.
         keep_undo: whether the run keeps undo data.
+        is_first: whether the command has changed nothing before.
     """
 
     plan: Plan
     files: Files
     keep_undo: bool
+    is_first: bool = True
     _left: deque[tuple[Path, ...]] = field(init=False)
     _removed: set[Path] = field(init=False, default_factory=set)
 
@@ -51,7 +53,7 @@ class DiskSpace:
         """What has been changed so far, for messages."""
         if self._removed:
             return "only files that the plan deletes are gone"
-        return "nothing has been changed"
+        return "nothing has been changed" if self.is_first else "nothing more has been changed"
 
     def require(self) -> None:
         """Make sure that there is enough free space, as far as that can be known in advance.
@@ -82,6 +84,22 @@ class DiskSpace:
         needed_bytes = self.plan.space_bytes(keep_undo=self.keep_undo)
         needed_bytes -= sum(self.plan.early_content.values())
         return needed_bytes + operations * _JOURNAL_BYTES_PER_OPERATION if operations else 0
+
+    def advice(self, failure: OSError) -> str:
+        """What to do after a write failed because the disk, or a quota, is full."""
+        undo = ""
+        if self.keep_undo and not self.plan.needs_undo:
+            undo = ", or run it with --no-undo, which writes fewer files"
+        if failure.errno == errno.EDQUOT:
+            return f"a quota is exhausted: raise it, and run the command again{undo}"
+        needed_bytes, free_bytes = self.needed_bytes(), free_bytes_at(self.plan.path)
+        what = f"needs {needed_bytes} bytes of free space"
+        if free_bytes < needed_bytes:
+            return f"{what}; free some and run the command again{undo}"
+        return (
+            f"{what}, has {free_bytes}, so inodes (see df -i) or a quota are exhausted; delete"
+            f" files that nobody needs, and run the command again{undo}"
+        )
 
     def _too_little(self) -> KdumpError:
         needed_bytes, free_bytes = self.needed_bytes(), free_bytes_at(self.plan.path)

@@ -136,6 +136,16 @@ class Plan:
         }
 
     @property
+    def staged_files(self) -> list[Path]:
+        """The files in partitions that were staged for this plan (:mod:`kdump.apply.staging`)."""
+        return [
+            directory.path / each.source
+            for directory in self.partitions
+            for each in directory.operations
+            if each.source is not None and is_staged(each.name, each.source)
+        ]
+
+    @property
     def lost_bytes(self) -> int:
         """Bytes that exist now and nowhere afterwards: undo data has to keep them."""
         return sum(operation.lost_bytes for operation in self.operations)

@@ -123,6 +123,67 @@ def test_a_disk_that_fills_up_meanwhile_leaves_the_directory_unchanged(
     assert statuses[-1] & 8 == 0
 
 
+def compact(root: Path, *options: str) -> Outcome:
+    return kdump("compact", root, "--topic=a", "--topic=b", "--force", *options)
+
+
+def take_inodes(disk: Path, *, but: int) -> Path:
+    """Create files until ``but`` more fit."""
+    taken = disk / "taken"
+    taken.mkdir()
+    with contextlib.suppress(OSError):  # that there are no inodes left
+        for number in itertools.count():
+            (taken / str(number)).touch()
+    for each in list(taken.iterdir())[:but]:
+        each.unlink()
+    return taken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--undo",)], ids=["no-undo", "undo"])
+def test_without_inodes_a_compaction_leaves_nothing_behind(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with mounted("-t", "tmpfs", "-o", "size=20m,nr_inodes=100", "kdump-test", at=disk):
+        root = plain_directory(disk / "logs", ("a", "b"))
+        said = ""
+        for free in range(40):
+            taken = take_inodes(disk, but=free)
+            outcome = compact(root, *options)
+            shutil.rmtree(taken)
+            assert not list(root.rglob("*.cleaned")), free
+            said += outcome.stderr.decode()
+            if outcome.exit_status == 0:
+                break
+        assert "so inodes (see df -i) or a quota are exhausted" in said
+        assert ("or run it with --no-undo" in said) == bool(options)
+
+
+def test_after_a_recovery_nothing_is_called_unchanged(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with mounted("-t", "tmpfs", "-o", "size=20m,nr_inodes=100", "kdump-test", at=disk):
+        root = plain_directory(disk / "logs", ("a", "b"))
+        saved = tmp_path / "saved"
+        shutil.copytree(root, saved)
+        said = []
+        for free in range(4, 20):
+            shutil.rmtree(root)
+            shutil.copytree(saved, root)
+            (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
+            taken = take_inodes(disk, but=free)
+            outcome = compact(root, "--recover")
+            shutil.rmtree(taken)
+            if (root / names.CLEAN_SHUTDOWN_MARKER).exists() and outcome.exit_status & 8:
+                said.append(outcome.stderr.decode())
+        assert said
+        for each in said:
+            assert "nothing has been changed" not in each
+            assert "change made" in each or "changes made" in each
+
+
 def test_on_a_full_disk_leftover_files_are_deleted_first(small_disk: Path) -> None:
     root = plain_directory(small_disk / "logs", ("a", "b"))
     first, *_, last = sorted((root / "a-0").glob("*.log"))

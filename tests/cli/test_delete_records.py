@@ -69,6 +69,15 @@ def test_the_log_starts_at_the_offset_and_the_directory_stays_clean(
     assert contents_of(root) == deleted
 
 
+def test_files_that_a_compaction_has_not_finished_are_deleted_too(root: Path) -> None:
+    (root / "orders-0" / f"{0:020d}.log.cleaned").write_bytes(b"x" * 5000)
+
+    assert delete(root, 5).exit_status == 0
+
+    assert not list(root.rglob("*.cleaned"))
+    assert verify(root) == 0
+
+
 def test_everything_replicated_can_be_deleted(root: Path) -> None:
     write_line(root, names.REPLICATION_OFFSET_CHECKPOINT, ("orders", 0), 15)
 

@@ -297,8 +297,11 @@ def test_metadata_in_another_directory_decides_what_is_deleted(root: Path, tmp_p
     assert tree_of(apart) == before
 
 
-def test_files_that_a_broker_was_deleting_are_deleted_too(root: Path) -> None:
-    deleted = root / "orders-0" / f"{0:020d}.log.deleted"
+@pytest.mark.parametrize("ending", ["deleted", "cleaned"])
+def test_files_that_a_broker_was_deleting_or_writing_are_deleted_too(
+    root: Path, ending: str
+) -> None:
+    deleted = root / "orders-0" / f"{0:020d}.log.{ending}"
     deleted.write_bytes(b"x" * 5000)
 
     predicted = rows_of("retain", "--dry-run", root, *ALL, "--config=retention.ms=-1")
@@ -312,12 +315,15 @@ def test_files_that_a_broker_was_deleting_are_deleted_too(root: Path) -> None:
     assert verify(root) == 0
 
 
-def test_files_that_a_broker_was_deleting_count_as_freed(root: Path) -> None:
-    (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(b"x" * 5000)
+@pytest.mark.parametrize("ending", ["deleted", "cleaned"])
+def test_files_that_a_broker_was_deleting_or_writing_count_as_freed(
+    root: Path, ending: str
+) -> None:
+    (root / "orders-0" / f"{0:020d}.log.{ending}").write_bytes(b"x" * 5000)
 
     assert run("retain", root, *ALL, "--free=4000").exit_status == 0
 
-    assert not list(root.rglob("*.deleted"))
+    assert not list(root.rglob(f"*.{ending}"))
     assert logs_of(root / "orders-0") == [0, 12]
 
 

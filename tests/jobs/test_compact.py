@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pickle
@@ -24,11 +25,13 @@ from builders.trees import contents_of, tree_of
 from builders.volatile_files import Stopped, VolatileFiles
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import DISK, Files
-from kdump.apply.interrupted_runs import finish_interrupted
+from kdump.apply.interrupted_runs import finish_interrupted, remove_remains
+from kdump.apply.lock import hold_locks
 from kdump.apply.plan import Plan
 from kdump.engine.engine import Engine
 from kdump.engine.local import LocalEngine
 from kdump.engine.spark import SparkEngine
+from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
@@ -328,6 +331,50 @@ def test_a_disk_that_fills_up_does_not_fail_the_other_partitions(
     assert len(list((root / "b-0").glob("*.log"))) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("keep_undo", [False, True], ids=["no-undo", "undo"])
+@pytest.mark.parametrize("failure", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPERM])
+def test_a_compaction_that_fails_removes_what_it_wrote(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch, failure: int, keep_undo: bool
+) -> None:
+    monkeypatch.setattr(content_store, "LEAST_BYTES", 0)
+    base = plain_directory(quick_path / "base", ("a", "b"))
+    attic = quick_path / "attic"
+    attic.mkdir()
+    writing = Writing("compact", keep_undo=keep_undo)
+    counting = VolatileFiles(Path(shutil.copytree(base, quick_path / "done")), attic)
+    compacted(counting.root, writing=writing, files=counting)
+    counting.forget_attic()
+    refused = 0
+    for at in range(failure % 3, len(counting.operations), 3):
+        root = Path(shutil.copytree(base, quick_path / f"at-{at}"))
+        files = VolatileFiles(root, attic, fail_at=at, failure=failure)
+        with contextlib.suppress(KdumpError, OSError), hold_locks([root]):
+            try:
+                compacted(root, writing=writing, files=files)
+            finally:
+                remove_remains(root)
+        files.forget_attic()
+        if not list(root.glob(".kdump*.applying")):
+            assert list(root.rglob("*.cleaned")) == [], (at, counting.operations[at])
+            refused += contents_of(root) == contents_of(base)
+        finish_interrupted(root)
+        compacted(root)
+        assert list(root.rglob("*.cleaned")) == []
+        shutil.rmtree(root)
+    assert refused > 5
+
+
+def test_a_full_quota_leaves_only_its_partition_unchanged(quick_path: Path) -> None:
+    root = plain_directory(quick_path / "logs", ("a", "b"))
+    files = FullAtFirst(quick_path, quick_path, failure=errno.EDQUOT)
+
+    first, second = compacted(root, files=files).partitions
+
+    assert isinstance(first.problem, NoSpace)
+    assert second.problem is None
+
+
 class FullAtFirst(VolatileFiles):
     """A disk without space for the first new segment."""
 
@@ -335,7 +382,8 @@ class FullAtFirst(VolatileFiles):
         if path.name.endswith(".log.cleaned") and "a-0" in str(path):
             taken: Iterator[Any] = iter(content)
             next(taken)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            failure = self.failure or errno.ENOSPC
+            raise OSError(failure, os.strerror(failure), str(path))
         DISK.create(path, content)
 
 

@@ -143,7 +143,9 @@ def command(
             },
         )
         severe += check_cleaner_lines(request.directories)
-        results = compact(request, writing, engine.options, engine.progress)
+        changed = [recovery.directory.path for recovery, done in recovered if done.is_applied]
+        with outcome_notes(done for _, done in recovered):
+            results = compact(request, writing, engine.options, engine.progress, changed)
     operations = Operations([done for _, done in recovered], verbose=deletion.verbose)
     recovery_report = recover.RecoveryReport(operations, deletion)
     report = CompactReport(deletion)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -108,8 +108,11 @@ def compact(
     writing: Writing,
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
+    changed: Collection[Location] = (),
 ) -> list[DirectoryCompaction]:
     """Compact locked log directories; a dry run previews the result.
+
+    The directories ``changed`` were recovered by the same command.
 
     Raises:
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
@@ -126,12 +129,16 @@ def compact(
     with open_engine(
         options, kind=JobKind.COMPACT, total_bytes=total_bytes, progress=progress
     ) as engine:
-        return compact_on(engine, request, writing)
+        return compact_on(engine, request, writing, changed=changed)
 
 
 @during("compacting")
 def compact_on(
-    engine: Engine, request: CompactRequest, writing: Writing, files: Files = DISK
+    engine: Engine,
+    request: CompactRequest,
+    writing: Writing,
+    files: Files = DISK,
+    changed: Collection[Location] = (),
 ) -> list[DirectoryCompaction]:
     """As :func:`compact`, on an open engine, writing through ``files``."""
     for directory in request.directories:
@@ -140,7 +147,8 @@ def compact_on(
                 require_in_place(partition.path.local_path)
     found: list[DirectoryCompaction] = []
     for directory in request.directories:
-        writer = Discarder() if writing.dry_run else Swapper(directory, writing, files)
+        is_first = directory.path not in changed
+        writer = Discarder() if writing.dry_run else Swapper(directory, writing, files, is_first)
         try:
             found.append(_directory_result(request, directory, engine, writer))
         except BaseException as stop:
@@ -175,8 +183,10 @@ def _note(
         if number < len(found):
             stop.add_note(outcome_line(found[number]))
         elif number == len(found):
-            what = "logs already compacted stay compacted; run the command again to finish"
-            stop.add_note(f"{directory.path}: {what}{_how_to_undo(directory.path, writer.undos)}")
+            if not writer.is_first:
+                what = "logs already compacted stay compacted; run the command again to finish"
+                how = _how_to_undo(directory.path, writer.undos)
+                stop.add_note(f"{directory.path}: {what}{how}")
         else:
             stop.add_note(f"{directory.path}: nothing was changed")
 

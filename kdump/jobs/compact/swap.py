@@ -11,13 +11,13 @@ With undo data all swaps are one run, because nothing is freed before the undo d
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from kdump.apply.apply import apply_plan
+from kdump.apply.disk_space import DISK_FULL
 from kdump.apply.early_content import EarlyContent
 from kdump.apply.files import DISK, Content, FileRange, Files, free_bytes_at
 from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
@@ -73,6 +73,7 @@ class Discarder:
     """Writes nothing, for a dry run."""
 
     undos: tuple[str, ...] = ()
+    is_first: bool = True
 
     def drop_unfinished(self, partitions: Iterable[Partition]) -> None:
         """Leave unfinished segments of an earlier run."""
@@ -108,11 +109,13 @@ class Swapper:
         directory: the directory as it was.
         writing: how to write.
         files: writes the files.
+        is_first: whether the command has changed nothing yet in the directory.
     """
 
     directory: LogDirectory
     writing: Writing
     files: Files = DISK
+    is_first: bool = True
     _early: EarlyContent | None = None
     _undos: list[str] = field(default_factory=list)
     _pending: dict[Location, dict[str, TargetFile]] = field(default_factory=dict)
@@ -157,7 +160,7 @@ class Swapper:
         try:
             outcome = self._staged_group(group, staged.local_path, rewritten)
         except OSError as failure:
-            if failure.errno != errno.ENOSPC:
+            if failure.errno not in DISK_FULL:
                 raise
             return NoSpace(group.base_offset, _most_bytes(group), self._free_bytes())
         if isinstance(outcome, Refusal):
@@ -231,7 +234,14 @@ class Swapper:
         self._staged.clear()
         self._staged_bytes = self._examined_files = 0
         keep_undo, command = self.writing.keep_undo, self.writing.command
-        undo = apply_plan(plan, keep_undo=keep_undo, command=command, files=self.files)
+        undo = apply_plan(
+            plan,
+            keep_undo=keep_undo,
+            command=command,
+            files=self.files,
+            is_first=self.is_first,
+        )
+        self.is_first &= plan.is_empty
         if undo is not None:
             self._undos.append(undo)
 

@@ -66,6 +66,8 @@ _RewrittenPart = tuple[RewriteSplit, tuple[Chunk, ...] | Refusal | Unreadable]
 class Writer(Protocol):
     """Writes what is rewritten, or discards it."""
 
+    is_first: bool
+
     @property
     def undos(self) -> tuple[str, ...]: ...
 

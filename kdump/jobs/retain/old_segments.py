@@ -214,12 +214,14 @@ def require_clean(directory: LogDirectory) -> None:
 
 
 def _is_harmless(leftover: Leftover, partition: Partition) -> bool:
-    """Whether it is a deleted file, or the index of a segment deleted from the start of the log.
+    """Whether it is a deleted file, one that a compaction has not finished, or an orphaned index.
 
-    The latter is left if freeing space on a full disk is interrupted; the next run deletes it.
+    Without a ``.swap`` file, which is never harmless, a broker deletes all ``.cleaned`` ones. The
+    index of a segment deleted from the start of the log is left if freeing space on a full disk is
+    interrupted; the next run deletes it.
     """
     offset = names.leading_offset(leftover.name)
-    return leftover.kind is LeftoverKind.DELETED or (
+    return leftover.kind in (LeftoverKind.DELETED, LeftoverKind.CLEANED) or (
         leftover.kind is LeftoverKind.ORPHAN
         and offset is not None
         and bool(partition.segments)
