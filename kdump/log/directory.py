@@ -124,6 +124,15 @@ class LogDirectory:
         parsed = map(names.parse_partition_directory_name, self.unreadable)
         return [each.topic_partition for each in parsed if each.state is PartitionState.LIVE]
 
+    def unlisted(self, select: Callable[[str, TopicPartition], bool]) -> list[FileProblem]:
+        """Why partitions cannot be listed, of those for which ``select`` is true."""
+        return [
+            each
+            for each in self.problems
+            if each.path.name in self.unreadable
+            and select(each.path.name, _identity(each.path.name, self.kind)[0])
+        ]
+
     def load_offsets(self, key: TopicPartition) -> tuple[int, int | None]:
         """The log start offset and the flushed offset with which a broker loads a live log.
 

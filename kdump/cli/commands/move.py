@@ -19,6 +19,7 @@ from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.move.selected_moves import PlannedMove
     from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
@@ -104,6 +105,7 @@ def command(
     """
     from kdump.cli.output.move_output import MoveReport
     from kdump.cli.output.progress_bar import shown
+    from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.execution import Writing, locked_for_writing
     from kdump.jobs.move.move import carry_out
     from kdump.jobs.move.selected_moves import require_one_clean_broker, require_space
@@ -111,14 +113,17 @@ def command(
     way = _way(paths, source, drained, targets, is_balance=balance)
     if source is not None and selection.is_everything:
         raise UsageProblem("--from requires --topic or --partition; to move everything: --drain")
-    found, status = _find(way)
-    if status:
-        return status
+    diagnostics = Diagnostics()
+    found = _find(way, diagnostics)
+    if diagnostics.status:
+        return diagnostics.status
     writing = Writing("move", dry_run=dry_run, keep_undo=keep_undo)
     with locked_for_writing(found.paths, writing) as interrupted:
         directories = _read(found)
         require_one_clean_broker(directories)
-        moves = _planned(found, directories, selection)
+        for directory in directories:
+            diagnostics.report_problems(directory)
+        moves = _planned(found, directories, selection, diagnostics)
         require_space(moves)
         with shown(progress) as display:
             result = carry_out(moves, directories, writing, display)
@@ -131,7 +136,7 @@ def command(
             printer.emit(event)
         printer.emit(report.summary(is_dry_run=dry_run))
         printer.emit_text(report.advice(remaining, is_dry_run=dry_run))
-    return report.status
+    return report.status | diagnostics.status
 
 
 def _way(
@@ -163,22 +168,21 @@ def _way(
     return Way(source or drained, every, is_drain=drained is not None)
 
 
-def _find(way: Way) -> tuple[Way, ExitStatus]:
+def _find(way: Way, diagnostics: Diagnostics) -> Way:
     """Return the log directories, each once; others are reported.
 
     Raises:
         UsageProblem: partitions would stay where they are.
     """
-    from kdump.cli.shared.directories import Diagnostics, find_log_directories
+    from kdump.cli.shared.directories import find_log_directories
 
-    diagnostics = Diagnostics()
     targets = tuple(find_log_directories(way.targets, diagnostics))
     if way.source is None:
-        return Way(None, targets, way.is_drain), diagnostics.status
+        return Way(None, targets, way.is_drain)
     sources = list(find_log_directories([way.source], diagnostics))
     if sources and any(sources[0].is_same(each) for each in targets):
         raise UsageProblem(f"{way.source}: both the source and a target")
-    return Way(sources[0] if sources else None, targets, way.is_drain), diagnostics.status
+    return Way(sources[0] if sources else None, targets, way.is_drain)
 
 
 def _read(way: Way) -> list[LogDirectory]:
@@ -188,17 +192,20 @@ def _read(way: Way) -> list[LogDirectory]:
 
 
 def _planned(
-    way: Way, directories: Sequence[LogDirectory], selection: PartitionSelection
+    way: Way,
+    directories: Sequence[LogDirectory],
+    selection: PartitionSelection,
+    diagnostics: Diagnostics,
 ) -> list[PlannedMove]:
     """Plan the moves.
 
     Raises:
-        UsageProblem: the selection matches no partition.
+        UsageProblem: the selection matches no partition, and all of them could be listed.
     """
     from kdump.jobs.move.selected_moves import moves_between, moves_to_balance
 
     every = (each for directory in directories for each in directory.partitions)
-    if not selection.is_everything and selection.is_futile(every):
+    if not diagnostics.status and selection.is_futile(every):
         raise nothing_selected(selection, way.paths)
     if way.source is None:
         return moves_to_balance(directories, selection)

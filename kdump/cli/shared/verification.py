@@ -186,6 +186,9 @@ class Verification:
                 if kind.is_log_directory:
                     found = read_log_directory(path, kind, select=self._is_listed)
                     directories.append(found)
+                    if not self.selection.is_everything:
+                        for problem in found.unlisted(self.selection.matches):
+                            diagnostics.report(problem.path, problem.error)
                     targets.extend(
                         VerifyTarget(partition, found)
                         for partition in found.partitions
