@@ -24,7 +24,7 @@ from kdump.apply.journal import (
     names_while_cut,
 )
 from kdump.apply.journal_record import DIRECTORY_KINDS, ROOT, RecordKind
-from kdump.apply.originals import require_originals
+from kdump.apply.originals import require_originals, require_unchanged_copies
 from kdump.apply.pinned_directory import is_on_mount_of, is_same, status_at, status_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
@@ -43,6 +43,7 @@ def require_undoable(log_dir: Path, journal: Journal, state: RunState) -> None:
     _refuse(log_dir, journal, misplaced(log_dir, journal))
     if state is not RunState.UNDOING:
         require_originals(log_dir, journal)
+        require_unchanged_copies(log_dir, journal)
     missing = missing_undo_data(log_dir, journal, state)
     if missing:
         number = journal.number

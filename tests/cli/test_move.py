@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders.batches import batch, record
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.lock_holder import held_elsewhere
@@ -155,6 +156,54 @@ def test_a_discarded_undo_of_the_source_keeps_the_only_copy(node: Path) -> None:
     run_kdump(["undo", "--discard", "d1"], node)
     assert run_kdump(["undo", "d2"], node).exit_status == 8
     assert "orders-0" in live_in(node / "d2")
+
+
+def append(partition: Path) -> None:
+    """Append a record, as a broker that was started meanwhile."""
+    last = max(partition.glob("*.log"))
+    last.write_bytes(last.read_bytes() + batch([record(18, b"key", b"new")]))
+
+
+def test_an_undo_that_would_leave_an_older_log_beside_the_moved_one_is_refused(node: Path) -> None:
+    move(node, "--partition", "users-0", "--from", "d1", "--to", "d2", "--undo")
+    append(node / "d2/users-0")
+    before, state = live_in(node / "d2")["users-0"], state_of(node)
+
+    for options in ((), ("--dry-run",)):
+        outcome = run_kdump(["undo", "d1", *options], node)
+        assert outcome.exit_status == 8
+        assert state_of(node) == state
+    said = outcome.stderr.decode()
+    assert "users-0 ends at offset 19, " in said
+    assert "-stray ends at offset 18;" in said
+
+    first, second = re.findall(r"'kdump ([^']*)'", said)
+    for advised in (first, second):
+        assert run_kdump(advised.split(), node).exit_status == 0, advised
+    assert live_in(node / "d1")["users-0"] == before
+    assert "users-0" not in live_in(node / "d2")
+
+
+def test_without_the_changed_copy_a_move_can_be_undone(node: Path) -> None:
+    before = live_in(node / "d1")
+    move(node, "--partition", "users-0", "--from", "d1", "--to", "d2", "--undo")
+    append(node / "d2/users-0")
+    (node / "d2/users-0").rename(node / "elsewhere")
+
+    assert run_kdump(["undo", "d1"], node).exit_status == 0
+    assert live_in(node / "d1") == before
+
+
+def test_of_two_logs_it_is_said_which_one_has_more(node: Path) -> None:
+    shutil.copytree(node / "d1/users-0", node / "d2/users-0")
+    append(node / "d2/users-0")
+
+    said = move(node, "--drain", "d1", "--to", "d2").stdout.decode()
+
+    assert "d1/users-0 ends at offset 18, d2/users-0 ends at offset 19;" in said.replace(
+        f"{node}/", ""
+    )
+    assert "kdump diff d1 d2 --partition users-0" in said.replace(f"{node}/", "")
 
 
 def test_an_equal_copy_is_only_removed_from_the_source(node: Path) -> None:

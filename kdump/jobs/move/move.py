@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 from kdump.apply.copied_directory import copy_of
 from kdump.apply.directory_changes import DirectoryChange, RemovedDirectory
 from kdump.apply.interrupted_runs import unfinished
-from kdump.apply.originals import copying_command
+from kdump.apply.originals import copying_command, leaving_command
 from kdump.apply.plan import TargetDirectory
 from kdump.broker.loader.checkpoints import NO_BROKER_EPOCH, with_lines
 from kdump.engine.progress import SILENT, Progress
@@ -143,7 +143,10 @@ class _Run:
                 failed += [(each, failure) for each in own]
         for source in _unique(each.move.source.path for each in entered):
             own = [each for each in entered if each.move.source.path == source]
-            failure = self._apply([self._leaving(source, own)], self.writing)
+            # Whoever undoes this run brings the originals back: it has to find the copies.
+            targets = [each.move.target.path.local_path for each in own]
+            writing = replace(self.writing, command=leaving_command(targets))
+            failure = self._apply([self._leaving(source, own)], writing)
             if failure is None:
                 self.result.moved += own
             else:

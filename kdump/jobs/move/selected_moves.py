@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kdump.apply.copied_directory import difference, file_system_of
 from kdump.apply.files import free_bytes_at
+from kdump.apply.originals import ends_of
 from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
@@ -184,9 +185,12 @@ def _planned(moves: Sequence[Move], directories: Sequence[LogDirectory]) -> list
             found = difference(path, other)
         refusal = None
         if found is not None:
+            where = [move.source.path, move.target.path]
+            diff = shell_command("diff", [*where, "--partition", move.name])
             refusal = (
-                f"{other} is there too, and is no copy: {found}; a broker does not start with both:"
-                " move the wrong one out of its log directory"
+                f"{other} is there too, and is no copy: {found}; {ends_of(path, other)}; a broker"
+                f" does not start with both: see '{diff}', and move the wrong one, usually the one"
+                " that ends earlier, out of its log directory"
             )
         planned.append(PlannedMove(move, found is None, own, refusal))
     return planned
