@@ -11,8 +11,6 @@ import errno
 import fcntl
 import os
 import stat
-import struct
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,15 +18,14 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.files import DISK, Metadata
-from kdump.apply.pinned_directory import directory_of, pinned, status_of
+from kdump.apply.pinned_directory import directory_of, identity_of, pinned, status_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
 from kdump.phases import phase
 from kdump.storage.entries import SpecialFileError
+from kdump.storage.file_locks import holder_of_open, own_locks
 from kdump.storage.local_disk import require_not_special
 
-_FLOCK: Final = struct.Struct("@hhqqi4x")
-"""``struct flock`` of Linux: type, whence, start, length, process."""
 _MODE: Final = 0o644
 _ATTEMPTS: Final = 100
 """How often to try again when the locked file has been deleted meanwhile."""
@@ -104,47 +101,14 @@ def drop_leftover(log_dir: Path) -> None:
         held.stays = False
 
 
-def holder_of(log_dir: Path) -> str | None:
-    """Who holds the lock of a log directory, as ``process 4711 (its command)``.
-
-    Locks and writes nothing. None if nobody holds it, or the lock file cannot be opened; ``another
-    process`` if the process is unknown, for example in another container.
-
-    Must not be called for a directory that this process has locked: closing the file would release
-    the lock.
-    """
-    if sys.platform != "linux":
-        return None
-    try:
-        descriptor = os.open(
-            log_dir / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        )
-    except OSError:
-        return None
-    try:
-        answer = _FLOCK.unpack(_asked(descriptor))
-        if answer[0] == fcntl.F_UNLCK:
-            return None
-        return _holder(descriptor) or "another process"
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def _asked(descriptor: int) -> bytes:
-    """The lock that conflicts with ours, as ``F_GETLK`` of Linux returns it."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    answer: bytes = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
-    return answer
-
-
 @contextmanager
 def _hold(log_dir: Path) -> Iterator[None]:
     if log_dir in _held:
         raise LockedError(f"{log_dir}: this kdump holds the lock of the directory already")
     path = log_dir / LOCK_FILE
     held = _held[log_dir] = _take(path)
+    identity = identity_of(os.fstat(held.descriptor))
+    own_locks.add(identity)
     try:
         yield
     finally:
@@ -158,6 +122,7 @@ def _hold(log_dir: Path) -> Iterator[None]:
         finally:
             fcntl.lockf(held.descriptor, fcntl.LOCK_UN)
             os.close(held.descriptor)
+            own_locks.discard(identity)
 
 
 def _take(path: Path) -> _Held:
@@ -222,7 +187,7 @@ def _lock(path: Path, descriptor: int) -> None:
     except OSError as failure:
         if failure.errno not in (errno.EACCES, errno.EAGAIN):
             raise _cannot_lock(path, failure) from failure
-        holder = _holder(descriptor)
+        holder = holder_of_open(descriptor)
         by = f" by {holder}" if holder else " by another process"
         raise LockedError(
             f"{path.parent}: locked{by}; stop the broker first, or work on a copy"
@@ -247,33 +212,3 @@ def _cannot_lock(path: Path, failure: OSError) -> KdumpError:
         errno.ELOOP: "it is a symbolic link: remove it",
     }.get(failure.errno or 0, "work on a copy")
     return KdumpError(f"{path}: cannot take the lock: {what}; {advice}")
-
-
-def _holder(descriptor: int) -> str:
-    """Process and command that hold the lock; empty if unknown."""
-    if sys.platform != "linux":
-        return ""
-    try:
-        process_id = _FLOCK.unpack(_asked(descriptor))[4]
-    except OSError:
-        return ""
-    if process_id <= 0:
-        return ""  # it has ended meanwhile, or is in another container
-    command = _command(process_id)
-    return f"process {process_id}" + (f" ({command})" if command else "")
-
-
-def _command(process_id: int) -> str:
-    """The command line of a process, without JVM options, which would fill a screen."""
-    try:
-        words = Path(f"/proc/{process_id}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-    except OSError:
-        return ""
-    shown: list[str] = []
-    is_path = False
-    for word in words:
-        if not (is_path or (word.startswith(b"-") and words[0].endswith(b"java"))):
-            shown.append(word.decode(errors="replace"))
-        is_path = word in (b"-cp", b"-classpath", b"--class-path")
-    command = " ".join(shown)
-    return command if len(command) <= 200 else command[:199] + "…"

@@ -20,7 +20,7 @@ import kdump
 from kdump.cli.command_group import LazyGroup, ReaderGoneError
 from kdump.cli.options.verbose_option import forget_verbose, is_verbose, note_verbose
 from kdump.cli.output.json_output import JsonOutput
-from kdump.cli.output.place_problems import report_places, report_requests
+from kdump.cli.output.place_problems import report_holders, report_places, report_requests
 from kdump.cli.output.streams import (
     OutputError,
     abandon_output,
@@ -28,6 +28,7 @@ from kdump.cli.output.streams import (
     open_standard_streams,
 )
 from kdump.errors import ExitStatus, KdumpError, Terminated
+from kdump.log.lock_holders import forget_holders
 from kdump.processes.isolation import protect_process
 from kdump.storage.interruptible import calls_left
 from kdump.storage.places import forget_places, spool_into
@@ -85,8 +86,9 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
 
 def _clean_up(answer: JsonOutput, status: int) -> None:
     """Remove what the run has unpacked, and end its output."""
-    if is_verbose():
-        with contextlib.suppress(OSError, ValueError):  # there is nowhere to report it
+    with contextlib.suppress(OSError, ValueError):  # there is nowhere to report it
+        report_holders()
+        if is_verbose():
             report_requests()
     forget_places()
     with contextlib.suppress(OSError, KdumpError, ValueError):  # reported already
@@ -98,6 +100,7 @@ def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> i
     """Run the command line, and report a failure; returns the exit status."""
     try:
         forget_places()
+        forget_holders()
         forget_verbose()
         status = int(_run(args, obj=answer, **extra) or 0) | int(report_places())
         answer.end(status)

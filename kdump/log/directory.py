@@ -17,6 +17,7 @@ from kdump.formats.clean_shutdown import CleanShutdown, decode_clean_shutdown
 from kdump.formats.errors import FormatError
 from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
 from kdump.formats.names import PartitionState, TopicPartition
+from kdump.log.lock_holders import note_holder
 from kdump.log.partition import Partition, read_partition
 from kdump.log.problems import FileProblem
 from kdump.phases import phase
@@ -305,6 +306,8 @@ def read_root(
         identities.append((topic_partition, state))
         if select(name, topic_partition):
             places.append(PartitionPlace(name, topic_partition, state))
+    if names.LOCK_FILE in files:
+        note_holder(path)
     root = LogDirectory(
         path=path,
         kind=kind,

@@ -182,7 +182,7 @@ def _request(
 
 def _warn_of_a_broker(source: Location) -> None:
     """Say that files may change while they are copied."""
-    from kdump.apply.lock import holder_of
+    from kdump.log.lock_holders import holder_of
 
     if source.storage != LOCAL_DISK:
         return

@@ -256,7 +256,7 @@ def _repair(
 
 def _holders(node: NodeIdentity) -> dict[Location, str]:
     """Return which process holds the lock of a log directory, where one does."""
-    from kdump.apply.lock import holder_of
+    from kdump.log.lock_holders import holder_of
 
     found = {}
     for each in node.directories:

@@ -276,7 +276,7 @@ def _lock_holder(directory: LogDirectory) -> str | None:
     path = directory.path.storage.local_path(directory.path.path)
     if path is None or not directory.has_lock_file:
         return None
-    from kdump.apply.lock import holder_of
+    from kdump.log.lock_holders import holder_of
 
     return holder_of(path)
 

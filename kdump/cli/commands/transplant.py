@@ -144,9 +144,9 @@ def _source(path: Location) -> tuple[Any, LogDirectory | None]:
     Raises:
         KdumpError: it is no partition, or a running process has its log directory.
     """
-    from kdump.apply.lock import holder_of
     from kdump.jobs.listed_partitions import read_lone_partition
     from kdump.log.directory import directory_kind
+    from kdump.log.lock_holders import holder_of
 
     try:
         with phase(f"listing {path}"):

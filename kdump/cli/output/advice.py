@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.cli.options.selection_options import selection_words
 from kdump.cli.output.local_copies import LocalCopies
+from kdump.log.lock_holders import is_anything_in_use
 from kdump.log.selection import PartitionSelection
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from kdump.jobs.verify.verify import VerifySummary
     from kdump.jobs.verify.verify_partition import PartitionReport
 
+STOP_FIRST: Final = "stop the broker, and run the command again, before any repair"
+"""All advice about a log directory that a running process has locked."""
 _LOSS: Final = "loss"
 """The verdict that a broker would truncate or replace the log; a preview shows the loss."""
 _NOT_REPAIRED: Final = ("deleted", "stray", "remote")
@@ -132,6 +135,8 @@ class AdvisingPrinter:
         """
         copies = LocalCopies()
         lines = list(self._lines(copies, after_repair=after_repair))
+        if lines and is_anything_in_use():
+            lines = [STOP_FIRST]
         yield from copies.lines()
         yield from lines
 
@@ -197,6 +202,9 @@ def preview_advice(
         is_selection: whether only some partitions were selected.
     """
     log_dirs = [result.directory.path for result in results]
+    if is_anything_in_use():
+        yield STOP_FIRST
+        return
     partitions = [each for result in results for each in result.partitions]
     refused = [each.partition.path.name for each in partitions if _is_log_refused(each)]
     if refused:

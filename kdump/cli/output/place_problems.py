@@ -1,4 +1,4 @@
-"""What there is to say about the archives and object stores that a command read, as a whole."""
+"""What there is to say about the places that a command read, as a whole."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from kdump.cli.output.events import write_line
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus, StoreGoneError
+from kdump.log.lock_holders import unreported_holders
 from kdump.storage.places import named_archives, named_stores, unpacked_archives
 from kdump.words import counted
 
@@ -46,6 +47,13 @@ def report_places() -> ExitStatus:
             write_line(f"kdump: {changes[0]}{more}: {what}", sys.stderr)
             status |= ExitStatus.OPERATIONAL_ERROR
     return status
+
+
+def report_holders() -> None:
+    """Name the processes that had locked log directories while this run read them."""
+    for log_dir, holder in unreported_holders().items():
+        what = f"in use by {holder}: findings may be about files that change"
+        write_line(f"kdump: {log_dir}: {what}", sys.stderr)
 
 
 def report_requests() -> None:

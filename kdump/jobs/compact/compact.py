@@ -25,6 +25,7 @@ from kdump.jobs.compact.wave import Wave, Writer
 from kdump.jobs.execution import PlanResult, Writing, plan_and_apply
 from kdump.jobs.large_content import LargeContent
 from kdump.log.directory import LogDirectory
+from kdump.log.lock_holders import in_use_by
 from kdump.log.partition import Partition
 from kdump.phases import during
 from kdump.size_groups import size_groups
@@ -43,6 +44,7 @@ WAVE_PARTITIONS: Final = 500
 class DirectoryNotCompacted(enum.Enum):
     """Why a log directory is left unchanged; the value says it."""
 
+    IN_USE = "is in use by a running process; stop the broker first"
     UNCLEAN = "was not shut down cleanly; run kdump recover first, or give --recover"
 
 
@@ -196,7 +198,9 @@ def _directory_result(
 ) -> DirectoryCompaction:
     selected = [each for each in directory.partitions if request.selects(directory, each)]
     if selected and not directory.is_clean:
-        return DirectoryCompaction(directory, DirectoryNotCompacted.UNCLEAN)
+        is_in_use = in_use_by(directory.path) is not None
+        why = DirectoryNotCompacted.IN_USE if is_in_use else DirectoryNotCompacted.UNCLEAN
+        return DirectoryCompaction(directory, why)
     results = {}
     chosen = [each for each in selected if _is_written(request, directory, each)]
     with contextlib.closing(writer):

@@ -13,6 +13,7 @@ from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.jobs.move.placement import Move, Room, balanced, placed
 from kdump.log.directory import LogDirectory
+from kdump.log.lock_holders import how_to_clean
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
@@ -70,7 +71,7 @@ def _require_clean(directory: LogDirectory) -> None:
     if not directory.is_clean and not is_without_logs(directory):
         raise KdumpError(
             f"{directory.path}: the broker was not shut down cleanly, and logs are recovered only"
-            f" with their own checkpoints; first: {shell_command('recover', [directory.path])}"
+            f" with their own checkpoints; {how_to_clean(directory.path)}"
         )
     for problem in directory.problems:
         if problem.path.name in directory.checkpoints.by_file_name():

@@ -25,6 +25,7 @@ from kdump.formats.names import TopicPartition
 from kdump.jobs.unreadable import Unreadable
 from kdump.jobs.verdict_words import REMOTE_STORAGE, TWICE
 from kdump.log.directory import LogDirectory
+from kdump.log.lock_holders import how_to_clean
 from kdump.log.partition import Leftover, LeftoverKind, Partition
 from kdump.repair.verdict import Verdict
 from kdump.state.metadata.settings import TopicSettings
@@ -202,7 +203,7 @@ def require_clean(directory: LogDirectory) -> None:
         NotCleanError: the clean shutdown marker is missing, or a checkpoint is malformed.
         OSError: a checkpoint cannot be read.
     """
-    advice = f"run 'kdump recover {directory.path}' first"
+    advice = how_to_clean(directory.path)
     if not directory.is_clean:
         raise NotCleanError(f"{directory.path}: was not shut down cleanly; {advice}")
     for problem in directory.problems:

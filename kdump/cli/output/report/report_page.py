@@ -34,6 +34,7 @@ from kdump.jobs.report.consumer_lag import ConsumerLag
 from kdump.jobs.report.freeable_space import FreeableSpace
 from kdump.jobs.report.open_transactions_found import UnstablePartition
 from kdump.log.directory import LogDirectory
+from kdump.log.lock_holders import in_use_by
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -209,12 +210,18 @@ def _action(line: str, redaction: Redaction) -> tuple[str, str]:
     return redaction.text(sentence), shown
 
 
+def _shutdown(directory: LogDirectory) -> str:
+    if in_use_by(directory.path):
+        return "in use"
+    return "clean" if directory.is_clean else "not clean"
+
+
 def _directory(directory: LogDirectory, redaction: Redaction) -> dict[str, Any]:
     properties = directory.meta_properties
     return {
         "path": redaction.path(str(directory.path)),
         "partitions": len(directory.identities),
-        "shutdown": "clean" if directory.is_clean else "not clean",
+        "shutdown": _shutdown(directory),
         "node": None if properties is None else properties.node_id,
         "cluster": None if properties is None else properties.cluster_id,
     }

@@ -15,6 +15,7 @@ from kdump.jobs.report.collected import CollectedResults
 from kdump.jobs.verdict_words import NOT_SERVED_CODES
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory
+from kdump.log.lock_holders import in_use_by
 from kdump.target.refusal import OFFLINE
 
 MOST_PLACES: Final = 3
@@ -73,10 +74,15 @@ def report_verdict(results: CollectedResults, directories: Sequence[LogDirectory
     worst = max((each.severity for each in results.findings), default=Severity.INFO)
     total = _partitions(totals.partitions)
     unread = "" if not totals.is_unreadable else " Not everything could be read."
+    is_in_use = any(in_use_by(each.path) for each in directories)
+    if is_in_use:
+        unread += " A running process may have changed files meanwhile: stop the broker first."
     if damaged or worst.is_damage:
         return ReportVerdict("damaged", _damage_sentence(damaged, results, total) + unread)
     if totals.is_unreadable:
         return ReportVerdict("unknown", f"No damage found in what could be read of {total}.")
+    if is_in_use:
+        return ReportVerdict("unknown", f"No damage found in {total}.{unread}")
     losing = sum(each.verdict_kind == "loss" for each in results.reports)
     if losing:
         return ReportVerdict(

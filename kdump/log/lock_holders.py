@@ -1,0 +1,64 @@
+"""Which process has locked a log directory that is read.
+
+Who reads a log directory notes its holder. The command reports it at its end, because what a
+running broker changes meanwhile can look like damage.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from kdump.formats.names import LOCK_FILE
+from kdump.storage.file_locks import lock_holder
+from kdump.storage.location import Location
+from kdump.words import shell_command
+
+_noted: Final = dict[Location, str]()
+_reported: Final = set[Path]()
+
+
+def note_holder(log_dir: Location) -> None:
+    """Note which other process has locked a log directory that is read."""
+    path = log_dir.storage.local_path(log_dir.path)
+    if path is not None and (holder := lock_holder(path / LOCK_FILE)) is not None:
+        _noted[log_dir] = holder
+
+
+def in_use_by(log_dir: Location) -> str | None:
+    """The process that had locked a log directory when it was read."""
+    return _noted.get(log_dir)
+
+
+def is_anything_in_use() -> bool:
+    """Whether any log directory that was read was locked."""
+    return bool(_noted)
+
+
+def how_to_clean(log_dir: Location) -> str:
+    """What to do about a log directory that was not shut down cleanly, or looks like it."""
+    holder = in_use_by(log_dir)
+    if holder is not None:
+        return f"it is in use by {holder}: stop the broker first"
+    return f"run '{shell_command('recover', [log_dir])}' first"
+
+
+def unreported_holders() -> dict[Location, str]:
+    """What was noted about log directories whose holder the command has not reported itself."""
+    return {each: who for each, who in _noted.items() if each.local_path not in _reported}
+
+
+def forget_holders() -> None:
+    """Begin a new run."""
+    _noted.clear()
+    _reported.clear()
+
+
+def holder_of(log_dir: Path) -> str | None:
+    """Who holds the lock, for a command that says so itself, as ``process 4711 (its command)``.
+
+    Locks and writes nothing. None if nobody else holds it, or the lock file cannot be opened;
+    ``another process`` if the process is unknown, for example in another container.
+    """
+    _reported.add(log_dir)
+    return lock_holder(log_dir / LOCK_FILE)

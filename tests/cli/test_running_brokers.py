@@ -1,0 +1,98 @@
+"""Every command that reads a log directory says that a running process has locked it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.in_process import Outcome, run_kdump
+from builders.lock_holder import held_elsewhere
+from builders.trees import tree_of
+from builders.two_disks import write_two_disks
+from kdump.apply.lock import LockedError, hold_locks
+from kdump.formats import names
+from kdump.log.directory import read_log_directory
+from kdump.log.lock_holders import forget_holders, in_use_by
+from kdump.storage.local_disk import local
+
+DELETED = ("--config=cleanup.policy=delete", "--config=retention.ms=1")
+COMMANDS: list[tuple[str, ...]] = [
+    ("ls", "d1"),
+    ("verify", "d1"),
+    ("verify", "d1", "--topic=users"),
+    ("verify", "d1/users-0"),
+    ("groups", "d1"),
+    ("txns", "d1"),
+    ("lookup", "d1", "--offset=5"),
+    ("grep", "value", "d1"),
+    ("diff", "d1", "d2"),
+    ("export", "d1", "--out", "exported"),
+    ("query", "SELECT count(*) FROM partitions", "d1"),
+    ("report", "d1", "--out", "report.html"),
+    ("recover", "d1", "--dry-run"),
+    ("compact", "d1", "--topic=*", "--dry-run"),
+    ("retain", "d1", "--topic=*", *DELETED, "--dry-run"),
+    ("move", "--drain", "d1", "--to", "d2", "--dry-run"),
+    ("rebuild-index", "d1", "--dry-run"),
+    ("resolve", "d1", "--dry-run"),
+]
+
+
+@pytest.fixture
+def node(quick_path: Path) -> Path:
+    """Return the directory around two log directories, of which ``d1`` is as a broker has it."""
+    write_two_disks(quick_path / "node")
+    shutil.rmtree(quick_path / "node/model")
+    (quick_path / "node/d1" / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    return quick_path / "node"
+
+
+def said_by(outcome: Outcome) -> str:
+    return (outcome.stdout + outcome.stderr).decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", COMMANDS, ids=" ".join)
+def test_a_running_process_is_named_once_and_nothing_is_repaired(
+    node: Path, args: tuple[str, ...]
+) -> None:
+    without = run_kdump(args, node).exit_status
+    for each in ("exported", "report.html"):
+        shutil.rmtree(node / each, ignore_errors=True)
+        (node / each).unlink(missing_ok=True)
+    with held_elsewhere(node / "d1") as process_id:
+        before = tree_of(node / "d1")
+        outcome = run_kdump(args, node)
+        assert tree_of(node / "d1") == before
+
+    lines = [each for each in outcome.stderr.decode().splitlines() if "in use by process" in each]
+    (line,) = [each for each in lines if "findings may be about files that change" in each]
+    assert f"d1: in use by process {process_id} (" in line
+    assert "kdump recover" not in said_by(outcome)
+    assert outcome.exit_status == without
+
+
+def test_the_report_does_not_call_a_running_broker_not_clean(node: Path) -> None:
+    with held_elsewhere(node / "d1"):
+        run_kdump(("report", "d1", "--out", "report.html"), node)
+    page = (node / "report.html").read_text()
+    assert "stop the broker first" in page
+    assert "not clean" not in page.split("<script", 1)[0]
+
+
+def test_a_lock_of_a_crashed_broker_is_no_running_one(node: Path) -> None:
+    (node / "d1" / names.LOCK_FILE).touch()
+    assert "in use by" not in said_by(run_kdump(("ls", "d1"), node))
+
+
+def test_a_lock_of_this_process_is_neither_reported_nor_lost(node: Path) -> None:
+    forget_holders()
+    with hold_locks([node / "d1"]):
+        read_log_directory(local(node / "d1"))
+        assert in_use_by(local(node / "d1")) is None
+        with pytest.raises(AssertionError), held_elsewhere(node / "d1"):
+            pass
+    with held_elsewhere(node / "d1"), pytest.raises(LockedError), hold_locks([node / "d1"]):
+        pass
