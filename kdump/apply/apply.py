@@ -49,7 +49,7 @@ from kdump.apply.lock import drop_leftover, leave_behind, leftover_of
 from kdump.apply.moved_directories import moves_of_run
 from kdump.apply.new_content import Staged, stage_new_content
 from kdump.apply.operations import Operation, OperationKind, OperationPhase
-from kdump.apply.pinned_directory import opened, pinned, status_of
+from kdump.apply.pinned_directory import opened, pinned, status_at, status_of
 from kdump.apply.plan import Plan
 from kdump.apply.redo_records import redo_records_of
 from kdump.apply.undo_records import undo_records_of
@@ -330,7 +330,9 @@ def _remove_written(plan: Plan, number: int, files: Files) -> None:
         _remove_files_of(plan.path, number, files)
     for path in plan.staged_files:
         with suppress(OSError):
+            around = Metadata.of(status_at(path.parent))
             files.unlink(path)
+            files.set_metadata(path.parent, around)
 
 
 def _not_begun(space: DiskSpace, failure: OSError) -> KdumpError:
@@ -341,7 +343,10 @@ def _not_begun(space: DiskSpace, failure: OSError) -> KdumpError:
 
 def _advice(space: DiskSpace, failure: OSError) -> str:
     if isinstance(failure, PermissionError):
-        return "run kdump as the user that the broker runs as, or as root"
+        advice = "run kdump as the user that the broker runs as, or as root"
+        if os.geteuid() == 0:
+            advice += "; root needs that the files are not immutable (see lsattr)"
+        return advice
     if failure.errno in DISK_FULL:
         return space.advice(failure)
     return "remove the cause and run the command again"

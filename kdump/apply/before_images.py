@@ -1,7 +1,8 @@
 """Keep what a run will destroy, before the first change.
 
-A deleted file gets a hard link in the log directory, which costs nothing. The bytes that a
-truncation removes are copied, but not zeroes: Kafka preallocates indexes with millions of them.
+A deleted file gets a hard link in the log directory, which costs nothing, or a copy where the file
+system has no hard links. The bytes that a truncation removes are copied, but not zeroes: Kafka
+preallocates indexes with millions of them.
 Where a segment is rewritten, the bytes that the new one drops are copied as well, so that the old
 file need not be kept once the run is complete.
 """

@@ -21,6 +21,7 @@ from kdump.apply.pinned_directory import (
     identity_of,
     opened,
     require_own,
+    status_at,
     status_of,
 )
 
@@ -114,7 +115,10 @@ class Files(Protocol):
         ...
 
     def link(self, path: Path, new_path: Path) -> None:
-        """Create a hard link; FileExistsError if the new name exists."""
+        """Create a hard link; FileExistsError if the new name exists.
+
+        Where the file system has no hard links, the new name is a copy, already durable.
+        """
         ...
 
     def unlink(self, path: Path) -> None:
@@ -172,14 +176,28 @@ class Disk:
             os.rename(path.name, new_path.name, src_dir_fd=source, dst_dir_fd=target)
 
     def link(self, path: Path, new_path: Path) -> None:
-        with directory_of(path) as source, directory_of(new_path) as target:
-            os.link(
-                path.name,
-                new_path.name,
-                src_dir_fd=source,
-                dst_dir_fd=target,
-                follow_symlinks=False,
-            )
+        try:
+            with directory_of(path) as source, directory_of(new_path) as target:
+                _hard_link(
+                    path.name,
+                    new_path.name,
+                    src_dir_fd=source,
+                    dst_dir_fd=target,
+                    follow_symlinks=False,
+                )
+        except OSError as failure:
+            if failure.errno not in _NO_LINKS:
+                raise
+            status = status_at(path)
+            if not stat.S_ISREG(status.st_mode) or os.geteuid() not in (0, status.st_uid):
+                raise  # a link to the file of another user may be forbidden
+            with opened(path, os.O_WRONLY):
+                pass  # fails if the file is immutable, which forbids links as well
+            # The interface has no state: each link tries again, which costs one call.
+            identity = identity_of(status)
+            self.create(new_path, [FileRange(path, 0, status.st_size, identity)])
+            self.set_metadata(new_path, Metadata.of(status))
+            _sync(new_path)
 
     def unlink(self, path: Path) -> None:
         with directory_of(path) as directory, suppress(FileNotFoundError):
@@ -210,6 +228,17 @@ class Disk:
 
 
 DISK: Final[Files] = Disk()
+
+
+_hard_link: Callable[..., None] = os.link
+_NO_LINKS: Final = {
+    errno.EPERM,
+    errno.EOPNOTSUPP,
+    errno.ENOTSUP,
+    errno.ENOSYS,
+    errno.EMLINK,
+}
+"""The file system has no hard links, or the file already has as many as it can have."""
 
 
 def free_bytes_at(path: Path) -> int:

@@ -134,8 +134,10 @@ def _is_as_before(log_dir: Path, path: str, now: str | None, journal: Journal) -
     before = journal.before_images.get(path)
     if before is None:
         return False
-    if before.link is not None and (log_dir / before.link).exists():
-        return target.samefile(log_dir / before.link)
+    link = None if before.link is None else log_dir / before.link
+    if link is not None and link.exists() and target.samefile(link):
+        return True
+    # The link may be a copy (:meth:`Files.link`).
     state = target.stat()
     mark = Fingerprint(state.st_size, state.st_mtime_ns)
     return mark not in (journal.after[path], journal.interim.get(path))

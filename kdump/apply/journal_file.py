@@ -10,7 +10,7 @@ costs a hard link and no copy. Run ``7`` has these files::
     .kdump-7.applied     the journal of a complete run, kept for an undo
     .kdump-7.undoing     the journal while the run is being undone
     .kdump-7-new-0 …     new content, which is renamed into place later
-    .kdump-7-old-0 …     hard links to files as they were
+    .kdump-7-old-0 …     hard links to files as they were, or copies (``Files.link``)
     .kdump-7-cut         truncated and dropped bytes, concatenated
     .kdump-7-journal     a journal that is being written
     .kdump-7-put         a file that is being renamed back

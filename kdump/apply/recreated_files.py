@@ -16,7 +16,7 @@ from kdump.apply.journal import BeforeImage, Fingerprint, Journal
 from kdump.apply.journal_file import run_files_in
 from kdump.apply.journal_record import JournalRecord, RecordKind
 from kdump.apply.journal_replay import Replay
-from kdump.apply.pinned_directory import identity_of, status_at
+from kdump.apply.pinned_directory import identity_of, is_same, status_at
 from kdump.phases import during
 
 
@@ -97,12 +97,16 @@ class _Recreation:
         """
         kept = self.log_dir / name
         derived = before.derived
+        replay = Replay(self.log_dir, self.journal, self.files)
         if derived is not None and derived.is_rename:
             renamed = self.log_dir / derived.pieces[0].path
             if before.cut is None or status_at(renamed).st_nlink == 1:
                 self.files.link(renamed, kept)
-                return False
-        replay = Replay(self.log_dir, self.journal, self.files)
+                if before.cut is None or is_same(renamed, kept):
+                    return False
+                replay.restore(kept, before, before.cut.kept_ranges)
+                self.files.sync([kept])
+                return True
         if derived is None or derived.is_rename:
             assert before.cut is not None, f"{path} has no link and is not derived"
             source = path if derived is None else derived.pieces[0].path
