@@ -26,6 +26,8 @@ from kdump.apply.pinned_directory import (
 )
 
 SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
+_KEPT_ATTRIBUTES: Final = ("user.", "system.posix_acl_access")
+"""Prefixes of extended attributes that belong to the content of a file, or say who may read it."""
 _SYNCING_THREADS: Final = 16
 """File systems combine concurrent syncs into one write to their journal."""
 _CHUNK_BYTES: Final = 1 << 20
@@ -110,6 +112,13 @@ class Files(Protocol):
         """Set owner, group, mode and times of a file; of a directory, only times."""
         ...
 
+    def copy_attributes(self, path: Path, like: Path) -> None:
+        """Give a file the extended attributes and the access control list of another.
+
+        What the file system does not take, or does not permit, is left out.
+        """
+        ...
+
     def rename(self, path: Path, new_path: Path) -> None:
         """Rename a file, replacing a file that has the new name."""
         ...
@@ -171,6 +180,14 @@ class Disk:
                 os.fchmod(descriptor, metadata.mode & ~SET_ID_BITS)
             os.utime(descriptor, ns=(metadata.accessed_ns, metadata.modified_ns))
 
+    def copy_attributes(self, path: Path, like: Path) -> None:
+        if hasattr(os, "listxattr"):
+            with suppress(OSError), opened(like) as source, opened(path) as target:
+                for name in os.listxattr(source):
+                    if name.startswith(_KEPT_ATTRIBUTES):
+                        with suppress(OSError):
+                            os.setxattr(target, name, os.getxattr(source, name))
+
     def rename(self, path: Path, new_path: Path) -> None:
         with directory_of(path) as source, directory_of(new_path) as target:
             os.rename(path.name, new_path.name, src_dir_fd=source, dst_dir_fd=target)
@@ -197,6 +214,7 @@ class Disk:
             identity = identity_of(status)
             self.create(new_path, [FileRange(path, 0, status.st_size, identity)])
             self.set_metadata(new_path, Metadata.of(status))
+            self.copy_attributes(new_path, path)
             _sync(new_path)
 
     def unlink(self, path: Path) -> None:

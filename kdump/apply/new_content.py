@@ -47,8 +47,8 @@ def stage_new_content(
     The names become durable later, with the journal. ``.cleaned`` files that tasks of a job have
     staged in a partition become durable with their names.
 
-    A file gets the owner, group, mode and times of the file that it replaces, or of the log of its
-    segment; else the owner and group of the directory.
+    A file gets the owner, group, mode, times and extended attributes of the file that it replaces,
+    or of the log of its segment; else the owner and group of the directory.
 
     Raises:
         OSError: there is no space, or the owner cannot be set.
@@ -73,12 +73,15 @@ def stage_new_content(
                 continue
             name = early.name if early else own_name(number, f"-new-{len(staged)}")
             path = relative(plan.path, directory.path, operation.name)
-            metadata = _metadata_for(directory, operation, logs, created_ns)
+            like = _like(directory, operation, logs)
+            metadata = _metadata_for(directory, operation, like, created_ns)
             if isinstance(operation.target, StreamedFrom):
                 content = written[name] = StreamedContent(operation.target.stream)
             if content is not None:
                 files.create(plan.path / name, content)
             files.set_metadata(plan.path / name, metadata)
+            if like is not None:
+                files.copy_attributes(plan.path / name, directory.path / like)
             staged[operation] = Staged(name, path, metadata)
     files.sync([*(plan.path / each.name for each in staged.values()), *sorted(folders)])
     for name, streamed in written.items():
@@ -105,24 +108,32 @@ def _range(directory: DirectoryPlan, piece: CopiedFrom) -> FileRange:
     return FileRange(directory.path / piece.name, piece.start, piece.end, identity)
 
 
+def _like(
+    directory: DirectoryPlan, operation: Operation, logs: list[tuple[int, str]]
+) -> str | None:
+    """The file that a new one is like: the one that it replaces, or the log of its segment."""
+    name, states = operation.name, directory.states
+    if directory.new is not None:
+        return None
+    for like in (name, _first_source(operation)):
+        if like in states:
+            return like
+    offset = leading_offset(name)
+    # The last log whose base offset is not above the file's.
+    at = 0 if offset is None else bisect_right(logs, offset, key=lambda log: log[0])
+    return logs[at - 1][1] if at else None
+
+
 def _metadata_for(
-    directory: DirectoryPlan, operation: Operation, logs: list[tuple[int, str]], created_ns: int
+    directory: DirectoryPlan, operation: Operation, like: str | None, created_ns: int
 ) -> Metadata:
     name = operation.name
     if directory.new is not None:
         known = directory.new.files.get(name)
         around = directory.new.directory
         return known or _inside(around, name, created_ns)
-    offset = leading_offset(name)
-    like = directory.states.get(name)
-    if like is None:
-        like = directory.states.get(_first_source(operation) or "")
-    if like is None and offset is not None:
-        # The log of its segment: the last one whose base offset is not above the file's.
-        at = bisect_right(logs, offset, key=lambda log: log[0])
-        like = directory.states[logs[at - 1][1]] if at else None
     if like is not None:
-        return like.metadata
+        return directory.states[like].metadata
     return _inside(Metadata.of(directory.path.stat()), name, created_ns)
 
 

@@ -113,12 +113,14 @@ class _Recreation:
             self.files.create(kept, [self._range(source, 0, before.cut.position)])
             replay.restore(kept, before, before.cut.kept_ranges)
         else:
+            source = derived.pieces[0].path
             self.files.create(kept, [])
             self.files.truncate(kept, before.size_bytes)
             for piece in derived.pieces:
                 content = [self._range(piece.path, piece.start, piece.end)]
                 self.files.write_at(kept, piece.position, content)
             replay.restore(kept, before, derived.kept_ranges)
+        self.files.copy_attributes(kept, self.log_dir / source)
         self.files.sync([kept])
         return True
 

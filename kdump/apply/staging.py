@@ -30,7 +30,7 @@ def stage_file(
     Args:
         path: in a partition's directory; the name ends in ``.cleaned``.
         content: of the file. If producing it fails, the file is deleted.
-        like: the file whose owner, group and mode the new one gets.
+        like: the file whose owner, group, mode and extended attributes the new one gets.
         modified_ns: modification time that it gets.
         files: through which it is written.
 
@@ -42,7 +42,7 @@ def stage_file(
     status = Metadata.of(like.stat())
     metadata = Metadata(status.mode, status.uid, status.gid, time.time_ns(), modified_ns)
     with pinned(path.parent.parent):
-        _write(path, _readable(content, metadata), metadata, files)
+        _write(path, _readable(content, metadata), metadata, like, files)
 
 
 def _readable(content: Content, metadata: Metadata) -> Content:
@@ -67,12 +67,13 @@ def _readable(content: Content, metadata: Metadata) -> Content:
         yield replace(piece, identity=identities[piece.path])
 
 
-def _write(path: Path, content: Content, metadata: Metadata, files: Files) -> None:
+def _write(path: Path, content: Content, metadata: Metadata, like: Path, files: Files) -> None:
     files.unlink(path)
     try:
         # 1.
         files.create(path, content)
         files.set_metadata(path, metadata)
+        files.copy_attributes(path, like)
         # 2.
         files.sync([path, path.parent])
     except BaseException:

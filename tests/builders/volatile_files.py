@@ -81,6 +81,10 @@ class VolatileFiles:
             self._remember_content(path)
         DISK.set_metadata(path, metadata, self._and_kept(names))
 
+    def copy_attributes(self, path: Path, like: Path) -> None:
+        self._count("copy_attributes", path)
+        DISK.copy_attributes(path, like)
+
     def rename(self, path: Path, new_path: Path) -> None:
         self._count("rename", new_path)
         for each in (path, new_path):

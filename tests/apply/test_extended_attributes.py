@@ -1,0 +1,103 @@
+"""Extended attributes stay with files that are replaced, and come back with an undo."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from builders.compactable_directories import plain_directory
+from builders.in_process import run_kdump
+from builders.written_files import plan_of, write_files
+from kdump.apply import files as file_operations
+from kdump.apply.apply import apply_plan
+from kdump.apply.undo import undo
+from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, NewBytes
+
+LOG = "00000000000000000000.log"
+INDEX = "00000000000000000000.index"
+NAME, VALUE = "user.backup", b"on tape 7"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return a directory on a file system that has extended attributes."""
+    probe = tmp_path / "probe"
+    probe.touch()
+    try:
+        os.setxattr(probe, NAME, VALUE)
+    except (AttributeError, OSError):
+        pytest.skip("the file system of the tests has no extended attributes")
+    probe.unlink()
+    return tmp_path
+
+
+def test_a_compacted_segment_keeps_them(place: Path) -> None:
+    root = plain_directory(place / "logs")
+    log = root / "users-0" / LOG
+    os.setxattr(log, NAME, VALUE)
+    before = log.stat()
+
+    found = run_kdump(["compact", str(root), "--topic=users", "--force", "--undo"], place)
+
+    assert found.exit_status == 0
+    assert log.stat().st_size < before.st_size
+    assert os.getxattr(log, NAME) == VALUE
+    assert run_kdump(["undo", str(root)], place).exit_status == 0
+    assert (log.stat().st_size, os.getxattr(log, NAME)) == (before.st_size, VALUE)
+
+
+@pytest.mark.parametrize("has_links", [True, False], ids=["links", "no-links"])
+def test_a_replaced_file_and_its_before_image_keep_them(
+    place: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not has_links:
+        monkeypatch.setattr(file_operations, "_hard_link", refused)
+    root = place / "logs"
+    partition = write_files(root, {LOG: b"1234", INDEX: b"12345678", "old": b"x"})
+    for path in partition.iterdir():
+        os.setxattr(path, NAME, path.name.encode())
+
+    plan = plan_of(root, {INDEX: NewBytes(b"new"), "old": Gone()})
+    apply_plan(plan, keep_undo=True, command="kdump recover")
+
+    assert os.getxattr(partition / INDEX, NAME) == INDEX.encode()
+    undo(root)
+    for path in partition.iterdir():
+        assert os.getxattr(path, NAME) == path.name.encode()
+
+
+def test_a_file_that_is_put_together_again_keeps_them(place: Path) -> None:
+    root = place / "logs"
+    content = os.urandom(2 << 20)
+    partition = write_files(root, {LOG: content})
+    os.setxattr(partition / LOG, NAME, VALUE)
+
+    kept = JoinedFrom((CopiedFrom(LOG, 0, 1 << 20),))
+    apply_plan(plan_of(root, {LOG: kept}), keep_undo=True, command="kdump recover")
+
+    assert os.getxattr(partition / LOG, NAME) == VALUE
+    undo(root)
+    assert (partition / LOG).read_bytes() == content
+    assert os.getxattr(partition / LOG, NAME) == VALUE
+
+
+def test_attributes_that_cannot_be_set_are_left_out(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = write_files(place / "logs", {INDEX: b"12345678"})
+    os.setxattr(partition / INDEX, NAME, VALUE)
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "setxattr", refused)
+    plan = plan_of(place / "logs", {INDEX: NewBytes(b"new")})
+    apply_plan(plan, keep_undo=True, command="kdump recover")
+
+    assert (partition / INDEX).read_bytes() == b"new"
