@@ -30,11 +30,13 @@ class Writing:
         command: its name, which the list of undo data shows.
         dry_run: whether it previews only.
         keep_undo: whether it keeps undo data.
+        is_first: whether it has changed nothing before, for messages.
     """
 
     command: str
     dry_run: bool = False
     keep_undo: bool = True
+    is_first: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,5 +183,10 @@ def _applied(plan: Plan, writing: Writing) -> PlanResult:
     needed_bytes = plan.space_bytes(keep_undo=writing.keep_undo)
     if writing.dry_run or plan.is_empty:
         return PlanResult(plan, is_applied=False, undo=None, needed_bytes=needed_bytes)
-    undo = apply_plan(plan, keep_undo=writing.keep_undo, command=writing.command)
+    undo = apply_plan(
+        plan,
+        keep_undo=writing.keep_undo,
+        command=writing.command,
+        is_first=writing.is_first,
+    )
     return PlanResult(plan, is_applied=True, undo=undo, needed_bytes=needed_bytes)

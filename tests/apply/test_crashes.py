@@ -140,7 +140,7 @@ def test_a_partly_deleted_log_never_has_a_hole(quick_path: Path, case: Case, is_
     bench.restart()
     found = set()
     stops = bench.stops(bench.apply, unsynced=False)
-    for at in moments_of(stops, is_all=is_all, samples=16):
+    for at in moments_of(stops, is_all=is_all, samples=24):
         bench.restart()
         bench.stop(bench.apply, at, unsynced=False)
         left = bases()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
 from collections.abc import Callable
@@ -24,8 +25,13 @@ from builders.two_disks import (
     write_lines,
     write_two_disks,
 )
+from builders.volatile_files import VolatileFiles
 from kdump.apply import files
+from kdump.apply.apply import apply_plan
+from kdump.apply.files import DISK
+from kdump.apply.plan import Plan
 from kdump.formats import names
+from kdump.jobs import execution
 from kdump.jobs.move import move as move_job
 
 FUTURE = "users-0.184f5a4c945d4277a4671794019b3c74-future"
@@ -169,11 +175,10 @@ def test_an_undo_that_would_leave_an_older_log_beside_the_moved_one_is_refused(n
     append(node / "d2/users-0")
     before, state = live_in(node / "d2")["users-0"], state_of(node)
 
-    for options in ((), ("--dry-run",)):
-        outcome = run_kdump(["undo", "d1", *options], node)
-        assert outcome.exit_status == 8
-        assert state_of(node) == state
-    said = outcome.stderr.decode()
+    outcomes = [run_kdump(["undo", "d1", *options], node) for options in ((), ("--dry-run",))]
+    assert [each.exit_status for each in outcomes] == [8, 8]
+    assert state_of(node) == state
+    said = outcomes[0].stderr.decode()
     assert "users-0 ends at offset 19, " in said
     assert "-stray ends at offset 18;" in said
 
@@ -375,6 +380,22 @@ def test_too_little_space_is_said_before_anything_changes(
     assert outcome.exit_status == 8
     assert "has 100; nothing has been changed" in outcome.stderr.decode()
     assert state_of(node) == state
+
+
+def test_after_the_copy_nothing_is_called_unchanged(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(plan: Plan, **options: Any) -> str | None:
+        files = VolatileFiles(plan.path, node, fail_at=0, failure=errno.ENOSPC)
+        return apply_plan(plan, **options, files=files if plan.path.name == "d1" else DISK)
+
+    monkeypatch.setattr(execution, "apply_plan", failing)
+    outcome = move(node, "--partition", "users-0", "--from", "d1", "--to", "d2")
+
+    said = outcome.stdout.decode()
+    assert outcome.exit_status == 8
+    assert "nothing more has been changed" in said
+    assert "d2/users-0 is complete, but a broker does not start with both" in said
 
 
 def test_many_partitions_move_in_batches(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,14 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builders.in_process import Outcome, run_kdump
 from builders.two_disks import live_in, write_two_disks
-from kdump.formats.names import TopicPartition
 from kdump.log import directory
-from kdump.log.partition import Partition
+from kdump.log.partition import Partition, read_partition
 from kdump.storage.location import Location
 
 FROM_D1 = ("--from", "d1", "--to", "d2")
@@ -59,16 +59,13 @@ def node(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the directory around two log directories; ``users-0`` in ``d1`` cannot be listed."""
     write_two_disks(quick_path / "node")
     shutil.rmtree(quick_path / "node/model")
-    read = directory.read_partition
 
-    def read_partition(
-        path: Location, key: TopicPartition | None, *args: object, **options: object
-    ) -> Partition:
+    def failing(path: Location, *args: Any, **options: Any) -> Partition:
         if str(path).endswith("d1/users-0"):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return read(path, key, *args, **options)  # type: ignore[arg-type]
+        return read_partition(path, *args, **options)
 
-    monkeypatch.setattr(directory, "read_partition", read_partition)
+    monkeypatch.setattr(directory, "read_partition", failing)
     return quick_path / "node"
 
 

@@ -145,7 +145,8 @@ class _Run:
             own = [each for each in entered if each.move.source.path == source]
             # Whoever undoes this run brings the originals back: it has to find the copies.
             targets = [each.move.target.path.local_path for each in own]
-            writing = replace(self.writing, command=leaving_command(targets))
+            command = leaving_command(targets)
+            writing = replace(self.writing, command=command, is_first=False)
             failure = self._apply([self._leaving(source, own)], writing)
             if failure is None:
                 self.result.moved += own
