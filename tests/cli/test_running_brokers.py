@@ -42,7 +42,7 @@ COMMANDS: list[tuple[str, ...]] = [
 
 @pytest.fixture
 def node(quick_path: Path) -> Path:
-    """Return the directory around two log directories, of which ``d1`` is as a broker has it."""
+    """Return the directory around two log directories; ``d1`` is as a broker has it."""
     write_two_disks(quick_path / "node")
     shutil.rmtree(quick_path / "node/model")
     (quick_path / "node/d1" / names.CLEAN_SHUTDOWN_MARKER).unlink()
