@@ -17,7 +17,11 @@ from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
-from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.options.selection_options import (
+    nothing_selected,
+    nothing_selected_in,
+    selection_options,
+)
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.events import open_printer
 from kdump.cli.output.write_report import (
@@ -278,4 +282,4 @@ def _require_match(request: CompactRequest) -> None:
             f"no topic in {paths} is known to be compacted: select it with --topic, or give"
             " --metadata DIR"
         )
-    raise nothing_selected(request.selection, [each.path for each in request.directories])
+    raise nothing_selected_in(request.selection, request.directories)

@@ -12,7 +12,7 @@ from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
 from kdump.cli.options.parameters import NumberParameter, paths_argument
 from kdump.cli.options.selection_options import (
-    nothing_selected,
+    nothing_selected_in,
     selection_options,
     selection_words,
 )
@@ -128,7 +128,7 @@ def _selected(
         if is_loaded(partition) and partition in selection
     ]
     if not found:
-        raise nothing_selected(selection, [each.path for each in directories])
+        raise nothing_selected_in(selection, directories)
     keys = sorted({str(partition.topic_partition) for _, partition in found})
     if len(keys) > 1:
         raise UsageProblem(

@@ -12,7 +12,7 @@ from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import SizeParameter, paths_argument
-from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.options.selection_options import nothing_selected_in, selection_options
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.write_report import (
     Operations,
@@ -107,7 +107,7 @@ def command(
         )
         selected = {each.path: request.selected_in(each) for each in directories}
         if not any(selected.values()):
-            raise nothing_selected(selection, selected)
+            raise nothing_selected_in(selection, directories)
         severe = severe_findings(directories, settings, selected)
         results = retain(request, engine.options, engine.progress)
         for directory in directories:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdump.errors import UsageProblem
+from kdump.errors import KdumpError, UsageProblem
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -68,11 +68,24 @@ def require_selected(selection: PartitionSelection, directories: Iterable[LogDir
     """Refuse a selection that matches no partition of any of ``directories``.
 
     Raises:
-        UsageProblem: no partition matches.
+        KdumpError: no partition matches.
     """
     found = list(directories)
     if selection.is_futile(partition for each in found for partition in each.partitions):
-        raise nothing_selected(selection, [each.path for each in found])
+        raise nothing_selected_in(selection, found)
+
+
+def nothing_selected_in(
+    selection: PartitionSelection, directories: Iterable[LogDirectory]
+) -> KdumpError:
+    """As :func:`nothing_selected`; names a partition that would match, but cannot be listed."""
+    found = list(directories)
+    for each in found:
+        for problem in each.unlisted(selection.matches):
+            failure = problem.error
+            what = failure.strerror if isinstance(failure, OSError) else failure
+            return KdumpError(f"{problem.path}: cannot be listed: {what}")
+    return nothing_selected(selection, [each.path for each in found])
 
 
 def nothing_selected(selection: PartitionSelection, paths: Iterable[Location]) -> UsageProblem:
