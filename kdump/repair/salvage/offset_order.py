@@ -10,18 +10,16 @@ have none of these.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from kdump.broker.loader.valid_batches import ValidBatches
 from kdump.scan.batches import Column, Flags
+from kdump.scan.increasing_offsets import BATCH_WEIGHT, heaviest_sequence, touched
 
 INT32_MAX = 2**31 - 1
 """How far above the name of its log an offset may be."""
-_WEIGHT = 1 << 28
-"""The weight of a batch: more than all preferences together."""
 
 
 def log_order(logs: Mapping[int, ValidBatches]) -> list[int]:
@@ -75,8 +73,8 @@ def increasing_batches(
     keep = np.concatenate([np.empty(0, np.bool_), *(kept[base][rows] for base, rows in pieces)])
     if not (first[keep][1:] > last[keep][:-1]).all():
         # A batch that cannot stay still shows that its neighbours are where they belong.
-        weights = _WEIGHT * batches + _preferences(pieces, first, last)
-        keep[keep] = _heaviest_sequence(first[keep], last[keep], weights[keep])
+        weights = BATCH_WEIGHT * batches + _preferences(pieces, first, last)
+        keep[keep] = heaviest_sequence(first[keep], last[keep], weights[keep])
     begin = 0
     for base, rows in pieces:
         end = begin + rows.stop - rows.start
@@ -117,43 +115,9 @@ def _preferences(pieces: Sequence[tuple[int, slice]], first: Column, last: Colum
     low = np.repeat(np.array([base for base, _ in pieces], np.int64), counts)
     high = np.repeat(np.array([following[base] for base, _ in pieces], np.int64), counts)
     begins = np.concatenate([np.arange(rows.start, rows.stop) == 0 for _, rows in pieces])
-    touches = first[1:] == last[:-1] + 1
     within = (first >= low) & (last < high)
-    preference: Column = within + 2 * (begins & (first == low))
-    preference[1:] += touches
-    preference[:-1] += touches
+    preference: Column = within + 2 * (begins & (first == low)) + touched(first, last)
     return preference
-
-
-def _heaviest_sequence(first: Column, last: Column, weights: Column) -> Flags:
-    """Find the heaviest subsequence of batches with increasing offsets."""
-    ends: list[int] = []  # of the best sequences so far, increasing in both end and weight
-    totals: list[int] = []
-    tails: list[int] = []
-    before = np.full(len(first), -1, np.int64)
-    columns = zip(first.tolist(), last.tolist(), weights.tolist(), strict=True)
-    for row, (begin, end, weight) in enumerate(columns):
-        at = bisect_left(ends, begin) - 1
-        total = weight
-        if at >= 0:
-            total += totals[at]
-            before[row] = tails[at]
-        place = bisect_left(ends, end)
-        if place and totals[place - 1] >= total:
-            continue
-        beaten = place
-        while beaten < len(ends) and totals[beaten] <= total:
-            beaten += 1
-        if place < beaten or place == len(ends) or ends[place] != end:
-            ends[place:beaten] = [end]
-            totals[place:beaten] = [total]
-            tails[place:beaten] = [row]
-    keep = np.zeros(len(first), np.bool_)
-    row = tails[-1] if tails else -1
-    while row >= 0:
-        keep[row] = True
-        row = int(before[row])
-    return keep
 
 
 def _joined(parts: Sequence[Column]) -> Column:
