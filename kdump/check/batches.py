@@ -18,19 +18,20 @@ from kdump.check.findings import Finding, Place, Severity
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
-from kdump.scan.batches import BatchColumns, Column, Flags
+from kdump.formats.record_batch import GREATEST_OFFSET as GREATEST_OFFSET
+from kdump.formats.record_batch import NEWEST_MAGIC
+from kdump.log.batch_validity import has_known_magic, has_possible_offsets
+from kdump.scan.batches import BatchColumns, Column, Flags, Window
+from kdump.scan.record_validity import has_more_records, reaching_records
 from kdump.storage.location import Location
 from kdump.words import counted
 
 MOST_RELATIVE_OFFSET: Final = 2**31 - 1
 """The most that an index entry holds, relative to the segment's base offset (``IndexEntry``)."""
-GREATEST_OFFSET: Final = 2**63 - 2
-"""Offsets have 64 bits, and the end offset of a log is one above its last offset."""
 CLOCK_SKEW_MS: Final = 60 * 60 * 1000
 """How far in the future a broker accepts timestamps (``message.timestamp.after.max.ms``)."""
 
 HIGHEST_CODEC: Final = max(Codec)
-_NEWEST_MAGIC: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +124,14 @@ def _loss_of(batches: BatchColumns, row: int) -> str:
 
 def unknown_magics(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
     """Find batches of an unknown format; the magic is outside the checksum."""
-    is_bad = (batches.magic > _NEWEST_MAGIC) | (batches.magic < 0)
+    is_bad = ~has_known_magic(batches)
     if is_bad.any():
 
         def describe(row: int) -> Finding:
             return invariants.BATCH_MAGIC.finding(
                 scope.of_batch(batches, row),
                 "a batch has a magic that Kafka does not know",
-                expected=f"0 to {_NEWEST_MAGIC}",
+                expected=f"0 to {NEWEST_MAGIC}",
                 found=int(batches.magic[row]),
                 loss=_loss_of(batches, row),
             )
@@ -141,12 +142,9 @@ def unknown_magics(batches: BatchColumns, scope: SegmentScope, into: Collector) 
 
 def impossible_headers(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
     """Find batches with contradictory header fields, though the checksum may match."""
-    delta, count = batches.last_offset_delta, batches.records_count
-    is_bad = (delta < 0) | (batches.base_offset < 0) | (count > delta + 1)
+    is_bad = ~has_possible_offsets(batches) | has_more_records(batches)
+    is_bad |= (batches.records_count < 0) & (batches.magic == NEWEST_MAGIC)
     is_bad |= (batches.attributes & record_batch.CODEC_MASK) > HIGHEST_CODEC
-    if (count < 0).any():
-        is_bad |= (count < 0) & (batches.magic >= 2)
-    is_bad |= batches.base_offset > GREATEST_OFFSET - np.maximum(delta, 0)
     if is_bad.any():
 
         def describe(row: int) -> Finding:
@@ -179,6 +177,25 @@ def _impossible_header(batches: BatchColumns, row: int, scope: SegmentScope) -> 
 
 
 # ---- Batches that are valid by themselves ----
+
+
+def more_records_than_offsets(window: Window, scope: SegmentScope, into: Collector) -> Window:
+    """Find batches that have more records than offsets, and give each record an offset."""
+    batches = window.batches
+    reaching = reaching_records(window)
+    rows = np.flatnonzero(reaching.batches.last_offset_delta != batches.last_offset_delta).tolist()
+    if rows:
+
+        def describe(row: int) -> Finding:
+            return invariants.BATCH_FEW_OFFSETS.finding(
+                scope.of_batch(batches, row),
+                "a batch has more records than its header has offsets",
+                expected=f"0 to {int(batches.last_offset_delta[row]) + 1} records",
+                found=int(batches.records_count[row]),
+            )
+
+        into.add_each(invariants.BATCH_FEW_OFFSETS.code, rows, describe)
+    return reaching
 
 
 def offsets_out_of_order(

@@ -103,6 +103,9 @@ BATCH_MAGIC: Final = _register(
 BATCH_HEADER: Final = _register(
     "batch-header", ERROR, "a batch header that contradicts itself", Remedy.DATA
 )
+BATCH_FEW_OFFSETS: Final = _register(
+    "batch-few-offsets", INFO, "a batch with more records than offsets", Remedy.NONE
+)
 BATCH_OFFSET_ORDER: Final = _register(
     "batch-offset-order", ERROR, "batch offsets that go back or overlap", Remedy.DATA
 )

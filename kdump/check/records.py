@@ -12,10 +12,11 @@ from kdump.formats import message_set, record_batch
 from kdump.formats.compression import Codec, decompress
 from kdump.formats.errors import FillError, FormatError, OverLimitError
 from kdump.scan.batches import LARGEST_WINDOW_BYTES, Column, Window
+from kdump.scan.control_batches import is_control, malformed_control_batches
+from kdump.scan.record_validity import offset_problem, rising_in_batch, undecodable_without_records
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import message_bytes
 from kdump.scan.window_records import read_records
-from kdump.state.transactions.markers import is_control, plain_rows
 
 
 class BatchRecords:
@@ -33,6 +34,17 @@ class BatchRecords:
         """Check the records of batches of magic 2; returns the rows of damaged batches."""
         damaged: set[int] = set()
         first_row = 0
+        for position, problem in undecodable_without_records(window).items():
+            row = int(np.searchsorted(window.batches.position, position))
+            damaged.add(row)
+            self._into.add(
+                invariants.BATCH_CODEC.finding(
+                    self._scope.of_batch(window.batches, row),
+                    f"a batch without records stops a consumer: {problem.what}",
+                    expected=problem.expected,
+                    found=problem.found,
+                )
+            )
         for columns in read_records(window, self._largest_record_bytes):
             if columns.is_continued:
                 first_row -= 1
@@ -57,26 +69,19 @@ class BatchRecords:
         batches, batch = columns.batches, columns.batch
         if not columns.count:
             return set()
-        is_bad = (columns.offset > batches.last_offset[batch]) | (
-            columns.offset < batches.base_offset[batch]
-        )
-        goes_back = (columns.offset[1:] <= columns.offset[:-1]) & (batch[1:] == batch[:-1])
-        is_bad[1:] |= goes_back
-        if columns.is_continued:
-            is_bad[0] |= batch[0] == 0 and columns.offset[0] <= self._offset_before
+        is_bad = ~rising_in_batch(columns, self._offset_before if columns.is_continued else -1)
         self._offset_before = int(columns.offset[-1])
         if not is_bad.any():
             return set()
         rows = np.flatnonzero(is_bad).tolist()
 
         def describe(row: int) -> Finding:
-            owner = int(batch[row])
+            problem = offset_problem(columns, row)
             return invariants.RECORD_OFFSETS.finding(
-                self._scope.of_batch(batches, owner),
-                "a record's offset does not fit its batch, or the record before",
-                expected=f"increasing, from {int(batches.base_offset[owner])}"
-                f" to {int(batches.last_offset[owner])}",
-                found=int(columns.offset[row]),
+                self._scope.of_batch(batches, int(batch[row])),
+                problem.what,
+                expected=problem.expected,
+                found=problem.found,
             )
 
         self._into.add_each(invariants.RECORD_OFFSETS.code, rows, describe)
@@ -224,37 +229,17 @@ def valid_control_batches(window: Window, scope: SegmentScope, into: Collector) 
     Control batches without a record are skipped.
     """
     batches = window.batches
-    rows = np.flatnonzero(is_control(batches) & (batches.records_count != 0))
-    is_valid = plain_rows(window, rows)
-    for at in np.flatnonzero(~is_valid).tolist():
-        is_valid[at] = _check_control_batch(window, int(rows[at]), scope, into)
-    valid: Column = rows[is_valid & (batches.producer_id[rows] >= 0)]
-    return valid
-
-
-def _check_control_batch(window: Window, row: int, scope: SegmentScope, into: Collector) -> bool:
-    """Decode a control batch; returns whether it is valid."""
-    # Imported here, because nearly all are markers as brokers write them, and never decoded.
-    from kdump.formats.control_records import parse_control_record
-
-    header = window.batches.header(row)
-    try:
-        body = decompress(
-            Codec.of_attributes(header.attributes),
-            window.batch_bytes(row)[record_batch.HEADER_BYTES :],
-            limit_bytes=LARGEST_WINDOW_BYTES,
-        )
-        for record in record_batch.decode_records(header, body):
-            parse_control_record(record.key, record.value)
-    except FormatError as problem:
+    is_valid = is_control(batches) & (batches.records_count != 0)
+    for row, problem in malformed_control_batches(window, is_valid).items():
+        is_valid[row] = False
         into.add(
             invariants.CONTROL_RECORD.finding(
-                scope.of_batch(window.batches, row),
+                scope.of_batch(batches, row),
                 f"a control record is malformed: {problem.what}",
                 expected=problem.expected,
                 found=problem.found,
                 loss="the outcome: for a transaction, whether it was committed",
             )
         )
-        return False
-    return True
+    valid: Column = np.flatnonzero(is_valid & (batches.producer_id >= 0))
+    return valid

@@ -282,6 +282,7 @@ class _PartCheck:
 
     def _check_each(self, window: Window) -> tuple[Window, BatchColumns]:
         """Find batches that are damaged by themselves; returns the others."""
+        window = batch_checks.more_records_than_offsets(window, self.scope, self.findings)
         good = window.batches
         for find in (
             batch_checks.bad_checksums,

@@ -77,6 +77,10 @@ LARGEST_RECORD_BYTES: Final = 16 << 20
 """Larger records of compressed batches are not decoded, unless the limit is raised or the batch is
 large itself."""
 
+NEWEST_MAGIC: Final = 2
+GREATEST_OFFSET: Final = 2**63 - 2
+"""Offsets have 64 bits, and the end offset of a log is one above its last offset."""
+
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1

@@ -15,7 +15,7 @@ from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.directory import Checkpoints, Offsets
 from kdump.log.header_seek import HeaderSeekableLog
-from kdump.log.headers import BatchSpan, batch_spans, spans_of_whole
+from kdump.log.headers import BatchSpan, batch_spans, end_after, spans_of_whole
 from kdump.log.index_tail import last_time_entry
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -218,9 +218,11 @@ def _segment_end(partition: Partition, segment: Segment, small: _SmallLogs) -> S
     ):
         seekable = HeaderSeekableLog(log, segment.base_offset, index_path, time_path, offset_index)
         start = seekable.last_indexed_position() if segment.offset_index_bytes else 0
+        reached = start
         for span in batch_spans(log, start, segment.base_offset):
-            end = span.last_offset + 1
+            end, reached = span.last_offset + 1, span.next_position
             latest = max(latest, _time_of(span))
+        end = end_after(log, reached, end)
         if entry is not None and seekable.is_true(entry):
             latest = max(latest, entry.timestamp)
         elif start and (entry is not None or latest != NO_TIMESTAMP):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kdump.formats import record_batch
@@ -115,7 +115,9 @@ def _in_few(log: ByteSource, span: BatchSpan, wanted: Selection) -> FoundRecord 
     if len(data) < span.size_bytes or data[record_batch.MAGIC_START] != 2:
         return None
     header = record_batch.decode_header(data)
-    if not 0 < header.records_count <= _FEW_RECORDS or not record_batch.has_right_crc(data):
+    if header.attributes & record_batch.CONTROL_FLAG or not record_batch.has_right_crc(data):
+        return None
+    if not 0 < header.records_count <= _FEW_RECORDS:
         return None
     return _first_wanted(header, data, span, wanted, is_checked=True)
 
@@ -124,22 +126,32 @@ def _in_columns(
     log: ByteSource, span: BatchSpan, wanted: Selection
 ) -> FoundRecord | FormatError | str | None:
     """As :func:`first_record`, for any batch."""
+    import numpy as np
+
+    from kdump.log.batch_validity import by_itself
     from kdump.scan.batches import LARGEST_WINDOW_BYTES, read_windows
     from kdump.scan.records import RecordColumns
     from kdump.scan.walk import MessageSet, expand_window
 
     at_once = min(span.size_bytes, LARGEST_WINDOW_BYTES)
     window = next(read_windows(log, span.position, span.next_position, window_bytes=at_once))
-    if not window.batches.count or not window.batches.is_valid[0]:
+    if not window.batches.count:
         return "its checksum is wrong"
-    for step in expand_window(window, wanted, with_records=True):
+    batches = window.batches
+    if batches.magic[0] >= record_batch.NEWEST_MAGIC:
+        deltas = np.array([span.last_offset - span.base_offset])
+        window = replace(window, batches=replace(batches, last_offset_delta=deltas))
+    problem = by_itself(window)[1].get(0)
+    if problem is not None:
+        return problem
+    for step in expand_window(window, wanted, with_records=True, only_valid=True):
         match step:
             case RecordColumns(count=count) if count:
                 return _of_columns(step, span)
             case RecordColumns(problems={0: problem}):
                 return problem
             case MessageSet(messages=[first, *_]):
-                whole = next(expand_window(window, with_records=True))
+                whole = next(expand_window(window, with_records=True, only_valid=True))
                 assert isinstance(whole, MessageSet)
                 return _of_message(first, span, whole.messages[0].offset, window.batches)
             case MessageSet(problem=FormatError() as problem):
@@ -232,8 +244,12 @@ def _first_wanted(
 ) -> FoundRecord | None:
     """The first wanted record in the beginning of a batch; None if none is, or after damage."""
     body = memoryview(data)[record_batch.HEADER_BYTES :]
+    least = header.base_offset
     try:
         for record in _records(header, body):
+            if not least <= record.offset <= span.last_offset:
+                return None  # the columns say which records are valid
+            least = record.offset + 1
             if wanted.wants(record.offset, record.timestamp):
                 return _of_batch(
                     header,

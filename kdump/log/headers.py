@@ -17,7 +17,6 @@ from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
 _PAGE_BYTES: Final = 4096
-_LARGEST_OFFSET: Final = 2**63 - 1
 
 
 class BatchSpan(NamedTuple):
@@ -33,6 +32,8 @@ class BatchSpan(NamedTuple):
             compressed message of magic 1, and if the field has a delete horizon instead.
         max_timestamp_ms: the largest; None in magic 0, or if the header has none.
         leader_epoch: of the leader that appended it; -1 in magic 0 and 1.
+        reached_offset: the last offset, or that of the last record if the header counts more
+            records than offsets.
     """
 
     position: int
@@ -42,6 +43,7 @@ class BatchSpan(NamedTuple):
     first_timestamp_ms: int | None
     max_timestamp_ms: int | None
     leader_epoch: int
+    reached_offset: int
 
     @property
     def next_position(self) -> int:
@@ -82,6 +84,41 @@ def batch_spans(
         yield span
         position = span.next_position
         least_offset = span.last_offset + 1
+
+
+def end_after(source: ByteSource, position: int, end_offset: int) -> int:
+    """The end of a log as a broker that starts after a clean shutdown finds it.
+
+    Only lengths lead from one batch to the next; the last one decides, whatever its offsets are.
+    Follows ``LogSegment.readNextOffset``.
+
+    Args:
+        source: the segment's log.
+        position: byte where a batch begins.
+        end_offset: the end if there is none.
+
+    Raises:
+        OSError: reading fails.
+    """
+    page, start = b"", position
+    while True:
+        if position + record_batch.HEADER_BYTES > start + len(page):
+            page, start = read_at(source, position, _PAGE_BYTES), position
+        at = position - start
+        if len(page) - at < record_batch.PREFIX_BYTES:
+            return end_offset
+        length = int.from_bytes(page[at + 8 : at + 12], "big", signed=True)
+        following = position + record_batch.LOG_OVERHEAD_BYTES + length
+        if length < record_batch.MIN_LENGTH_BYTES or following > source.size_bytes:
+            return end_offset
+        last_offset = int.from_bytes(page[at : at + 8], "big", signed=True)
+        if 2 <= page[at + record_batch.MAGIC_START] < 128:
+            if len(page) - at < record_batch.HEADER_BYTES:
+                return end_offset
+            last_offset += record_batch.HEADER_LAYOUT.unpack_from(page, at)[6]
+        # As a long of Java, which wraps.
+        end_offset = (last_offset + 1 + 2**63) % 2**64 - 2**63
+        position = following
 
 
 def spans_of_whole(data: bytes, least_offset: int) -> list[BatchSpan] | None:
@@ -131,7 +168,7 @@ def _batch_span(data: bytes, at: int, position: int) -> BatchSpan | None:
         or size_bytes < record_batch.HEADER_BYTES
         or base_offset < 0
         or last_offset_delta < 0
-        or last_offset > _LARGEST_OFFSET
+        or last_offset > record_batch.GREATEST_OFFSET
     ):
         return None
     first_timestamp: int | None = base_timestamp
@@ -147,6 +184,7 @@ def _batch_span(data: bytes, at: int, position: int) -> BatchSpan | None:
         _or_none(first_timestamp),
         _or_none(max_timestamp),
         leader_epoch,
+        max(last_offset, base_offset + fields[-1] - 1),
     )
 
 
@@ -165,6 +203,7 @@ def _message_span(header: message_set.MessageHeader, position: int) -> BatchSpan
         first_timestamp_ms=_or_none(header.timestamp) if is_exact else None,
         max_timestamp_ms=_or_none(header.timestamp),
         leader_epoch=record_batch.NO_PARTITION_LEADER_EPOCH,
+        reached_offset=header.offset,
     )
 
 

@@ -127,7 +127,7 @@ class RecordSearch:
             if reached - start <= _TAIL_BYTES and not _are_valid(log, spans):
                 first_offset = spans[0].base_offset
                 end = self._valid_end(log, active, start, reached, first_offset)
-            for span in self._spans_after(log, active, None, reached):
+            for span in self._spans_after(log, active, None, reached, active.base_offset):
                 end = span.last_offset + 1
         return end
 
@@ -306,21 +306,39 @@ class RecordSearch:
 
         Up to the first damage that is seen in headers, checksums are not verified.
         """
-        position = start
+        position, least_offset = start, segment.base_offset
+        last: BatchSpan | None = None
         for span in batch_spans(log, start, segment.base_offset):
-            yield span
-            position = span.next_position
-        yield from self._spans_after(log, segment, following, position)
+            if last is not None:
+                yield last
+                position, least_offset = last.next_position, last.last_offset + 1
+            last = span
+            if span.reached_offset > span.last_offset:
+                break
+        end, end_offset = (start, 0) if last is None else (last.next_position, last.last_offset + 1)
+        is_end = last is None or last.reached_offset == last.last_offset
+        is_end &= end == log.size_bytes or (following is None and _is_padding(log, end))
+        is_inside = following is None or end_offset <= following.base_offset
+        if last is not None and is_end and is_inside:
+            yield last
+            return
+        # The offsets of the last one may be wrong, rather than those of what follows.
+        yield from self._spans_after(log, segment, following, position, least_offset)
 
     def _spans_after(
-        self, log: StoredFile, segment: Segment, following: Segment | None, position: int
+        self,
+        log: StoredFile,
+        segment: Segment,
+        following: Segment | None,
+        position: int,
+        least_offset: int,
     ) -> Iterator[BatchSpan]:
         """The valid batches after ``position``, where headers do not lead further."""
         if position >= log.size_bytes or (following is None and _is_padding(log, position)):
             return
         from kdump.log.valid_windows import Damage, segment_part, valid_windows
 
-        part = segment_part(segment, following, position)
+        part = replace(segment_part(segment, following, position), least_offset=least_offset)
         for step in valid_windows(log, part, window_bytes=_AFTER_DAMAGE_BYTES):
             if isinstance(step, Damage):
                 self._note(step)
@@ -381,6 +399,7 @@ def _spans_of(batches: BatchColumns) -> Iterator[BatchSpan]:
             first_timestamp_ms=None,
             max_timestamp_ms=None if largest == NO_TIMESTAMP else largest,
             leader_epoch=int(batches.partition_leader_epoch[row]),
+            reached_offset=int(batches.last_offset[row]),
         )
 
 

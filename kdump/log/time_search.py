@@ -69,7 +69,7 @@ def offset_of_time(
 
 def _first_in(window: Window, selection: Selection, path: str) -> Iterator[int | Damage]:
     """Offsets of selected records, and damage, in order; those after the first may be left out."""
-    for step in expand_window(window, selection, with_records=True):
+    for step in expand_window(window, selection, with_records=True, only_valid=True):
         if isinstance(step, RecordColumns):
             problems = {
                 int(step.batches.position[row]): batch_damage(

@@ -42,7 +42,7 @@ def valid_records(
                 if isinstance(step, Damage):
                     on_damage(step)
                     continue
-                for records in expand_window(step, selection, with_records=True):
+                for records in expand_window(step, selection, with_records=True, only_valid=True):
                     yield from _reported(records, step, path, on_damage)
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kdump.formats.errors import FormatError
+from kdump.formats.record_batch import HEADER_BYTES, PREFIX_BYTES
+from kdump.log.batch_validity import NO_OFFSET as NO_OFFSET
+from kdump.log.batch_validity import BatchJudge, JudgedWindow
+from kdump.log.batch_validity import LogPart as LogPart
 from kdump.log.segment import Segment
 from kdump.scan.batches import (
     WINDOW_BYTES,
-    BatchColumns,
     Bytes,
-    Flags,
     StopReason,
     Window,
     read_windows,
@@ -23,8 +23,6 @@ from kdump.scan.batches import (
 from kdump.scan.source import is_zero
 from kdump.scan.walk import Skipped, walk_windows
 from kdump.storage.location import StoredFile
-
-NO_OFFSET: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +57,6 @@ def batch_damage(window: Window, row: int, path: str, problem: FormatError | str
     return Damage(path, start, int(window.batches.next_position[row]), problem)
 
 
-@dataclass(frozen=True, slots=True)
-class LogPart:
-    """Part of the log of a segment.
-
-    Attributes:
-        start: byte where a batch begins.
-        end: byte where its last batch ends, exclusive; None for the end of the file.
-        least_offset: the smallest offset in the segment.
-        end_offset: the first offset after the segment; None for the last segment.
-        may_be_padded: whether zeroes at its end are preallocated space.
-    """
-
-    start: int = 0
-    end: int | None = None
-    least_offset: int = 0
-    end_offset: int | None = None
-    may_be_padded: bool = False
-
-
 def segment_part(segment: Segment, following: Segment | None, start: int = 0) -> LogPart:
     """Return the part of a segment's log from byte ``start`` on."""
     return LogPart(
@@ -97,9 +76,8 @@ def valid_windows(
 ) -> Iterator[Window | Damage]:
     """Yield the valid batches of a part and the damage between them, in order.
 
-    Damage is: bytes that are not a batch, batches with a wrong checksum, batches that do not
-    begin after the last offset of the one before, and batches of another segment. Nothing is
-    read twice before the first damage.
+    Damage is: bytes that are not a batch, and batches that :mod:`kdump.log.batch_validity` does
+    not take for valid. Nothing is read twice before the first damage.
 
     Args:
         source: the segment's log.
@@ -110,56 +88,57 @@ def valid_windows(
     Raises:
         OSError: the log cannot be read.
     """
+    judge = BatchJudge(source, part)
     path = str(source.location)
-    last_offset = NO_OFFSET
-    for step in _walk(source, part, window_bytes, buffer):
+    held: Window | None = None
+    after: list[Damage] = []
+    for step, may_wait in _walk(source, part, window_bytes, buffer):
         if isinstance(step, Skipped):
-            yield Damage(path, step.start, step.end, step.problem)
+            damage = Damage(path, step.start, step.end, step.problem)
+            if held is None:
+                yield damage
+            else:
+                after.append(damage)
             continue
-        batches = step.batches
-        if not batches.count:
+        if not step.batches.count:
             continue
-        is_misplaced = _is_misplaced(batches, part, last_offset)
-        are_valid = batches.is_valid & ~is_misplaced
-        last_offset = int(batches.last_offset[-1]) if batches.is_valid[-1] else NO_OFFSET
-        if are_valid.all():
-            yield step
+        if held is not None:
+            yield from _split_runs(judge.judge(held, step.batches), path)
+            yield from after
+            held, after = None, []
+        if may_wait:
+            held = step
         else:
-            yield from _split_runs(step, are_valid, path)
+            yield from _split_runs(judge.judge(step), path)
+    if held is not None:
+        yield from _split_runs(judge.judge(held), path)
+        yield from after
 
 
-def _is_misplaced(batches: BatchColumns, part: LogPart, last_offset: int) -> Flags:
-    before = np.concatenate(([last_offset], batches.last_offset[:-1]))
-    # A damaged batch may have damaged offsets, too.
-    before[1:][~batches.is_valid[:-1]] = NO_OFFSET
-    is_bad: Flags = (batches.base_offset <= before) | (batches.base_offset < part.least_offset)
-    is_bad |= batches.last_offset < batches.base_offset
-    if part.end_offset is not None:
-        is_bad |= batches.last_offset >= part.end_offset
-    return is_bad
-
-
-def _split_runs(window: Window, are_valid: Flags, path: str) -> Iterator[Window | Damage]:
+def _split_runs(judged: JudgedWindow, path: str) -> Iterator[Window | Damage]:
     """Yield the valid batches of a window in runs, and each of the others on its own."""
-    edges = [0, *(np.flatnonzero(np.diff(are_valid)) + 1).tolist(), len(are_valid)]
-    for begin, end in itertools.pairwise(edges):
-        if are_valid[begin]:
-            yield window.rows(slice(begin, end))
-            continue
-        for row in range(begin, end):
-            yield batch_damage(window, row, path, _problem(window.batches, row))
-
-
-def _problem(batches: BatchColumns, row: int) -> str:
-    if not batches.is_valid[row]:
-        return "its checksum is wrong"
-    offsets = f"{int(batches.base_offset[row])} to {int(batches.last_offset[row])}"
-    return f"its offsets, {offsets}, do not follow those before, or belong to another segment"
+    window, problems = judged.window, judged.problems
+    if not problems:
+        yield window
+        return
+    begin = 0
+    for row in sorted(problems):
+        if begin < row:
+            yield window.rows(slice(begin, row))
+        damage = batch_damage(window, row, path, problems[row])
+        begin = row + 1
+        if judged.is_valid[row]:
+            # Only its header is damaged.
+            damage, begin = replace(damage, end=damage.start + HEADER_BYTES), row
+        yield damage
+    if begin < window.batches.count:
+        yield window.rows(slice(begin, None))
 
 
 def _walk(
     source: StoredFile, part: LogPart, window_bytes: int, buffer: Bytes | None
-) -> Iterator[Window | Skipped]:
+) -> Iterator[tuple[Window | Skipped, bool]]:
+    """Yield each step, and whether it stays as it is when the next one is requested."""
     position: int | None = None
     for window in read_windows(
         source, part.start, part.end, window_bytes=window_bytes, buffer=buffer
@@ -168,14 +147,15 @@ def _walk(
         if not is_valid.all():
             first = int(np.argmin(is_valid))
             position = int(window.batches.position[first])
-            yield window.rows(slice(0, first))
+            yield window.rows(slice(0, first)), True
             break
-        yield window
         stop = window.stop
         if stop is not None and stop.problem is not None:
             if stop.reason is StopReason.ZERO_FILL and _is_padding(source, part, stop.position):
+                yield window, True
                 return
             position = stop.position
+        yield window, position is not None
     if position is None:
         return
     for step in walk_windows(
@@ -184,7 +164,7 @@ def _walk(
         if isinstance(step, Window) or (
             isinstance(step, Skipped) and not _is_padding(source, part, step.start)
         ):
-            yield step
+            yield step, True
 
 
 def _is_padding(source: StoredFile, part: LogPart, position: int) -> bool:
@@ -192,4 +172,5 @@ def _is_padding(source: StoredFile, part: LogPart, position: int) -> bool:
     if not part.may_be_padded:
         return False
     end = source.size_bytes if part.end is None else part.end
-    return is_zero(source, position, end)
+    # Fewer zeroes may be the start of an offset.
+    return end - position > PREFIX_BYTES and is_zero(source, position, end)

@@ -24,6 +24,7 @@ from kdump.scan.batches import (
     read_windows,
 )
 from kdump.scan.last_block import LastBlock
+from kdump.scan.record_validity import valid_messages, valid_records_of
 from kdump.scan.records import RecordColumns
 from kdump.scan.resync import find_batch, is_valid_batch
 from kdump.scan.selection import Selection, with_rows
@@ -171,10 +172,20 @@ def expand_window(
     *,
     with_records: bool,
     largest_record_bytes: int = LARGEST_RECORD_BYTES,
+    only_valid: bool = False,
 ) -> Iterator[Window | RecordColumns | MessageSet]:
     """Yield what is selected in ``window``, in order.
 
-    For the arguments see :func:`walk_segment`; the limit of the selection is not applied here.
+    For the other arguments see :func:`walk_segment`; the limit of the selection is not applied
+    here.
+
+    Args:
+        window: the batches.
+        selection: what to yield.
+        with_records: as for :func:`walk_segment`.
+        largest_record_bytes: likewise.
+        only_valid: leave out the records that :mod:`kdump.scan.record_validity` does not take for
+            valid; their batch has a problem then.
     """
     mask = selection.batches(window.batches)
     if selection.has_times and not with_records:
@@ -192,11 +203,17 @@ def expand_window(
         elif is_legacy[begin]:
             for row in range(end - begin):
                 message_set = _message_set(run.rows(slice(row, row + 1)), largest_record_bytes)
+                if only_valid:
+                    valid, problem = valid_messages(message_set.messages)
+                    message_set = replace(
+                        message_set, messages=valid, problem=message_set.problem or problem
+                    )
                 messages = selection.messages(message_set.messages)
                 if messages or message_set.problem:
                     yield replace(message_set, messages=messages)
         else:
-            for columns in read_records(run, largest_record_bytes):
+            found = read_records(run, largest_record_bytes)
+            for columns in valid_records_of(run, found) if only_valid else found:
                 if selection.is_all:
                     yield columns
                     continue

@@ -135,8 +135,13 @@ def the_magic_is_three(model: LogModel) -> None:
 
 
 @by_batches("batch-header")
-def a_batch_has_more_records_than_offsets(model: LogModel) -> None:
+def a_batch_has_fewer_records_than_its_header_counts(model: LogModel) -> None:
     model.segments[0][0] = forged(model.segments[0][0], records_count=4)
+
+
+@by_batches("batch-few-offsets")
+def a_batch_has_fewer_offsets_than_records(model: LogModel) -> None:
+    model.segments[0][0] = forged(model.segments[0][0], last_offset_delta=1)
 
 
 @by_batches("batch-header")

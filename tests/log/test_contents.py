@@ -24,7 +24,8 @@ def test_batches_of_all_segments_are_counted(tmp_path: Path) -> None:
     transactional = batch(
         [record(2)], codec=Codec.ZSTD, attributes=0x10, producer_id=7, base_sequence=0
     )
-    marker = batch([record(3)], attributes=0x30, producer_id=7)
+    end = record(3, key=bytes(4), value=bytes(6))
+    marker = batch([end], attributes=0x30, producer_id=7)
     path = write_partition(tmp_path / "p", {0: plain, 2: transactional + marker})
     assert survey(path) == (
         LogContents(

@@ -114,7 +114,11 @@ def rows_of(
     """Yield the records of ``window`` in pieces, and which batches end early in each."""
     cut_at = -1
     for step in expand_window(
-        window, ALL, with_records=True, largest_record_bytes=largest_record_bytes
+        window,
+        ALL,
+        with_records=True,
+        largest_record_bytes=largest_record_bytes,
+        only_valid=True,
     ):
         if isinstance(step, MessageSet):
             yield _of_messages(step)

@@ -205,6 +205,7 @@ class _Search:
             self.selection.needed_for(window.batches),
             with_records=True,
             largest_record_bytes=self.job.text.largest_record_bytes,
+            only_valid=True,
         ):
             if isinstance(step, MessageSet):
                 sets.append(step)

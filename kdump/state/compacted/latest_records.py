@@ -122,7 +122,7 @@ class LatestRecords:
         if self._ends_damaged:
             self._interrupt()
         states = self._states(window, on_damage)
-        for step in expand_window(window, with_records=True):
+        for step in expand_window(window, with_records=True, only_valid=True):
             if isinstance(step, RecordColumns):
                 at = np.searchsorted(window.batches.position, step.batches.position)
                 for row, problem in sorted(step.problems.items()):

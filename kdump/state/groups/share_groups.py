@@ -142,7 +142,7 @@ class ShareRecords:
         if not window.batches.count:
             return
         self._continue()
-        for step in expand_window(window, with_records=True):
+        for step in expand_window(window, with_records=True, only_valid=True):
             if isinstance(step, MessageSet):
                 # No broker of that time had share groups.
                 on_damage(batch_damage(step.window, 0, log_path(window), "not in this format"))

@@ -15,19 +15,17 @@ import numpy as np
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.end_txn_marker import (
-    NO_COORDINATOR_EPOCH,
-    PLAIN_MARKER_BYTES,
     ControlRecordError,
     EndTxnMarker,
-    find_plain_markers,
     parse_end_txn_marker,
 )
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
+from kdump.scan.control_batches import is_control as is_control
+from kdump.scan.control_batches import plain_markers
 from kdump.scan.window_records import read_records
 from kdump.state.decompression import require_decompressible
 from kdump.target.refusal import Refused
 
-_PLAIN_BATCH_BYTES = record_batch.HEADER_BYTES + PLAIN_MARKER_BYTES
 _NOTHING = np.empty(0, np.int64)
 
 
@@ -61,12 +59,6 @@ class Markers:
 NO_MARKERS = Markers(_NOTHING, np.empty(0, np.bool_), _NOTHING, _NOTHING, {})
 
 
-def is_control(batches: BatchColumns) -> Flags:
-    """Which batches hold a control record instead of data."""
-    flags: Flags = ((batches.attributes & record_batch.CONTROL_FLAG) != 0) & (batches.magic >= 2)
-    return flags
-
-
 def marker_rows(batches: BatchColumns) -> Column:
     """Rows of the control batches of producers that hold a record.
 
@@ -93,7 +85,7 @@ def read_markers(window: Window, file_name: str, rows: Column | None = None) -> 
     batches = window.batches
     is_append_time = (batches.attributes[rows] & record_batch.LOG_APPEND_TIME_FLAG) != 0
     timestamp = np.where(is_append_time, batches.max_timestamp[rows], batches.base_timestamp[rows])
-    is_plain, is_abort, coordinator_epoch = _plain(window, rows)
+    is_plain, is_abort, coordinator_epoch = plain_markers(window, rows)
     problems: dict[int, InvalidMarker | Refused] = {}
     for at in np.flatnonzero(~is_plain).tolist():
         row = int(rows[at])
@@ -104,31 +96,6 @@ def read_markers(window: Window, file_name: str, rows: Column | None = None) -> 
         else:
             is_abort[at], coordinator_epoch[at] = marker
     return Markers(rows, is_abort, coordinator_epoch, timestamp, problems)
-
-
-def plain_rows(window: Window, rows: Column) -> Flags:
-    """Which of ``rows`` are markers with the very bytes that brokers write."""
-    return _plain(window, rows)[0]
-
-
-def _plain(window: Window, rows: Column) -> tuple[Flags, Flags, Column]:
-    """Whether each of ``rows`` is plain; if so, whether it aborts, and the coordinator epoch."""
-    batches = window.batches
-    is_plain = (
-        (batches.size_bytes[rows] == _PLAIN_BATCH_BYTES)
-        & (batches.attributes[rows] & record_batch.CODEC_MASK == Codec.NONE)
-        & (batches.records_count[rows] == 1)
-    )
-    is_abort = np.zeros(len(rows), np.bool_)
-    coordinator_epoch = np.full(len(rows), NO_COORDINATOR_EPOCH, np.int64)
-    may_be = np.flatnonzero(is_plain)
-    if may_be.size and not window.is_giant:
-        starts = batches.position[rows[may_be]] - window.start + record_batch.HEADER_BYTES
-        found = find_plain_markers(window.data[starts[:, None] + np.arange(PLAIN_MARKER_BYTES)])
-        is_plain[may_be] = found.is_plain
-        is_abort[may_be] = found.is_abort
-        coordinator_epoch[may_be] = found.coordinator_epoch
-    return is_plain, is_abort, coordinator_epoch
 
 
 def _read_marker(window: Window, row: int, file_name: str) -> tuple[EndTxnMarker, int]:

@@ -184,6 +184,7 @@ class _SplitReader:
             selection,
             with_records=True,
             largest_record_bytes=self.reading.largest_record_bytes,
+            only_valid=True,
         ):
             if isinstance(step, MessageSet):
                 sets.append(step)

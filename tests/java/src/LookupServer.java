@@ -20,8 +20,9 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  * Asks Kafka's {@code UnifiedLog} for the offsets of times, and for the ends of leader epochs.
  *
  * <p>A request is a line: a log directory after a clean shutdown, a tab, and questions separated by tabs: {@code time
- * TIME} or {@code end EPOCH}. The answer has a line for each partition and question: {@code PARTITION/QUESTION}, a tab,
- * and {@code OFFSET TIME EPOCH}, -1 for what there is not; or {@code EPOCH OFFSET}. An empty line ends it. The logs are
+ * TIME}, {@code end EPOCH} or {@code log-end}. The answer has a line for each partition and question: {@code PARTITION/QUESTION}, a tab,
+ * and {@code OFFSET TIME EPOCH}, -1 for what there is not; or {@code EPOCH OFFSET}; or {@code OFFSET}. For a log
+ * that is not loaded it is {@code PARTITION/refused}, and the exception. An empty line ends it. The logs are
  * not stopped, so that their files stay as they are loaded.
  */
 public final class LookupServer {
@@ -38,7 +39,13 @@ public final class LookupServer {
             Map<TopicPartition, Long> flushed = LoaderServer.offsets(directory, LoaderServer.RECOVERY_POINTS);
             for (File partition : directory.listFiles(File::isDirectory)) {
                 TopicPartition name = UnifiedLog.parseTopicPartitionName(partition);
-                UnifiedLog log = load(partition, starts.getOrDefault(name, 0L), flushed.getOrDefault(name, 0L));
+                UnifiedLog log;
+                try {
+                    log = load(partition, starts.getOrDefault(name, 0L), flushed.getOrDefault(name, 0L));
+                } catch (RuntimeException refused) {
+                    answers.println(partition.getName() + "/refused\t" + refused.getClass().getSimpleName());
+                    continue;
+                }
                 for (int number = 1; number < words.length; number++) {
                     answers.println(partition.getName() + "/" + words[number] + "\t" + answer(log, words[number]));
                 }
@@ -59,6 +66,9 @@ public final class LookupServer {
 
     private static String answer(UnifiedLog log, String question) {
         String[] words = question.split(" ");
+        if (words[0].equals("log-end")) {
+            return Long.toString(log.logEndOffset());
+        }
         if (words[0].equals("end")) {
             return log.endOffsetForEpoch(Integer.parseInt(words[1]))
                 .map(end -> end.epoch() + " " + end.offset()).orElse("-1 -1");

@@ -1,0 +1,179 @@
+"""Random malformed batches amid valid ones: all readers agree, with Kafka's consumer too.
+
+A consumer stops at a damaged batch; kdump reports it and continues. Where kdump reports nothing, it
+reads what a consumer reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.in_process import run_kdump
+from builders.java_server import JavaServer
+from builders.malformed_batches import MalformedLog, malformed_log
+from builders.samples import seeds
+from kdump.formats import names
+from kdump.formats.record_batch import HEADER_BYTES, decode_header
+from kdump.log.directory import read_log_directory
+from kdump.log.partition import Partition
+from kdump.log.record_search import RecordSearch
+from kdump.storage.local_disk import local
+
+PROGRAM: Final = "org.apache.kafka.clients.consumer.internals.ConsumerServer"
+PARTITIONS: Final = 100
+LOG: Final = "00000000000000000000.log"
+
+
+@pytest.fixture(scope="module")
+def consumer(java_classpath: str) -> Iterator[JavaServer]:
+    with JavaServer(java_classpath, PROGRAM) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def loader(java_classpath: str) -> Iterator[JavaServer]:
+    with JavaServer(java_classpath, "LookupServer") as running:
+        yield running
+
+
+def write(directory: Path, logs: list[MalformedLog]) -> None:
+    """As after a clean shutdown, so that a broker loads the logs as they are."""
+    for number, log in enumerate(logs):
+        partition = directory / f"t-{number}"
+        partition.mkdir(parents=True)
+        (partition / LOG).write_bytes(log.data)
+        for suffix in (".index", ".timeindex"):
+            (partition / LOG).with_suffix(suffix).touch()
+        (partition / names.LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n")
+    (directory / names.CLEAN_SHUTDOWN_MARKER).touch()
+
+
+def lines(output: bytes, kind: str) -> Iterator[dict[str, Any]]:
+    return (each for each in map(json.loads, output.splitlines()) if each.get("type") == kind)
+
+
+def damaged_partitions(stderr: bytes) -> set[int]:
+    return {int(found) for found in re.findall(rb"/t-(\d+)/[0-9]+\.log: ", stderr)}
+
+
+def exported(directory: Path, into: Path) -> tuple[dict[int, list[int]], set[int]]:
+    args = ["export", str(directory), "--out", str(into), "--format", "jsonl", "--layout", "flat"]
+    outcome = run_kdump([*args, "--columns", "partition,offset", "--engine", "local"], directory)
+    found = defaultdict[int, list[int]](list)
+    for file in sorted(into.glob("*.jsonl")):
+        for row in map(json.loads, file.read_text().splitlines()):
+            found[row["partition"]].append(row["offset"])
+    return found, damaged_partitions(outcome.stderr)
+
+
+def searched(directory: Path) -> tuple[dict[int, list[int]], set[int]]:
+    args = ["grep", "-e", "", str(directory), "--output", "jsonl", "--engine", "local"]
+    outcome = run_kdump(args, directory)
+    found = defaultdict[int, list[int]](list)
+    for row in lines(outcome.stdout, "record"):
+        found[row["partition"]].append(row["offset"])
+    return found, damaged_partitions(outcome.stderr)
+
+
+def verified(directory: Path) -> set[int]:
+    """The partitions with a damaged log."""
+    args = ["verify", "--deep", "--output", "jsonl", "--engine", "local", str(directory)]
+    return {
+        int(Path(row["path"]).parent.name.removeprefix("t-"))
+        for row in lines(run_kdump(args, directory).stdout, "finding")
+        if row["severity"] in ("error", "severe")
+        and row["path"].endswith(".log")
+        and row["code"] != "batch-max-timestamp"
+    }
+
+
+def listed_ends(directory: Path) -> dict[int, int]:
+    args = ["ls", "--output", "jsonl", str(directory)]
+    rows = lines(run_kdump(args, directory).stdout, "partition")
+    return {row["partition"]: row["log_end_offset"] for row in rows}
+
+
+def looked_up(partition: Partition, offset: int) -> int | None:
+    found = RecordSearch(partition).at_or_after(offset)
+    return None if found is None else found.record.offset
+
+
+def _complain(wrong: list[str], case: str, what: str) -> None:
+    wrong.append(f"{case}: {what}")
+
+
+@pytest.mark.parametrize("seed", seeds(0, count=50, in_main=1))
+def test_all_readers_agree(
+    seed: int, consumer: JavaServer, loader: JavaServer, quick_path: Path
+) -> None:
+    rng = random.Random(seed)
+    logs = [malformed_log(rng) for _ in range(PARTITIONS)]
+    directory = quick_path / "logs"
+    write(directory, logs)
+    wrong: list[str] = []
+    export, export_damage = exported(directory, quick_path / "out")
+    grep, grep_damage = searched(directory)
+    damaged = verified(directory)
+    ends = listed_ends(directory)
+    loaded = loader.ask_words([str(directory), "log-end"])
+    partitions = {
+        int(p.path.name.removeprefix("t-")): p
+        for p in read_log_directory(local(directory)).partitions
+    }
+    for number, log in enumerate(logs):
+        found = export[number]
+
+        complain = functools.partial(_complain, wrong, f"{number}: {log.changes}")
+        if grep[number] != found:
+            complain(f"grep {grep[number]}, export {found}")
+        if (number in grep_damage) != (number in export_damage):
+            complain(
+                f"grep reports damage: {number in grep_damage}, export: {number in export_damage}"
+            )
+        if (number in damaged) != (number in export_damage):
+            complain(f"verify finds damage: {number in damaged}, export: {number in export_damage}")
+        if found != sorted(set(found)):
+            complain(f"not in order: {found}")
+        for offset in range(max(found, default=0) + 2 if max(found, default=0) < 1000 else 100):
+            expected = next((each for each in found if each >= offset), None)
+            if (answer := looked_up(partitions[number], offset)) != expected:
+                complain(f"lookup {offset}: {answer}, not {expected}")
+                break
+        sizes = [len(each) for each in log.batches]
+        starts = [sum(sizes[:at]) for at in range(len(sizes) + 1)]
+        ranges = [f"{start}-{end}" for start, end in itertools.pairwise(starts)]
+        path = str(directory / f"t-{number}" / LOG)
+        whole = f"0-{starts[-1]}"
+        consumed = consumer.ask_words([path, whole, *ranges])
+        possible = set[str]()
+        for own, each in zip(log.offsets, ranges, strict=True):
+            if own is None:
+                possible |= set(consumed[each].split())
+                if number in export_damage:
+                    # kdump reads the records before the damage in a batch, a consumer none.
+                    start = int(each.split("-")[0])
+                    header = decode_header(log.data[start : start + HEADER_BYTES])
+                    if header.base_offset < 1000:
+                        possible |= set(map(str, range(header.base_offset, header.base_offset + 5)))
+            elif not set(own) <= set(found):
+                complain(f"valid records {own} are missing in {found}")
+            else:
+                possible |= set(map(str, own))
+        if not set(map(str, found)) <= possible:
+            complain(f"no consumer gets {sorted(set(map(str, found)) - possible)}")
+        if number not in export_damage and consumed[whole] != " ".join(map(str, found)):
+            complain(f"silent, {found}, a consumer gets {consumed[whole]}")
+        end = loaded.get(f"t-{number}/log-end")
+        if end is not None and int(end) != ends[number]:
+            complain(f"ls END {ends[number]}, loaded {end}")
+    assert not wrong, "\n".join([f"{len(wrong)} differ", *wrong])
