@@ -164,7 +164,9 @@ class BatchJudge:
     ) -> JudgedWindow:
         """Choose the batches whose offsets fit together."""
         ahead_first, ahead_last = following
-        window, claims = self._without_false_claims(window, is_possible, ahead_first)
+        end_offset = GREATEST_OFFSET if self._part.end_offset is None else self._part.end_offset
+        next_offset = int(ahead_first[0]) if ahead_first.size else end_offset
+        window, claims = without_false_claims(window, is_possible, next_offset, end_offset)
         batches = window.batches
         first, last = batches.base_offset, batches.last_offset
         fits = is_possible & self._is_inside(batches, last) & (first > self._last_offset)
@@ -191,29 +193,39 @@ class BatchJudge:
             self._last_offset = int(last[is_valid][-1])
         return JudgedWindow(window, is_valid, problems)
 
-    def _without_false_claims(
-        self, window: Window, is_possible: Flags, ahead_first: Column
-    ) -> tuple[Window, dict[int, int]]:
-        """End batches at their last record where their claim to more offsets conflicts.
 
-        Returns the window, and the claims by row.
-        """
-        batches = window.batches
-        first, last = batches.base_offset, batches.last_offset
-        end_offset = GREATEST_OFFSET if self._part.end_offset is None else self._part.end_offset
-        following = np.append(first[1:], ahead_first[0] if ahead_first.size else end_offset)
-        is_wide = (batches.magic >= 2) & (last - first >= batches.records_count) & is_possible
-        is_wide &= (last >= np.minimum(following, end_offset)) & (first < following)
-        claims: dict[int, int] = {}
-        deltas = batches.last_offset_delta.copy()
-        for row in np.flatnonzero(is_wide).tolist():
-            reached = last_record(window.rows(slice(row, row + 1)))
-            if reached is not None and int(first[row]) <= reached < int(last[row]):
-                claims[row] = int(last[row])
-                deltas[row] = reached - int(first[row])
-        if claims:
-            window = replace(window, batches=replace(batches, last_offset_delta=deltas))
-        return window, claims
+def without_false_claims(
+    window: Window,
+    is_possible: Flags,
+    next_offset: int,
+    end_offset: int = GREATEST_OFFSET,
+) -> tuple[Window, dict[int, int]]:
+    """End batches at their last record where their claim to more offsets conflicts.
+
+    Args:
+        window: the batches.
+        is_possible: which of them count.
+        next_offset: the base offset of the batch after them.
+        end_offset: of the segment.
+
+    Returns:
+        The window, and the claims by row.
+    """
+    batches = window.batches
+    first, last = batches.base_offset, batches.last_offset
+    following = np.append(first[1:], next_offset)
+    is_wide = (batches.magic >= 2) & (last - first >= batches.records_count) & is_possible
+    is_wide &= (last >= np.minimum(following, end_offset)) & (first < following)
+    claims: dict[int, int] = {}
+    deltas = batches.last_offset_delta.copy()
+    for row in np.flatnonzero(is_wide).tolist():
+        reached = last_record(window.rows(slice(row, row + 1)))
+        if reached is not None and int(first[row]) <= reached < int(last[row]):
+            claims[row] = int(last[row])
+            deltas[row] = reached - int(first[row])
+    if claims:
+        window = replace(window, batches=replace(batches, last_offset_delta=deltas))
+    return window, claims
 
 
 def _within_claims(window: Window, claimed: BatchColumns, ahead_first: Column) -> Window:

@@ -20,6 +20,7 @@ from kdump.formats.checksum import crc32c
 from kdump.formats.errors import FormatError
 from kdump.scan import compiled_loops
 from kdump.scan.header_columns import HEADER_DTYPE
+from kdump.scan.last_block import LastBlock
 from kdump.storage.byte_source import ByteSource
 
 WINDOW_BYTES: Final = 2 << 20
@@ -232,14 +233,14 @@ def read_windows(
     wanted = _up_to(needed_end, position, usual)
     while True:
         data = _read_padded(source, position, min(wanted, end - position), buffer)
-        available = len(data) - PADDING_BYTES
-        starts, broken, walked, stop = _walk(data, available, position, end, checksums)
+        available_bytes = len(data) - PADDING_BYTES
+        starts, broken, walked, stop = _walk(data, available_bytes, position, end, checksums)
         if not starts and stop is None:
             claimed = (
                 record_batch.LOG_OVERHEAD_BYTES
                 + _LENGTH.unpack_from(data, record_batch.LENGTH_START)[0]
             )
-            if claimed > LARGEST_WINDOW_BYTES:
+            if claimed > LARGEST_WINDOW_BYTES or _is_falsely_long(source, data, position, claimed):
                 window = _giant(source, data, position, claimed, checksums)
                 yield window
                 position += claimed
@@ -254,7 +255,8 @@ def read_windows(
         if stop is not None:
             return
         position += walked
-        usual = min(usual * _GROWTH, window_bytes)
+        if walked >= available_bytes // 2:
+            usual = min(usual * _GROWTH, window_bytes)
         wanted = _up_to(needed_end, position, usual)
 
 
@@ -450,11 +452,32 @@ def _giant(
     return Window(source, header, position, columns)
 
 
+def _is_falsely_long(source: ByteSource, data: Bytes, position: int, size_bytes: int) -> bool:
+    """Whether a batch that has not been read as a whole has a wrong checksum, after damage.
+
+    A false length is not worth reading so many bytes.
+    """
+    magic = int(data[record_batch.MAGIC_START])
+    if not isinstance(source, LastBlock) or magic > record_batch.NEWEST_MAGIC:
+        return False
+    end = position + size_bytes
+    if magic < record_batch.NEWEST_MAGIC:
+        stored = data[record_batch.LOG_OVERHEAD_BYTES : message_set.CHECKED_START]
+        computed = source.crc32(position + message_set.CHECKED_START, end)
+    else:
+        stored = data[record_batch.CRC_START : record_batch.CHECKED_START]
+        computed = source.crc32c(position + record_batch.CHECKED_START, end)
+    return int.from_bytes(stored.tobytes(), "big") != computed
+
+
 def _giant_checksum(
     source: ByteSource, columns: BatchColumns, position: int, size_bytes: int
 ) -> int:
     is_legacy = int(columns.magic[0]) < 2
     first = message_set.CHECKED_START if is_legacy else record_batch.CHECKED_START
+    if isinstance(source, LastBlock):
+        checksum = source.crc32 if is_legacy else source.crc32c
+        return checksum(position + first, position + size_bytes)
     computed = 0
     for chunk in read_chunks(source, position + first, position + size_bytes):
         computed = (message_set.update_crc if is_legacy else crc32c)(chunk, computed)

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kdump.scan.source import data_ranges
+from kdump.formats.checksum import crc32c
+from kdump.formats.message_set import update_crc
+from kdump.scan.range_checksums import CRC32_POLYNOMIAL, CRC32C_POLYNOMIAL, RangeChecksums
+from kdump.scan.source import data_ranges, read_at
 from kdump.storage.byte_source import ByteSource
 
 _BLOCK_BYTES: Final = 128 << 10
@@ -20,6 +23,10 @@ _LEAST_READ_BYTES: Final = 1 << 10
 look for the end of what may be a batch, which can be anywhere."""
 _KEPT_BYTES: Final = 16 << 10
 """How much of the block before a new one stays: a search looks ahead at what may be a batch."""
+_FREE_BYTES: Final = 16 << 20
+_CHECKS_OF_EACH_BYTE: Final = 4
+"""Checksums of more bytes than this are computed from those of the whole file."""
+_CHUNK_BYTES: Final = 1 << 20
 
 
 class LastBlock:
@@ -30,6 +37,8 @@ class LastBlock:
         self._end = end
         self._start = 0
         self._block = memoryview(b"")
+        self._checked_bytes = 0
+        self._checksums: dict[int, RangeChecksums] = {}
 
     @property
     def size_bytes(self) -> int:
@@ -47,6 +56,31 @@ class LastBlock:
             return known + self._source.read_into(buffer[known:], position + known)
         self._read_block(position)
         return self._from_block(buffer, position)
+
+    def crc32c(self, start: int, end: int) -> int:
+        """The CRC-32C of a range; see :meth:`_checksum`."""
+        return self._checksum(start, end, CRC32C_POLYNOMIAL)
+
+    def crc32(self, start: int, end: int) -> int:
+        """The CRC-32 of a range; see :meth:`_checksum`."""
+        return self._checksum(start, end, CRC32_POLYNOMIAL)
+
+    def _checksum(self, start: int, end: int, polynomial: int) -> int:
+        """Read a range for its checksum, unless so many were read that it would not be linear.
+
+        Raises:
+            OSError: reading fails.
+        """
+        self._checked_bytes += end - start
+        if self._checked_bytes <= _FREE_BYTES + _CHECKS_OF_EACH_BYTE * start:
+            checksum = 0
+            update = crc32c if polynomial == CRC32C_POLYNOMIAL else update_crc
+            for at in range(start, end, _CHUNK_BYTES):
+                checksum = update(read_at(self, at, min(_CHUNK_BYTES, end - at)), checksum)
+            return checksum
+        if polynomial not in self._checksums:
+            self._checksums[polynomial] = RangeChecksums(self._source, polynomial)
+        return self._checksums[polynomial].of(start, end)
 
     def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """As :meth:`~kdump.storage.byte_source.SparseSource.data_ranges`."""

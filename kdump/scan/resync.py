@@ -13,13 +13,14 @@ import numpy as np
 from kdump.formats import message_set, record_batch
 from kdump.scan.batches import PADDING_BYTES, Bytes, Column, Flags
 from kdump.scan.header_columns import HEADER_DTYPE
+from kdump.scan.last_block import LastBlock
 from kdump.scan.source import next_data, read_at
 from kdump.storage.byte_source import ByteSource
 
 LARGEST_BATCH_BYTES: Final = 64 << 20
 """A larger batch does not count: a random length is usually large."""
 
-_FIRST_STEP_BYTES: Final = 16 << 10
+_FIRST_STEP_BYTES: Final = 2 << 10
 """Usually only a batch or two are damaged, and the next one is near."""
 _STEP_BYTES: Final = 1 << 20
 _KNOWN_ATTRIBUTES: Final = 0x7F
@@ -74,12 +75,25 @@ def is_valid_batch(source: ByteSource, position: int, end: int) -> bool:
         source, prefix, position, size
     ):
         return False
+    if prefix[record_batch.MAGIC_START] not in (0, 1) and (
+        prefix[record_batch.MAGIC_START] != 2 or size < record_batch.HEADER_BYTES
+    ):
+        return False
+    if isinstance(source, LastBlock):
+        return _has_right_checksum(source, prefix, position, size)
     batch = read_at(source, position, size)
     if batch[record_batch.MAGIC_START] in (0, 1):
         return message_set.is_valid(batch)
-    if batch[record_batch.MAGIC_START] != 2 or size < record_batch.HEADER_BYTES:
-        return False
     return record_batch.has_right_crc(batch)
+
+
+def _has_right_checksum(source: LastBlock, prefix: bytes, position: int, size: int) -> bool:
+    """The same, in time that grows with the file and not with what its headers claim."""
+    if prefix[record_batch.MAGIC_START] in (0, 1):
+        stored = int.from_bytes(prefix[message_set.CHECKED_START - 4 :][:4], "big")
+        return stored == source.crc32(position + message_set.CHECKED_START, position + size)
+    stored = int.from_bytes(prefix[record_batch.CRC_START :][:4], "big")
+    return stored == source.crc32c(position + record_batch.CHECKED_START, position + size)
 
 
 def _is_filled(source: ByteSource, prefix: bytes, position: int, size: int) -> bool:

@@ -14,9 +14,12 @@ from typing import Any, Final, Self
 import numpy as np
 
 from kdump.formats import record_batch
+from kdump.formats.record_batch import GREATEST_OFFSET
+from kdump.log.batch_validity import without_false_claims
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.header_columns import increment_sequences
 from kdump.scan.resync import find_batch
+from kdump.scan.source import read_at
 from kdump.scan.walk import Skipped, walk_windows
 from kdump.state.transactions.markers import marker_rows, read_markers
 from kdump.storage.byte_source import ByteSource
@@ -210,8 +213,10 @@ def _walk(source: ByteSource, start: int, end: int) -> Iterator[ValidBatches | D
 
 
 def _walk_window(source: ByteSource, window: Window) -> Iterator[ValidBatches | DamagedRange]:
-    batches = window.batches
     is_valid_batch, reasons = _judge(window)
+    header = read_at(source, int(window.batches.next_position[-1]), record_batch.LENGTH_START)
+    next_offset = int.from_bytes(header, "big", signed=True) if header else GREATEST_OFFSET
+    batches = without_false_claims(window, is_valid_batch, next_offset)[0].batches
     begin = 0
     for row in np.flatnonzero(~is_valid_batch).tolist():
         if begin < row:
