@@ -23,6 +23,7 @@ from hard_inputs import write_identity
 
 from kdump.formats import producer_snapshot
 from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.formats.record_batch import HEADER_LAYOUT, LOG_OVERHEAD_BYTES
 
 COMMIT: Final = bytes.fromhex("20 00 00 00 08 00000001 0c 0000 00000000 00")
 """The record of a commit marker, of epoch 0 of the coordinator."""
@@ -89,6 +90,22 @@ def link_damaged(name: str, source: str, partitions: int, segments: int, folder:
         end = max(int(path.stem) for path in (unfinished / "topic-0").glob("*.snapshot"))
         ends = [f"topic {number} {end}" for number in range(partitions)]
         write_root(unfinished, ends, ends, is_clean=True)
+    return directory
+
+
+def make_false_lengths(name: str, size_bytes: int, folder: Path) -> Path:
+    """Write ``FOLDER/NAME``: one partition, in whose log each header claims half of the file."""
+    directory = folder / name
+    if directory.exists():
+        return directory
+    with finished(directory) as unfinished:
+        partition = unfinished / "topic-0"
+        partition.mkdir(parents=True)
+        length = size_bytes // 2 - LOG_OVERHEAD_BYTES
+        header = HEADER_LAYOUT.pack(0, length, 0, 2, 0, 0, 0, EPOCH_MS, EPOCH_MS, -1, -1, -1, 1)
+        (partition / f"{0:020d}.log").write_bytes(header * (size_bytes // len(header)))
+        write_identity(partition, 0)
+        write_root(unfinished, ["topic 0 0"], ["topic 0 0"], is_clean=False)
     return directory
 
 

@@ -107,7 +107,25 @@ _DELETE_ALL: Final = (
     *("--config", "cleanup.policy=delete", "--config", "retention.ms=1"),
 )
 
+_VERIFY: Final = ("verify", *LOCAL)
+
+
+def _false_lengths(name: str, size_bytes: int) -> Data:
+    return Data(f"make_false_lengths({name!r}, {size_bytes}, folder)", size_bytes >> 30, name)
+
+
 MANY_BYTES: Final = (
+    Case(
+        "verify, 32 MiB of headers that each claim half of it",
+        (*_VERIFY, "{data}/false-lengths-32-mib"),
+        in_part(Program.KDUMP_ON_A_QUARTER, *_VERIFY, "{data}/false-lengths-8-mib"),
+        (
+            _false_lengths("false-lengths-32-mib", 32 << 20),
+            _false_lengths("false-lengths-8-mib", 8 << 20),
+        ),
+        ratio=4 * 1.15,
+        peak_mb=300,
+    ),
     Case(
         "salvage, 32 GiB in four partitions",
         (*_SALVAGE, "{data}/damaged-32-gib"),

@@ -9,6 +9,7 @@ import pytest
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
 from builders.log_directories import file_name, offset_index, time_index, write_partition
+from builders.malformed_batches import with_field
 from builders.message_sets import message
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log import bounds
@@ -49,6 +50,24 @@ class TestEnd:
         for recovery in (2, 99):
             bounds = read_bounds(partition, checkpoints(recovery=recovery), is_clean=is_clean)
             assert (bounds.recovery_point, bounds.log_end_offset) == (recovery, 6)
+
+    @pytest.mark.parametrize(
+        ("start", "value", "size"), [(0, 266, 8), (0, 2**63 - 3, 8), (16, 3, 1), (23, -1, 4)]
+    )
+    def test_the_last_batch_decides_whatever_is_before_it(
+        self, tmp_path: Path, start: int, value: int, size: int
+    ) -> None:
+        """A broker follows the lengths only."""
+        rows = batches(4)
+        rows[1] = with_field(rows[1], start, value, size)
+        partition = listed(write_partition(tmp_path / "p", {0: b"".join(rows)}))
+        assert read_bounds(partition).log_end_offset == 12
+
+    def test_the_end_after_the_greatest_offset_wraps_as_in_a_broker(self, tmp_path: Path) -> None:
+        rows = batches(2)
+        rows[1] = with_field(rows[1], 0, 2**63 - 3, 8)
+        partition = listed(write_partition(tmp_path / "p", {0: b"".join(rows)}))
+        assert read_bounds(partition).log_end_offset == -(2**63)
 
     def test_after_a_clean_shutdown_a_log_without_segments_ends_at_its_recovery_point(
         self, tmp_path: Path

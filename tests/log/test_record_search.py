@@ -10,8 +10,9 @@ from typing import Final
 
 import pytest
 
-from builders.batches import BASE_TIMESTAMP_MS, batch, record
+from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
 from builders.index_files import Segment, offset_index_bytes, time_index_bytes
+from builders.malformed_batches import with_field, with_offsets
 from builders.memory import in_memory
 from builders.message_sets import message, wrapped_values
 from kdump.formats.compression import Codec
@@ -344,3 +345,37 @@ def test_an_empty_time_index_of_a_small_log_is_not_named(tmp_path: Path) -> None
     assert found is not None
     assert found.record.offset == 29
     assert not search.unused_indexes
+
+
+def test_a_batch_with_a_wrong_base_offset_is_no_answer(tmp_path: Path) -> None:
+    path = tmp_path / "p-0"
+    path.mkdir()
+    rows = batches(6)
+    rows[2] = with_field(rows[2], 0, 266, 8)
+    write_segment(path, 0, rows, every=100)
+    partition = read_lone_partition(local(path), path.name)
+    for offset in range(20):
+        search = RecordSearch(partition)
+        found = search.at_or_after(offset)
+        expected = next((each for each in [*range(6), *range(9, 18)] if each >= offset), None)
+        assert (None if found is None else found.record.offset) == expected
+        assert bool(search.damages) == (offset >= 6)
+    assert RecordSearch(partition).log_end_offset() == 18
+
+
+@pytest.mark.parametrize("offsets", [[6, 6, 6], [8, 7, 6], [6, 7, 60]])
+def test_a_record_that_does_not_fit_its_batch_is_no_answer(
+    offsets: list[int], tmp_path: Path
+) -> None:
+    path = tmp_path / "p-0"
+    path.mkdir()
+    rows = batches(6)
+    rows[2] = with_offsets(rows[2], offsets)
+    write_segment(path, 0, rows, every=100)
+    partition = read_lone_partition(local(path), path.name)
+    valid = {6: [6], 8: [8], 60: [6, 7]}[offsets[-1] if offsets[-1] > 6 else offsets[0]]
+    for offset in range(6, 12):
+        found = RecordSearch(partition).at_or_after(offset)
+        expected = next(each for each in [*valid, *range(9, 18)] if each >= offset)
+        assert found is not None
+        assert found.record.offset == expected

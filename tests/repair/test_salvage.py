@@ -13,6 +13,7 @@ from builders import random_partitions
 from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
+from builders.malformed_batches import LAST_OFFSET_DELTA_START, rechecked, with_field
 from builders.recovery import joined, log_name, marker, of_producer, positions
 from builders.valid_batches import offsets_of, valid_batches_of
 from kdump.broker.loader.load_context import LoadContext
@@ -185,6 +186,20 @@ def test_a_batch_with_a_wrong_offset_is_removed_and_not_its_neighbours(
 
     assert applied(path, outcome)[FIRST] == joined(each[:2], each[3:])
     assert [aside.cause for aside in outcome.report.quarantined] == [Cause.OUT_OF_ORDER]
+
+
+@pytest.mark.parametrize("claimed", [3, 50, 2000])
+def test_a_batch_that_claims_later_offsets_is_left_as_a_broker_leaves_it(
+    tmp_path: Path, claimed: int
+) -> None:
+    each = batches(30)
+    each[5] = rechecked(with_field(each[5], LAST_OFFSET_DELTA_START, claimed, 4))
+    path = partition(tmp_path, {0: joined(each)})
+
+    outcome = salvaged(path)
+
+    assert applied(path, outcome)[FIRST] == joined(each)
+    assert not outcome.report.quarantined
 
 
 def test_logs_with_swapped_names_are_renamed(tmp_path: Path) -> None:
