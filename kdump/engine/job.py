@@ -56,6 +56,10 @@ class Split:
         """Whether the split ends where the file does."""
         return self.end is None
 
+    def read_places(self) -> Iterable[Location]:
+        """The files and directories that the job reads."""
+        return (self.path,)
+
     def small_files(self) -> Iterable[Location]:
         """Files that the job reads for this split, so that they can be fetched before."""
         return ()

@@ -16,7 +16,6 @@ import re
 import socket
 import threading
 import time
-import traceback
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,8 +34,10 @@ from kdump.engine.job import (
     Split,
     SplitT,
     describe_failure,
+    trace_of,
 )
 from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
+from kdump.engine.sights import DriverSights, Sight, require_same
 from kdump.engine.spark_installation import first_line
 from kdump.engine.spark_session import SparkSession, job_properties
 from kdump.engine.task_groups import TaskLimits, task_groups
@@ -156,8 +157,12 @@ class SparkEngine:
         self._progress.begin(sum(split.size_bytes for split in splits))
         arrived: queue.SimpleQueue[list[_Answer | _Failed] | _Ended] = queue.SimpleQueue()
         try:
+            sights = None if self._session.is_local else DriverSights()
             tasks = [
-                [(index, splits[index]) for index in group]
+                [
+                    (index, splits[index], sights.of(splits[index].read_places()) if sights else ())
+                    for index in group
+                ]
                 for group in task_groups(splits, context.defaultParallelism, _TASK_LIMITS)
             ]
             answers = context.accumulator([], _Answers(arrived))
@@ -207,7 +212,7 @@ class SparkEngine:
         message = str(failure)
         task = _FAILED_TASK.search(message)
         if task is not None and "worker exited unexpectedly" in message:
-            undone = [index for index, _ in tasks[int(task[1])] if index in missing]
+            undone = [index for index, *_ in tasks[int(task[1])] if index in missing]
             if undone:
                 others = f", or on one of the {len(undone) - 1} after it," if undone[1:] else ""
                 what = f"the worker on this{others} ended each time it was tried (out of memory?)"
@@ -250,7 +255,7 @@ class _Failed:
     trace: str
 
 
-_Task = list[tuple[int, Split]]
+_Task = list[tuple[int, Split, tuple[Sight, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,12 +345,14 @@ def _done(
     """
     keep_freed_memory()
     for task in tasks:
-        for index, split in with_files_at_hand(task, lambda each: each[1].small_files(), reads):
+        at_hand = with_files_at_hand(task, lambda each: each[1].small_files(), reads)
+        for index, split, sights in at_hand:
             try:
                 with _relative_to(origin, split):
+                    require_same(sights)
                     result = work(split)
             except Exception as failure:  # noqa: BLE001 - raised again by the driver
-                answers.add([_Failed(index, describe_failure(failure), traceback.format_exc())])
+                answers.add([_Failed(index, describe_failure(failure), trace_of(failure))])
                 return
             answers.add([_Answer(index, result)])
             yield index

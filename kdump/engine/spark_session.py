@@ -67,7 +67,7 @@ def master_url(master: str | None) -> str:
     return f"local[{match[1] or 1},{match[2] or _TASK_ATTEMPTS}]"
 
 
-def _is_local(url: str) -> bool:
+def is_local_master(url: str) -> bool:
     """Whether work is done on this machine, not on a cluster."""
     return bool(_LOCAL_MASTER.fullmatch(url))
 
@@ -89,7 +89,7 @@ def properties(master: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": python_path(),
         "spark.executorEnv.PYTHONSAFEPATH": "1",
     }
-    if _is_local(master):
+    if is_local_master(master):
         # Connections within this machine need no resolver and pass no firewall.
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return found | dict(spark_conf)
@@ -106,7 +106,7 @@ def job_properties(master: str | None) -> dict[str, str]:
     Raises:
         NoSparkError: pyspark is missing.
     """
-    if _is_local(master_url(master)):
+    if is_local_master(master_url(master)):
         return {}
     configured = ""
     with contextlib.suppress(OSError):
@@ -191,7 +191,7 @@ class SparkSession:
     @property
     def is_local(self) -> bool:
         """Whether the work is done on this machine, not on a cluster."""
-        return _is_local(self.master)
+        return is_local_master(self.master)
 
     @property
     def context(self) -> Any:

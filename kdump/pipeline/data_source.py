@@ -15,12 +15,14 @@ from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
+from kdump.engine.sights import DriverSights, require_same
 from kdump.engine.spark_installation import NoSparkError, find_spark
 from kdump.errors import KdumpError, UsageProblem
 from kdump.jobs.table_rows.table_reader import (
     TableReader,
     log_incomplete_archives,
     open_table,
+    places_of,
 )
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.processes.heap import keep_freed_memory
@@ -131,13 +133,17 @@ def source_class() -> type[Any]:
         def partitions(self) -> Sequence[InputPartition]:
             splits = self.opened.splits(PushedFilters())
             log_incomplete_archives(self.options)
+            sights = DriverSights()
             # Spark turns no partitions into one partition without a value.
-            return [InputPartition((split,)) for split in splits] or [InputPartition(())]
+            return [
+                InputPartition(((split, sights.of(places_of(split))),)) for split in splits
+            ] or [InputPartition(())]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
             keep_freed_memory()
             try:
-                for split in partition.value:
+                for split, sights in partition.value:
+                    require_same(sights)
                     for batch in self.opened.read(split, PushedFilters()):
                         yield batch.rename_columns(self.names)
             except KdumpError as problem:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kdump.engine import spark_archive
 from kdump.engine.progress import TICK_SECONDS
+from kdump.engine.sights import AnotherPlaceError
 from kdump.engine.spark_installation import first_line
 from kdump.errors import KdumpError
 from kdump.payloads.record_payloads import RecordPayloads
@@ -278,20 +279,32 @@ class SqlSession:
         running: _Running,
         problems: list[SkippedData],
     ) -> Generator[pa.RecordBatch, None, None]:
+        refusals: list[AnotherPlaceError] = []
         with phase("running the statement", tasks) as progress:
 
             def take(report: Report) -> None:
                 if isinstance(report, TaskEnd):
                     progress.step()
+                elif isinstance(report, AnotherPlaceError):
+                    refusals.append(report)
+                    running.cancel()
                 else:
                     problems.append(report)
 
             running.take = take
             try:
                 with self._errors():
-                    yield from self._waves(frame, schema, most_rows, tasks, running)
-            except BaseException:
+                    for batch in self._waves(frame, schema, most_rows, tasks, running):
+                        # A task that refused has no rows: those of the others are not the answer.
+                        if refusals:
+                            break
+                        yield batch
+                if refusals:
+                    raise refusals[0]
+            except BaseException as failure:
                 running.cancel()
+                if refusals and isinstance(failure, KdumpError):
+                    raise refusals[0] from failure
                 raise
             finally:
                 running.take = _ignore

@@ -19,8 +19,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from kdump.engine.sights import AnotherPlaceError, DriverSights, Sight, require_same
+from kdump.engine.spark_session import is_local_master
 from kdump.errors import ExitStatus, KdumpError
-from kdump.jobs.table_rows.table_reader import TableReader, open_table
+from kdump.jobs.table_rows.table_reader import TableReader, open_table, places_of
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.pipeline.statement_needs import TableNeeds
 from kdump.processes.heap import keep_freed_memory
@@ -53,7 +55,7 @@ class TaskEnd:
     """A task has read its split."""
 
 
-Report = SkippedData | TaskEnd
+Report = SkippedData | TaskEnd | AnotherPlaceError
 
 
 class ReportQueue:
@@ -85,14 +87,18 @@ class ReadTask:
     """The function that reads a table in Spark's workers."""
 
     def __init__(
-        self, reader: TableReader, filters: PushedFilters, splits: Sequence[Any], reports: Any
+        self,
+        reader: TableReader,
+        filters: PushedFilters,
+        splits: Sequence[tuple[Any, tuple[Sight, ...]]],
+        reports: Any,
     ) -> None:
         """Take what all tasks need.
 
         Args:
             reader: of the table.
             filters: those that the splits were planned with.
-            splits: of all tasks.
+            splits: of all tasks, each with what the driver sees there.
             reports: an accumulator of :class:`ReportQueue`.
         """
         self._reader = reader
@@ -105,9 +111,14 @@ class ReadTask:
         keep_freed_memory()
         for batch in indexes:
             for index in batch.column(0).to_pylist():
-                yield from self._read(self._splits[index])
+                yield from self._read(*self._splits[index])
 
-    def _read(self, split: Any) -> Iterator[pa.RecordBatch]:
+    def _read(self, split: Any, sights: tuple[Sight, ...]) -> Iterator[pa.RecordBatch]:
+        try:
+            require_same(sights)
+        except AnotherPlaceError as refusal:
+            self._reports.add([refusal])
+            return
         with problems_logged(lambda problem: self._reports.add([problem])):
             try:
                 yield from self._reader.read(split, self._filters)
@@ -224,7 +235,10 @@ class TableViews:
         names = [column.name for column in columns]
         reader = open_table(options, names, self._payloads, skips_unreadable=True)
         splits = reader.splits(needs.filters)
-        task = ReadTask(reader, needs.filters, splits, reports)
+        is_local = is_local_master(self._sql.sparkContext.master)
+        sights = None if is_local else DriverSights()
+        seen = [(split, sights.of(places_of(split)) if sights else ()) for split in splits]
+        task = ReadTask(reader, needs.filters, seen, reports)
         frame = self._frame(table, task, columns, len(splits))
         shown = [
             each.quoted_name if each.name in names else _unread(table, each)

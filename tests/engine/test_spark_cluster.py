@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import pytest
 from builders import large_segments
 from builders.large_segments import LargeSegment
 from builders.programs import in_a_fresh_process
+from builders.trees import contents_of
 from kdump.engine import splits
 
 pytestmark = pytest.mark.soak
@@ -54,6 +58,26 @@ with open_engine(options, total_bytes=0) as engine:
     except JobFailedError as failure:
         found["failure"] = str(failure)
 print(json.dumps(found))
+"""
+
+
+ELSEWHERE = """
+import os, sys
+from pathlib import Path
+from builders.in_process import run_kdump
+
+folder = Path(sys.argv[1])
+shown = []
+for words in (
+    ["recover", "disk"],
+    ["query", "select count(*) from records", "disk"],
+):
+    python = f"spark.pyspark.python={folder / 'python'}"
+    cluster = ["--master", "local-cluster[1,1,1024]", "--spark-conf", python]
+    outcome = run_kdump([*words[:-1], *cluster, words[-1]], folder)
+    shown.append([outcome.exit_status, outcome.stdout.decode(), outcome.stderr.decode()])
+import json
+sys.stdout.write(json.dumps(shown))
 """
 
 
@@ -109,3 +133,41 @@ def test_relative_paths_start_where_kdump_was_started(
 def test_a_directory_missing_on_one_node_is_named(found: dict[str, Any]) -> None:
     assert found["failure"].startswith(f"{0:020d}.log")
     assert found["failure"].endswith(": No such file or directory")
+
+
+@pytest.fixture
+def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes write their files here, not to Spark's installation."""
+    assert pyspark.__file__ is not None
+    (tmp_path / "spark").mkdir()
+    for name in ("bin", "jars"):
+        (tmp_path / "spark" / name).symlink_to(Path(pyspark.__file__).parent / name)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+
+
+@pytest.mark.usefixtures("spark_home")
+@pytest.mark.parametrize("other", ["other", "empty"])
+def test_executors_that_see_another_directory_end_the_run(
+    fixtures: Path, tmp_path: Path, other: str
+) -> None:
+    """As on hosts that have a directory of their own under the same path, or none."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount")
+    shutil.copytree(fixtures / "out" / "crashed" / "d1", tmp_path / "disk")
+    shutil.copytree(fixtures / "out" / "crashed" / "d1", tmp_path / "other")
+    for log in (tmp_path / "other").glob("*/*.log"):
+        os.truncate(log, min(80, log.stat().st_size))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "python").write_text(
+        "#!/bin/sh\n"
+        f"exec unshare -m sh -c 'mount --bind {tmp_path / other} {tmp_path / 'disk'}"
+        f' && exec {sys.executable} "$@"\' sh "$@"\n'
+    )
+    (tmp_path / "python").chmod(0o755)
+    before = contents_of(tmp_path / "disk")
+    done = in_a_fresh_process(ELSEWHERE, str(tmp_path))
+    for status, stdout, stderr in json.loads(done.stdout):
+        assert (status, stdout) == (8, "")
+        assert "the driver" in stderr
+        assert stderr.endswith("same directories and credentials, or omit --master\n")
+    assert contents_of(tmp_path / "disk") == before

@@ -43,6 +43,9 @@ class CopySplit(Split):
     files: tuple[CopiedFile, ...] = ()
     scope: SegmentScope | None = None
 
+    def read_places(self) -> Iterator[Location]:
+        return (each.source for each in self.files)
+
     def small_files(self) -> Iterator[Location]:
         return (each.source for each in self.files)
 

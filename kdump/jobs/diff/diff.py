@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kdump.broker.loader import swapped_partition
@@ -75,6 +75,9 @@ class DiffSplit(Split):
     key: TopicPartition | None = None
     replicas: tuple[ReplicaToCompare, ...] = ()
     is_one_topic: bool = False
+
+    def read_places(self) -> Iterator[Location]:
+        return (each.path for each in self.replicas)
 
 
 @dataclass(frozen=True, slots=True)

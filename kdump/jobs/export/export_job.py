@@ -42,6 +42,9 @@ class ExportSplit(Split):
     pieces: tuple[SourceSplit, ...] = ()
     file: str = ""
 
+    def read_places(self) -> Iterator[Location]:
+        return (each.path for each in self.pieces)
+
     def small_files(self) -> Iterator[Location]:
         return (file for each in self.pieces for file in each.small_files())
 

@@ -25,6 +25,7 @@ from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.metadata.settings import read_settings
+from kdump.storage.location import Location
 from kdump.storage.places import parse_location
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import TableColumn, row_batches
@@ -44,6 +45,10 @@ class FindingsSplit:
 
     found: tuple[Row, ...] = ()
     partitions: tuple[tuple[str, PartitionSplit], ...] = ()
+
+    def read_places(self) -> Iterator[Location]:
+        """As of a :class:`~kdump.engine.job.Split`."""
+        return (split.path for _, split in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,10 @@ class ListingSplit:
     kind: DirectoryKind
     names: frozenset[str] = frozenset()
 
+    def read_places(self) -> Iterable[Location]:
+        """As of a :class:`~kdump.engine.job.Split`."""
+        return (self.path, *(self.path / name for name in self.names))
+
 
 def listing_splits(options: TableOptions, filters: PushedFilters) -> Iterator[ListingSplit]:
     """The splits of the partitions that match.

@@ -30,6 +30,7 @@ from kdump.tables.table_options import parse_table_options
 
 if TYPE_CHECKING:
     from kdump.payloads.record_payloads import RecordPayloads
+    from kdump.storage.location import Location
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -117,6 +118,12 @@ def open_table(
     from kdump.jobs.table_rows.listing_rows import ListingReader
 
     return ListingReader(parsed, columns)
+
+
+def places_of(split: Any) -> Iterator[Location]:
+    """The files and directories that are read for a split of a table."""
+    for each in split if isinstance(split, tuple) else (split,):
+        yield from each.read_places()
 
 
 def log_incomplete_archives(options: Mapping[str, str]) -> None:

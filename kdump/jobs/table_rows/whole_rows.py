@@ -6,7 +6,7 @@ What they say of one partition depends on others, so each table is one split.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,6 +63,10 @@ class WholeSplit:
 
     options: TableOptions
     directories: Mapping[Location, DirectoryKind]
+
+    def read_places(self) -> Iterable[Location]:
+        """As of a :class:`~kdump.engine.job.Split`."""
+        return self.directories
 
     def read(self, select: Callable[[str, TopicPartition], bool]) -> list[LogDirectory]:
         """The log directories with the selected partitions.
