@@ -345,7 +345,9 @@ class _OpenStore:
                 note_problem(self.problems, f"{self.store.name_of(path)}: {_NO_TEXT}")
                 continue
             if root and not key.startswith(f"{root}/"):
-                note_problem(self.problems, f"{self.store.name_of(path)}: {_OTHER_KEYS}")
+                note_problem(
+                    self.problems, f"{self.store.name_of(path)}: {_OTHER_KEYS}", is_cut=True
+                )
                 continue
             below = key[skipped_chars:]
             if is_directory:
@@ -357,7 +359,9 @@ class _OpenStore:
                     )
                 continue
             if not is_directory and (info.size or 0) < 0:
-                note_problem(self.problems, f"{self.store.name_of(prefix)}/{below}: {_NO_SIZE}")
+                note_problem(
+                    self.problems, f"{self.store.name_of(prefix)}/{below}: {_NO_SIZE}", is_cut=True
+                )
                 continue
             inner, _, last = below.rpartition("/")
             siblings = found.setdefault(f"{prefix}/{inner}".rstrip("/") or ROOT, {})

@@ -14,14 +14,22 @@ class PlaceProblem(NamedTuple):
     Attributes:
         what: for people, with its name.
         is_failure: whether something is missing because of it.
+        is_cut: whether nobody can say how much: the place did not come whole.
     """
 
     what: str
     is_failure: bool = True
+    is_cut: bool = False
 
 
-def note_problem(problems: dict[str, PlaceProblem], what: str, *, is_failure: bool = True) -> None:
+def note_problem(
+    problems: dict[str, PlaceProblem],
+    what: str,
+    *,
+    is_failure: bool = True,
+    is_cut: bool = False,
+) -> None:
     """Note a problem once; of very many, only that there are more."""
-    if len(problems) >= _MOST_PROBLEMS:
+    if len(problems) >= _MOST_PROBLEMS and not is_cut:
         what, is_failure = "there is more of this kind", True
-    problems.setdefault(what, PlaceProblem(what, is_failure))
+    problems.setdefault(what, PlaceProblem(what, is_failure, is_cut))

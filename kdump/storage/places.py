@@ -131,6 +131,23 @@ def missing_in_archive(location: Location) -> list[str]:
     return [f"{archive.name}: {each.what}" for each in archive.problems if each.is_failure]
 
 
+def cut_places() -> list[str]:
+    """Why the places that were named did not come whole, as far as they were listed."""
+    unpacked = [
+        f"{each.name}: its compression is damaged or incomplete: {each.damage}"
+        for each in unpacked_archives()
+        if each.damage is not None
+    ]
+    archives = [
+        f"{archive.name}: {each.what}"
+        for archive in named_archives()
+        for each in archive.problems
+        if each.is_cut
+    ]
+    stores = [each.what for store in _stores for each in store.problems if each.is_cut]
+    return [*unpacked, *archives, *stores]
+
+
 def unpacked_archives() -> Sequence[UnpackedArchive]:
     """The compressed archives that are unpacked now."""
     if "kdump.storage.spooled_archive" not in sys.modules:

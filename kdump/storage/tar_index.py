@@ -66,9 +66,9 @@ class TarIndex:
         parent, _, name = path.rpartition("/")
         return self.directories.get(parent or ROOT, {}).get(name)
 
-    def note(self, what: str, *, is_failure: bool = True) -> None:
+    def note(self, what: str, *, is_failure: bool = True, is_cut: bool = False) -> None:
         """Note a problem; of very many, only that there are more."""
-        note_problem(self.problems, what, is_failure=is_failure)
+        note_problem(self.problems, what, is_failure=is_failure, is_cut=is_cut)
 
 
 def read_tar_index(archive: ByteSource) -> TarIndex:
@@ -89,7 +89,7 @@ def read_tar_index(archive: ByteSource) -> TarIndex:
     except TarDamageError as damage:
         if not count:
             raise
-        index.note(f"{damage}: members after it may be missing")
+        index.note(f"{damage}: members after it may be missing", is_cut=True)
     return index
 
 
@@ -103,7 +103,7 @@ def _take(index: TarIndex, header: TarHeader) -> None:
         return
     if header.missing_bytes:
         missing = counted(header.missing_bytes, "byte")
-        index.note(f"{name}: the archive ends {missing} before the end of this member")
+        index.note(f"{name}: the archive ends {missing} before the end of this member", is_cut=True)
     parent, _, last = path.rpartition("/")
     siblings = _directory(index, parent or ROOT)
     if siblings is None or not last:
@@ -183,7 +183,7 @@ def _file(index: TarIndex, header: TarHeader) -> Member | None:
             return None
         if header.missing_bytes:
             # Its end would look like a hole.
-            index.note(f"{header.name}: left out, because the archive ends inside it")
+            index.note(f"{header.name}: left out, because the archive ends inside it", is_cut=True)
             return None
     size_bytes, pieces = header.size_bytes, header.pieces
     hole_bytes = size_bytes - sum(each.length for each in pieces)

@@ -30,7 +30,7 @@ LEAST_MEMBERS: Final = 5_000
 """Archives with fewer are read in a tenth of a second."""
 MOST_KEPT: Final = 16
 UNUSED_DAYS: Final = 30
-_VERSION: Final = 3
+_VERSION: Final = 4
 _LARGEST_BYTES: Final = 256 << 20
 _DAY_SECONDS: Final = 86_400
 _KINDS: Final = {kind.name: kind for kind in EntryKind}
@@ -119,8 +119,8 @@ def _decoded(document: Any, archive_bytes: int) -> TarIndex:
     if document["version"] != _VERSION:
         raise ValueError(document["version"])
     index = TarIndex()
-    for what, is_failure in document["problems"]:
-        index.problems[_text(what)] = PlaceProblem(what, bool(is_failure))
+    for what, is_failure, is_cut in document["problems"]:
+        index.problems[_text(what)] = PlaceProblem(what, bool(is_failure), bool(is_cut))
     directories = document["directories"]
     for path, rows in directories.items():
         if normal_path(path) != path or "\0" in path:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.lock_holder import held_elsewhere
 from builders.log_directories import write_log_directory
+from builders.packed import pack
 from builders.trees import contents_of
 from builders.two_disks import CHECKPOINTS, lines_of, write_two_disks
 from kdump.apply.files import Disk
@@ -721,3 +723,38 @@ def test_an_empty_log_directory_is_copied(tmp_path: Path) -> None:
     write_log_directory(tmp_path / "d1")
     assert copy(tmp_path, "d1", "new").exit_status == 0
     assert kept(tmp_path / "new") == kept(tmp_path / "d1")
+
+
+def cut_archives(folder: Path) -> Iterator[str]:
+    """Archives of the directory of which the second half is missing."""
+    pack(folder / "d1", folder / "whole.tar", "pax")
+    data = (folder / "whole.tar").read_bytes()
+    half = data[: len(data) // 2 // 512 * 512]
+    (folder / "cut.tar").write_bytes(half)
+    yield "cut.tar"
+    (folder / "inside.tar").write_bytes(half[: half.rindex(b"users-") + 600])
+    yield "inside.tar"
+    packed = gzip.compress(data)
+    (folder / "cut.tar.gz").write_bytes(packed[: len(packed) * 9 // 10])
+    yield "cut.tar.gz"
+    (folder / "sum.tar.gz").write_bytes(packed[:-8] + bytes(8))
+    yield "sum.tar.gz"
+
+
+def test_a_copy_of_a_cut_archive_holds_a_broker_back(folder: Path) -> None:
+    (folder / "d1" / names.CLEAN_SHUTDOWN_MARKER).write_bytes(b'{"version":0,"brokerEpoch":1}')
+    for number, archive in enumerate(cut_archives(folder)):
+        target = folder / f"copy-{number}"
+        # Again, too: the index of a large archive is kept, and so is the copy.
+        for _ in range(2):
+            outcome = run_kdump(["--spool", ".", "copy", f"{archive}!", str(target)], folder)
+            assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR, archive
+            assert b"source incomplete: more may be missing than is known" in outcome.stdout
+            assert b": complete\n" not in outcome.stdout
+            assert b"no damage" not in outcome.stdout
+            assert (target / FOLDER).is_dir()
+            assert not (target / names.CLEAN_SHUTDOWN_MARKER).exists()
+        words = ["--spool", ".", "copy", f"{archive}!", str(target), "--output", "jsonl"]
+        found = objects(run_kdump(words, folder).stdout)
+        assert (found[-1]["is_complete"], found[-1]["is_source_complete"]) == (False, False)
+        assert "source incomplete" in {each.get("kind") for each in found}

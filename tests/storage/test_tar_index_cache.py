@@ -88,7 +88,7 @@ CHANGES: Final[dict[str, Callable[[bytes], bytes]]] = {
     "cut": lambda data: data[: len(data) // 2],
     "list": lambda _: b"[1]",
     "deep": lambda _: b"[" * 100_000,
-    "version": lambda data: data.replace(b'"version": 3', b'"version": 0'),
+    "version": lambda data: data.replace(b'"version": 4', b'"version": 0'),
     "kind": lambda data: data.replace(b'"FILE"', b'"file"'),
     "path": lambda data: data.replace(b'"/d/e"', b'"/d/../e"'),
     "name": lambda data: data.replace(b'["a"', b'["../a"'),

@@ -62,7 +62,7 @@ class CopyReport:
 
     def report_problems(self, diagnostics: Diagnostics) -> None:
         """Report on standard error what is not as it should be, and set the exit status."""
-        if self.result.left_out or self.result.unreadable:
+        if self.result.left_out or self.result.unreadable or self.result.cut:
             diagnostics.status |= ExitStatus.OPERATIONAL_ERROR
         if self.damaged:
             diagnostics.status |= ExitStatus.DAMAGE_LEFT
@@ -78,6 +78,8 @@ class CopyReport:
         brief = BriefFindings(verbose=self.is_verbose)
         yield from finding_events(self.result.findings, brief)
         rest = list(brief.rest())
+        for what in self.result.cut:  # on standard error the archive itself is reported
+            yield Event("problem", {"kind": "source incomplete", "path": None, "what": what})
         for path, kind, what in self._problems:
             yield Event("problem", {"kind": kind, "path": path, "what": what})
         for report in self.result.reports:
@@ -92,6 +94,7 @@ class CopyReport:
             "source": self.source,
             "local_dir": str(self.target),
             "is_complete": result.is_complete,
+            "is_source_complete": not result.cut,
             "is_dry_run": self.is_dry_run,
             "partitions": result.partitions,
             "damaged": self.damaged,
@@ -132,6 +135,12 @@ class CopyReport:
             yield "no damage found in its partitions"
         if result.is_complete:
             yield f"{self.target}: complete"
+        elif result.cut:
+            yield (
+                f"{self.target}: source incomplete: more may be missing than is known, and no"
+                " broker starts with this copy: copy from a whole source, or remove .kdump_copy and"
+                " .kdump-copy.jsonl to work with what there is"
+            )
         else:
             yield (
                 f"{self.target}: not complete, and no broker starts with it: run the same command"

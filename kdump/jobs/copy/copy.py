@@ -90,6 +90,7 @@ class CopyResult:
         findings: in them.
         left_out: what no copy can have, by path, and why.
         unreadable: why files could not be copied.
+        cut: why the source did not come whole; more than is known may be missing.
         changed: files that the source changed since an earlier run, or during this one.
         gone: files that it does not have any more.
         copied_files: how many this run has written, or would write.
@@ -106,6 +107,7 @@ class CopyResult:
     findings: list[Finding] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     copied_files: int = 0
@@ -213,6 +215,7 @@ class _Work:
         result = CopyResult(
             left_out=plan.left_out,
             unreadable=list(plan.unreadable),
+            cut=plan.cut,
             changed=[each.path for each in changed],
             gone=gone,
             partitions=sum(each.partition is not None for each in plan.partitions),
@@ -357,7 +360,7 @@ class _Run:
             self._put_in_order()
         with phase(f"looking for changes in {self.request.directory.path}"):
             self._notice_changes()
-        self.result.is_complete = not self.result.unreadable
+        self.result.is_complete = not (self.result.unreadable or self.result.cut)
         if self.result.is_complete:
             with phase("syncing the copy"):
                 self.copy.finish()

@@ -27,6 +27,7 @@ from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location
+from kdump.storage.places import cut_places
 from kdump.tiered.tiered_storage import remote_part
 
 _LATEST_NS: Final = 2**62
@@ -119,6 +120,7 @@ class CopyPlan:
         root: the files in its root.
         left_out: what cannot be copied, by path, and why.
         unreadable: what cannot be looked at now, and why.
+        cut: why the source did not come whole; more than is known may be missing.
     """
 
     directory: LogDirectory
@@ -126,6 +128,7 @@ class CopyPlan:
     root: list[CopiedFile] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)
 
     def files(self) -> Iterator[CopiedFile]:
         """All files."""
@@ -168,6 +171,7 @@ def plan_copy(directory: LogDirectory, selection: PartitionSelection) -> CopyPla
             except OSError as failure:
                 path = failure.filename or directory.path / entry.name
                 plan.unreadable.append(f"{path}: {failure.strerror or failure}")
+    plan.cut = cut_places()
     plan.root = list(_root_of(plan, entries, selection))
     return plan
 
@@ -195,6 +199,8 @@ def _root_files(
     for file in _files(plan, plan.directory.path, "", entries):
         if file.path == names.LOCK_FILE:
             continue
+        if file.path == names.CLEAN_SHUTDOWN_MARKER and plan.cut:
+            continue  # nobody knows what it was true of
         offsets = checkpoints.get(file.path)
         if lines is None or offsets is None:  # what is malformed is copied as it is
             yield file
@@ -315,7 +321,7 @@ def changed_since(plan: CopyPlan, selection: PartitionSelection) -> Iterator[str
     Raises:
         OSError: the root cannot be listed.
     """
-    again = CopyPlan(plan.directory)
+    again = CopyPlan(plan.directory, cut=plan.cut)
     latest_ns = max((each.modified_ns for each in plan.files()), default=0)
     known = {each.name for each in plan.partitions}
     with phase(f"listing {plan.directory.path}", len(plan.partitions)) as listing:
