@@ -139,13 +139,13 @@ class RemoteSegments:
 
     Attributes:
         segments: by id; those whose deletion is finished are not in it.
-        deleted_to: the offset after the last one of all segments whose deletion was begun.
     """
 
     def __init__(self) -> None:
         self.segments: dict[str, RemoteSegment] = {}
-        self.deleted_to = 0
         self._epochs: dict[int, _Epoch] = {}
+        self._copied = set[str]()
+        self._deleted_to: dict[int, int] = {}
 
     def add(self, segment: RemoteSegment) -> None:
         """Take a segment whose copy starts."""
@@ -175,8 +175,13 @@ class RemoteSegments:
                 epoch.add(entry.start_offset, segment_id, segment.end_of(entry.epoch))
             else:
                 epoch.remove(entry.start_offset, segment_id)
-        if state is not SegmentState.COPY_SEGMENT_FINISHED:
-            self.deleted_to = max(self.deleted_to, segment.end_offset + 1)
+        if state is SegmentState.COPY_SEGMENT_FINISHED:
+            self._copied.add(segment_id)
+        elif segment_id in self._copied:
+            for entry in segment.leader_epochs:
+                to_offset = max(segment.end_of(entry.epoch) + 1, entry.start_offset)
+                before_to = self._deleted_to.get(entry.epoch, 0)
+                self._deleted_to[entry.epoch] = max(before_to, to_offset)
         if state is SegmentState.DELETE_SEGMENT_FINISHED:
             del self.segments[segment_id]
 
@@ -238,6 +243,29 @@ class RemoteSegments:
             if known is not None and known.highest_offset is not None:
                 return known.highest_offset if end is None else min(end, known.highest_offset)
         return None
+
+    def deleted_to(self, lineage: Sequence[EpochEntry]) -> int:
+        """The offset after the last one that was in the tier, and whose deletion was begun.
+
+        Segments whose copy failed were deleted, too, and those that an abandoned leader had copied:
+        the first do not have the records of the log, the others were never read by it.
+
+        Args:
+            lineage: the leader epochs of the replica; without any, every epoch counts.
+        """
+        if not lineage:
+            return max(self._deleted_to.values(), default=0)
+        first = lineage[0]
+        starts = [each.start_offset for each in lineage[1:]]
+        ends = dict(zip_longest((each.epoch for each in lineage), starts))
+        found = 0
+        for epoch, to_offset in self._deleted_to.items():
+            if epoch >= first.epoch and epoch not in ends:
+                continue  # of an abandoned leader
+            # The epochs of a log that were deleted are before its first one.
+            end = ends.get(epoch, first.start_offset)
+            found = max(found, to_offset if end is None else min(to_offset, end))
+        return found
 
     def _next_start(self, epoch: int, offset: int) -> int | None:
         """Where the next finished segment of an epoch begins."""

@@ -130,13 +130,15 @@ def plan_partition(
         ranges,
         known is not None,
         shorter,
-        first_offset(log_start_offset, segments),
+        first_offset(log_start_offset, segments, lineage),
     )
 
 
-def first_offset(log_start_offset: int | None, segments: RemoteSegments) -> int | None:
+def first_offset(
+    log_start_offset: int | None, segments: RemoteSegments, lineage: Sequence[EpochEntry]
+) -> int | None:
     """Where a log begins, as far as it was not deleted since that was checkpointed."""
-    return None if log_start_offset is None else max(log_start_offset, segments.deleted_to)
+    return None if log_start_offset is None else max(log_start_offset, segments.deleted_to(lineage))
 
 
 def topic_id_of(partition: Partition) -> str | None:

@@ -18,6 +18,7 @@ from kdump.formats.names import (
 from kdump.formats.remote_names import TopicIdPartition
 from kdump.log.partition import read_partition
 from kdump.log.remote_files import (
+    RemoteListing,
     RemotePlace,
     find_root,
     list_remote_partitions,
@@ -48,6 +49,7 @@ class RemotePlans:
         self._plans: dict[str, RemotePart] = {}
         self._partitions: dict[TopicPartition, list[TopicIdPartition]] | None = None
         self._metadata: RemoteMetadata | None = None
+        self._with_segments: dict[TopicPartition, list[TopicIdPartition]] | None = None
         self._checkpointed: dict[Location, Mapping[TopicPartition, int]] = {}
         self.remote = remote
 
@@ -95,19 +97,32 @@ class RemotePlans:
             parsed = parse_partition_directory_name(path.name or path.as_absolute().name)
         except FormatError:
             return NOTHING
-        candidates = self.partitions().get(parsed.topic_partition, [])
+        listed = self.partitions().get(parsed.topic_partition, [])
+        candidates = {*listed, *self._known(parsed.topic_partition)}
         if parsed.state is not PartitionState.LIVE or not candidates:
             return NOTHING
         local = read_partition(path, parsed.topic_partition)
         topic_id = topic_id_of(local)
         # Without an id it is the only topic of that name, or nobody can tell.
         chosen = [each for each in candidates if topic_id in (None, each.topic_id)]
-        if len(chosen) != 1:
+        if topic_id is None and len(chosen) != 1:
             return NOTHING
-        listing = list_remote_segments(self.remote / str(chosen[0]))
-        known = self.metadata().partitions.get(chosen[0])
+        # None of that id: then offsets before the local log are missing, if it should have any.
+        key = chosen[0] if chosen else TopicIdPartition(parsed.topic_partition, str(topic_id))
+        at = self.remote / str(key)
+        listing = list_remote_segments(at) if key in listed else RemoteListing(at, {}, ())
+        known = self.metadata().partitions.get(key)
         log_starts = self._log_starts(path.as_absolute().parent)
         return plan_partition(local, listing, known, log_starts.get(parsed.topic_partition))
+
+    def _known(self, key: TopicPartition) -> list[TopicIdPartition]:
+        """The partitions of this name that should have segments, by their metadata."""
+        if self._with_segments is None:
+            self._with_segments = defaultdict(list)
+            for each, segments in self.metadata().partitions.items():
+                if segments.segments and each not in self.metadata().deleted:
+                    self._with_segments[each.topic_partition].append(each)
+        return self._with_segments.get(key, [])
 
     def _log_starts(self, log_dir: Location) -> Mapping[TopicPartition, int]:
         """Where the logs of a directory begin, as far as that was checkpointed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,42 @@ def test_offsets_that_no_remote_segment_has_are_reported(
     assert b"no remote segment has the offsets" in outcome.stderr
     with pytest.raises(KdumpError, match="no remote segment has the offsets"):
         records_by_partition(["cut"], leader, remote=str(remote))
+
+
+def without_objects(remote: Path) -> None:
+    """Lose all objects of a partition, as by a wrong prefix or a life-cycle rule."""
+    (folder,) = remote.glob("kafka-tiered-storage/cut-0-*")
+    shutil.rmtree(folder)
+
+
+def of_another_topic(remote: Path) -> None:
+    """Have the objects under another topic id."""
+    (folder,) = remote.glob("kafka-tiered-storage/cut-0-*")
+    folder.rename(folder.with_name("cut-0-AAAAAAAAAAAAAAAAAAAAAQ"))
+
+
+@pytest.mark.parametrize(
+    ("lose", "has_metadata"),
+    [(without_objects, True), (of_another_topic, True), (of_another_topic, False)],
+)
+def test_a_partition_whose_remote_objects_are_all_missing_is_not_skipped(
+    tiered: TieredFixture, tmp_path: Path, lose: Callable[[Path], None], has_metadata: bool
+) -> None:
+    remote, leader = tmp_path / "remote", tmp_path / "b2"
+    shutil.copytree(tiered.remote, remote)
+    shutil.copytree(tiered.leader, leader)
+    lose(remote)
+    if not has_metadata:
+        for folder in leader.glob("__remote_log_metadata-*"):
+            shutil.rmtree(folder)
+    words = ("--topic", "cut", "--out", tmp_path / "out", "--remote", remote, leader)
+    outcome = kdump("export", *words)
+    assert outcome.exit_status != 0
+    assert b"cut-0" in outcome.stderr
+    with pytest.raises((KdumpError, OSError)):
+        records_by_partition(["cut"], leader, remote=str(remote))
+    outcome = kdump("copy", "--topic", "cut", "--remote", remote, leader, tmp_path / "copy")
+    assert outcome.exit_status != 0
+    assert b"no damage found" not in outcome.stdout
+    outcome = kdump("verify", "--topic", "cut", "--remote", remote, leader)
+    assert outcome.exit_status & 4

@@ -113,3 +113,33 @@ def test_each_offset_is_read_once_from_a_segment_that_has_it(
         if each.segment is not None:
             assert each.segment.start_offset <= each.from_offset
             assert each.to_offset <= each.segment.end_offset + 1
+
+
+def lineage(**epochs: int) -> list[EpochEntry]:
+    return [EpochEntry(int(epoch[1:]), offset) for epoch, offset in epochs.items()]
+
+
+def test_only_what_was_copied_to_the_end_counts_as_deleted() -> None:
+    found = copied(segment("a", 0, 9))
+    found.add(segment("failed", 10, 99))
+    for state in (DELETING, DELETED):
+        found.update("failed", state)
+        assert found.deleted_to(lineage(e0=0)) == 0
+    found.update("a", DELETING)
+    assert found.deleted_to(lineage(e0=0)) == 10
+    found.update("a", DELETED)
+    assert found.deleted_to(lineage(e0=0)) == 10
+
+
+def test_what_an_abandoned_leader_had_copied_does_not_count_as_deleted() -> None:
+    found = copied(
+        segment("a", 0, 9, e1=0), segment("other", 10, 99, e2=10), segment("long", 10, 59, e1=10)
+    )
+    for name in ("a", "other", "long"):
+        found.update(name, DELETING)
+    # Epoch 2 is not in the log, and epoch 1 ends in it at offset 30.
+    assert found.deleted_to(lineage(e1=0, e3=30)) == 30
+    # The log begins after what was deleted, and knows its epochs no more.
+    assert found.deleted_to(lineage(e3=60)) == 60
+    assert found.deleted_to(lineage(e3=200)) == 100
+    assert found.deleted_to([]) == 100

@@ -12,6 +12,7 @@ from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import finding_events
 from kdump.errors import ExitStatus
 from kdump.storage.location import Location
+from kdump.storage.places import cut_places
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class CopyReport:
             diagnostics.status |= ExitStatus.OPERATIONAL_ERROR
         if self.damaged:
             diagnostics.status |= ExitStatus.DAMAGE_LEFT
+        of_places = cut_places()  # each is reported by itself
+        for what in self.result.cut:
+            if what not in of_places:
+                write_line(f"kdump: {what}", sys.stderr)
         shown = self._problems if self.is_verbose else self._problems[:_MAX_PROBLEMS]
         for path, _, what in shown:
             write_line(f"kdump: {what if path is None else f'{path}: {what}'}", sys.stderr)
@@ -78,7 +83,7 @@ class CopyReport:
         brief = BriefFindings(verbose=self.is_verbose)
         yield from finding_events(self.result.findings, brief)
         rest = list(brief.rest())
-        for what in self.result.cut:  # on standard error the archive itself is reported
+        for what in self.result.cut:
             yield Event("problem", {"kind": "source incomplete", "path": None, "what": what})
         for path, kind, what in self._problems:
             yield Event("problem", {"kind": kind, "path": path, "what": what})

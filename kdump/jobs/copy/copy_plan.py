@@ -28,6 +28,7 @@ from kdump.phases import phase
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location
 from kdump.storage.places import cut_places
+from kdump.tiered.missing_offsets import missing_offsets
 from kdump.tiered.tiered_storage import remote_part
 
 _LATEST_NS: Final = 2**62
@@ -167,11 +168,14 @@ def plan_copy(directory: LogDirectory, selection: PartitionSelection) -> CopyPla
                 plan.left_out[str(directory.path / entry.name)] = why
                 continue
             try:
-                plan.partitions.append(_directory(plan, entry.name, found.get(entry.name)))
+                partition = found.get(entry.name)
+                plan.partitions.append(_directory(plan, entry.name, partition))
+                if partition is not None:
+                    plan.cut += map(str, missing_offsets(partition))
             except OSError as failure:
                 path = failure.filename or directory.path / entry.name
                 plan.unreadable.append(f"{path}: {failure.strerror or failure}")
-    plan.cut = cut_places()
+    plan.cut += cut_places()
     plan.root = list(_root_of(plan, entries, selection))
     return plan
 
@@ -321,7 +325,7 @@ def changed_since(plan: CopyPlan, selection: PartitionSelection) -> Iterator[str
     Raises:
         OSError: the root cannot be listed.
     """
-    again = CopyPlan(plan.directory, cut=plan.cut)
+    again = CopyPlan(plan.directory, cut=list(plan.cut))
     latest_ns = max((each.modified_ns for each in plan.files()), default=0)
     known = {each.name for each in plan.partitions}
     with phase(f"listing {plan.directory.path}", len(plan.partitions)) as listing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -92,9 +93,29 @@ class VerifyRemote:
         known = {key for key, each in self.plans.metadata().partitions.items() if each.segments}
         return sorted(
             each
-            for each in listed | known
+            for each in listed | known | self._under_another_id(listed | known)
             if self.selection.matches(str(each.topic_partition), each.topic_partition)
         )
+
+    def _under_another_id(self, remote: AbstractSet[TopicIdPartition]) -> set[TopicIdPartition]:
+        """Partitions that have remote segments under the ids of other topics only.
+
+        Their log begins before its local part, so they should have some of their own.
+        """
+        named = {each.topic_partition for each in remote}
+        found: set[TopicIdPartition] = set()
+        for directory in self.directories:
+            for each in directory.partitions:
+                if each.state is not PartitionState.LIVE or each.topic_partition not in named:
+                    continue
+                begin = checkpointed(directory.checkpoints.log_start_offsets, each)
+                local_start = local_start_of(each)
+                topic_id = topic_id_of(each)
+                if topic_id is None or begin is None or local_start is None:
+                    continue
+                if begin < local_start:
+                    found.add(TopicIdPartition(each.topic_partition, topic_id))
+        return found
 
 
 def metadata_findings(metadata: RemoteMetadata) -> Iterator[Finding]:
@@ -256,7 +277,9 @@ def _replicas(
                 partition.path,
                 lineage,
                 first_offset(
-                    checkpointed(directory.checkpoints.log_start_offsets, partition), segments
+                    checkpointed(directory.checkpoints.log_start_offsets, partition),
+                    segments,
+                    lineage,
                 ),
                 local_start,
                 segments.read_ranges(lineage, end),
