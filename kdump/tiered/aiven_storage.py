@@ -234,9 +234,10 @@ class _Reader:
             try:
                 data = decompress(Codec.ZSTD, data, limit_bytes=size)
             except FormatError as problem:
-                raise _damaged(file, f"chunk {number}: {problem.what}") from problem
+                raise _UndecodableError(file, f"chunk {number}: {problem.what}") from problem
         if len(data) != size:
-            raise _damaged(file, f"chunk {number} has {len(data)} bytes instead of {size}")
+            what = f"chunk {number} has {len(data)} bytes instead of {size}"
+            raise _UndecodableError(file, what)
         return data
 
     def index(self, path: Location, kind: RemoteFileKind) -> bytes:
@@ -269,7 +270,14 @@ class _Reader:
         try:
             return self._cipher.decrypt(iv, rest, self.manifest.encryption.additional_data)
         except (InvalidTag, ValueError) as problem:
-            raise _damaged(file, f"{what} cannot be decrypted") from problem
+            raise _UndecodableError(file, f"{what} cannot be decrypted") from problem
+
+
+class _UndecodableError(OSError):
+    """Stored bytes were read, and are not what the plugin wrote."""
+
+    def __init__(self, file: StoredFile, what: str) -> None:
+        super().__init__(errno.EIO, f"damaged: {what}", str(file.location))
 
 
 def _damaged(file: StoredFile, what: str) -> OSError:
@@ -279,7 +287,8 @@ def _damaged(file: StoredFile, what: str) -> OSError:
 class _Log(StoredFile):
     """The log of a segment, decoded as it is read: one or two chunks are in memory.
 
-    A log that is neither compressed nor encrypted is read as it is.
+    A log that is neither compressed nor encrypted is read as it is. Chunks are decoded one by one:
+    one that cannot be is read as bytes that are of no batch, and those after it are not lost.
     """
 
     def __init__(self, location: Location, reader: _Reader, file: StoredFile) -> None:
@@ -307,7 +316,11 @@ class _Log(StoredFile):
     def _chunk(self, number: int) -> bytes:
         chunk = self._chunks.get(number)
         if chunk is None:
-            chunk = self._reader.chunk(self._file, number)
+            try:
+                chunk = self._reader.chunk(self._file, number)
+            except _UndecodableError:
+                # Not zeros, which may be padding.
+                chunk = b"\xff" * self._reader.manifest.chunks.size_of(number)
             while len(self._chunks) >= _CHUNKS_KEPT:
                 del self._chunks[next(iter(self._chunks))]
             self._chunks[number] = chunk

@@ -289,6 +289,27 @@ def test_a_manifest_that_changed_is_read_again(tiered: TieredFixture, tmp_path: 
     assert kdump(*words).exit_status & 12
 
 
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_a_flipped_bit_loses_the_records_of_its_chunk_only(
+    tiered: TieredFixture, tmp_path: Path, key: RSAPrivateKey, pem: Path, is_compressed: bool
+) -> None:
+    remote = stored(tiered, tmp_path, AivenWriter(500, is_compressed, key=key))
+    log = min(remote.glob("cut-*/0/*00000000044-*.log"))
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1  # in the first of three chunks
+    log.write_bytes(content)
+    found = records_by_partition(
+        ("cut",), tiered.leader, remote=str(remote), privateKey=str(pem), mode="DROPMALFORMED"
+    )
+    expected = tiered.consumed(LEVEL)["cut-0"]
+    lost = sorted({each[0] for each in expected} - {each[0] for each in found["cut-0"]})
+    assert lost == list(range(44, lost[-1] + 1))
+    assert lost[-1] < 54
+    assert found["cut-0"] == [each for each in expected if each[0] not in lost]
+    words = ("--topic", "cut", "--remote", remote, "--private-key", pem, tiered.leader)
+    assert kdump("verify", *words).exit_status == 4
+
+
 def test_encrypted_chunks_cannot_be_exchanged_or_cut(
     tiered: TieredFixture, tmp_path: Path, key: RSAPrivateKey, pem: Path
 ) -> None:
@@ -305,7 +326,7 @@ def test_encrypted_chunks_cannot_be_exchanged_or_cut(
         log.write_bytes(data)
         assert kdump("verify", *words).exit_status & 12
         with pytest.raises((KdumpError, OSError)):
-            records_by_partition(("cut",), tiered.leader, remote=str(remote), private_key=str(pem))
+            records_by_partition(("cut",), tiered.leader, remote=str(remote), privateKey=str(pem))
 
 
 def test_a_data_key_that_is_no_key_of_aes_is_refused(
