@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kdump.check import invariants
 from kdump.check.batches import offset_gap_finding, offset_order_finding
 from kdump.check.collector import Collector
+from kdump.check.directory import unreadable
 from kdump.check.epochs import EpochCheck
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.gaps import Gap, judged_gaps
@@ -103,14 +104,10 @@ class PartitionCheck:
         return self._part is None or not self._part.is_unread
 
     def take(self, segment: Segment, part: SegmentPart) -> Iterator[Finding]:
-        """Add the next part; yields its findings, and those between it and the parts before.
-
-        Raises:
-            OSError: a file of the partition cannot be read.
-        """
+        """Add the next part; yields its findings, and those between it and the parts before."""
         if self._segment is not segment:
-            yield from self._end_segment()
-            yield from self._begin_segment(segment, part)
+            yield from self._readable(self._end_segment())
+            yield from self._readable(self._begin_segment(segment, part))
         else:
             yield from self._ordered(self._join(part))
         yield from self._ordered(part.findings)
@@ -143,6 +140,13 @@ class PartitionCheck:
                 is_checked = self._has_sequences and not self._may_skip_sequences
                 if is_checked or finding.code not in _SEQUENCE_CODES:
                     yield finding
+
+    def _readable(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Pass on findings up to a file that cannot be read: the log is checked all the same."""
+        try:
+            yield from findings
+        except OSError as failure:
+            yield unreadable(self.scope.partition.path, failure)
 
     def _ordered(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Pass on findings, except those about index entries and gaps, which are kept for later.
@@ -318,7 +322,7 @@ class PartitionCheck:
         Raises:
             OSError: a file of the partition cannot be read.
         """
-        yield from self._end_segment()
+        yield from self._readable(self._end_segment())
         yield from judged_gaps(self._gaps, self.scope, is_thinned=self._is_thinned)
         partition = self.scope.partition
         bases = {segment.base_offset for segment in partition.segments}

@@ -302,10 +302,7 @@ def _joined(
     check: PartitionCheck, parts: Iterable[tuple[Segment, SegmentPart]]
 ) -> Iterator[Finding]:
     for segment, part in parts:
-        try:
-            yield from check.take(segment, part)
-        except OSError as failure:
-            yield unreadable(segment.log_name, failure)
+        yield from check.take(segment, part)
 
 
 def _predicted_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]:
