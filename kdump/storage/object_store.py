@@ -101,6 +101,7 @@ class ObjectStore(RootedStorage):
         if found is not None:
             found.directories.clear()
             found.listed.clear()
+            found.asked.clear()
             found.problems.clear()
 
     def forget(self) -> None:
@@ -173,6 +174,8 @@ class _OpenStore:
     """What is in each listed directory, by name."""
     listed: list[str] = field(default_factory=list)
     """The directories that were listed with all that is below them."""
+    asked: dict[str, Entry] = field(default_factory=dict)
+    """Files that were looked up one by one, because nothing that was listed has them."""
     problems: dict[str, PlaceProblem] = field(default_factory=dict)
     """What these have that is left out."""
     listing: threading.Lock = field(default_factory=threading.Lock)
@@ -204,7 +207,12 @@ class _OpenStore:
             if siblings is None or name not in siblings:
                 raise self._missing(path)
             return siblings[name]
-        return self._asked_status(path, name)
+        if path not in self.asked:
+            found = self._asked_status(path, name)
+            if found.kind is not EntryKind.FILE or not found.size_bytes:
+                return found  # what seems to be empty may not be
+            self.asked[path] = found
+        return self.asked[path]
 
     def seen(self, path: str) -> ObjectVersion | None:
         """A file as it was listed; None if it was not.
@@ -219,7 +227,9 @@ class _OpenStore:
                 raise self._is_directory(path)
             if self._is_covered(path):
                 raise self._missing(path)
-            return None
+            entry = self.asked.get(path)
+            if entry is None:
+                return None
         if entry.kind is not EntryKind.FILE:
             raise self._is_directory(path)
         return ObjectVersion(entry.size_bytes, entry.modified_ns)
@@ -259,6 +269,13 @@ class _OpenStore:
             raise OSError(errno.EIO, what, self.store.name_of(path))
 
     def changes(self) -> Iterator[str]:
+        for path, entry in self.asked.items():
+            try:
+                found = self._asked_status(path, entry.name)
+            except FileNotFoundError:
+                found = None
+            if found != entry:
+                yield self.store.name_of(path)
         for path in list(self.listed):
             before = self._files_below(path)
             again = _OpenStore(self.store, self.connection)

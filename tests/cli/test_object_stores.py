@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import pickle
 import re
 import shlex
@@ -27,6 +28,7 @@ from builders.object_server import BUCKET, ObjectServer, Reply, name_as_long, ob
 from builders.recovery import joined, of_producer
 from builders.source_tables import table_of
 from builders.trees import contents_of
+from kdump.cli.output.place_problems import report_places
 from kdump.engine import local as local_engine
 from kdump.engine.job import Split
 from kdump.engine.local import LocalEngine
@@ -1005,6 +1007,43 @@ def test_the_command_of_a_refusal_names_an_archive_with_the_options_of_its_uri(
     assert contents_of(tmp_path / "d1") == contents_of(large)
 
 
+@pytest.mark.parametrize("words", [["ls"], ["verify"], ["info"]])
+def test_members_of_an_archive_cost_no_lookups(
+    server: ObjectServer, tmp_path: Path, words: list[str]
+) -> None:
+    asked = []
+    for count in (2, 7):
+        path = write_small_partitions(tmp_path / str(count), count)
+        with tarfile.open(tmp_path / f"{count}.tar", "w") as archive:
+            archive.add(path, "d")
+        server.put(f"{count}.tar", (tmp_path / f"{count}.tar").read_bytes())
+        forget_places()
+        server.requests.clear()
+        uri = f"{server.uri}/{count}.tar!/d"
+        assert run_kdump([*words, uri], tmp_path).exit_status == ExitStatus.SOUND
+        asked.append(server.count("HEAD"))
+    # When it is named, when it is opened, and whether it was changed in the end.
+    assert asked[0] == asked[1] <= 4
+
+
+def test_an_archive_that_is_replaced_meanwhile_is_named(
+    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_small_partitions(tmp_path / "d", 3)
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.add(path, "d")
+    data = (tmp_path / "a.tar").read_bytes()
+    server.put("a.tar", data)
+    def replaced() -> ExitStatus:
+        server.put("a.tar", data + bytes(512))
+        return report_places()
+
+    monkeypatch.setattr("kdump.cli.main.report_places", replaced)
+    outcome = run_kdump(["ls", f"{server.uri}/a.tar!/d"], tmp_path)
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
+    assert b"it was changed while" in outcome.stderr
+
+
 @pytest.mark.parametrize("damaged", ["meta.properties", f"small-0/{0:020d}.log"])
 def test_advice_has_the_options_of_the_uri(
     server: ObjectServer, tmp_path: Path, by_options: str, damaged: str
@@ -1097,3 +1136,23 @@ def test_a_uri_that_leads_nowhere_is_one_line(
     assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
     assert what in outcome.stderr.decode()
     assert outcome.stderr.count(b"\n") == 1
+
+
+def test_what_may_not_be_read_is_named_and_nothing_is_called_lost(
+    server: ObjectServer, tmp_path: Path
+) -> None:
+    uri = server.upload(write_small_partitions(tmp_path / "d", 4), "denied")
+    server.disturb = lambda request: (
+        Reply(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
+        if re.match(r"(GET|HEAD) \S*/small-[12]/", request)
+        else None
+    )
+    outcome = run_kdump(["verify", "--output", "jsonl", uri], tmp_path)
+    found = [json.loads(line) for line in outcome.stdout.splitlines()]
+    findings = [row for row in found if row["type"] == "finding"]
+    denied = [row for row in findings if re.search("/small-[12]/", row["path"])]
+    assert {each["code"] for each in denied} == {"file-unreadable"}
+    assert not any(each["loss"] for each in findings)
+    logs = {f"{uri}/small-{number}/{at:020d}.log" for number in (1, 2) for at in (0, 6, 12)}
+    assert logs <= {each["path"] for each in denied}
+    assert outcome.exit_status & ExitStatus.OPERATIONAL_ERROR
