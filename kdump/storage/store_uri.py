@@ -12,6 +12,7 @@ from kdump.storage.rooted_storage import ROOT, normal_path
 
 _USER_IS_SECRET: Final = frozenset({"s3", "gs", "gcs"})
 """Schemes whose user is the credential; that of others may be a container or a user."""
+_AZURE: Final = frozenset({"abfs", "abfss"})
 _ANONYMOUS: Final = "anonymous"
 """For Google's store this user stands for no credentials."""
 _VARIABLES: Final = {"s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"}
@@ -69,7 +70,7 @@ class StoreUri:
         """Take a URI apart.
 
         Raises:
-            UsageProblem: it has a secret that is not encoded.
+            UsageProblem: it has a secret that is not encoded, or a key and no account.
         """
         named, _, options = text.rpartition("?") if "?" in text else (text, "", "")
         scheme, _, rest = named.partition("://")
@@ -79,6 +80,11 @@ class StoreUri:
             # This is the first half of a secret, and would be shown.
             raise UsageProblem(
                 f"{scheme}://***: not a URI: in a secret, write / as %2F and ? as %3F"
+            )
+        if scheme in _AZURE and user.startswith(":") and "." not in host and ":" not in host:
+            raise UsageProblem(
+                f"{scheme}://***@{host}: names no account: write {scheme}://ACCOUNT:KEY@CONTAINER/PATH"
+                f" or {scheme}://:KEY@ACCOUNT.dfs.core.windows.net/CONTAINER/PATH"
             )
         return cls(scheme, user, host, normal_path(path), options)
 

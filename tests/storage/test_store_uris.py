@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow.fs import FileSystem
 
 from kdump.errors import UsageProblem
 from kdump.storage.object_store import ObjectStore
@@ -86,6 +87,22 @@ def test_a_secret_that_is_not_encoded_is_refused_and_not_shown(uri: str) -> None
     with pytest.raises(UsageProblem, match=r"in a secret, write / as %2F") as caught:
         parse_location(uri)
     assert not re.search("KEY|a/b|c:", str(caught.value))
+
+
+@pytest.mark.parametrize("scheme", ["abfs", "abfss"])
+def test_a_key_without_an_account_is_refused_with_the_forms_that_work(scheme: str) -> None:
+    with pytest.raises(UsageProblem) as caught:
+        parse_location(f"{scheme}://:S2VjcmV0@account/container/d1")
+    said = str(caught.value)
+    assert "S2VjcmV0" not in said
+    forms = [each for each in said.split() if "KEY@" in each]
+    assert len(forms) == 2
+    for form in forms:
+        filled = form.replace("KEY", "S2VjcmV0").replace("ACCOUNT", "account").lower()
+        _, path = FileSystem.from_uri(filled.replace("s2vjcmv0", "S2VjcmV0"))
+        assert path.strip("/") == "container/path"
+        parse_location(form)
+    forget_places()
 
 
 @given(names=st.lists(parts, max_size=3), options=st.sampled_from(["", OPTIONS]))
