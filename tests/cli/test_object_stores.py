@@ -1034,6 +1034,7 @@ def test_an_archive_that_is_replaced_meanwhile_is_named(
         archive.add(path, "d")
     data = (tmp_path / "a.tar").read_bytes()
     server.put("a.tar", data)
+
     def replaced() -> ExitStatus:
         server.put("a.tar", data + bytes(512))
         return report_places()

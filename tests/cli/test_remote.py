@@ -199,3 +199,31 @@ def test_a_partition_whose_remote_objects_are_all_missing_is_not_skipped(
     assert b"no damage found" not in outcome.stdout
     outcome = kdump("verify", "--topic", "cut", "--remote", remote, leader)
     assert outcome.exit_status & 4
+
+
+@pytest.mark.parametrize("command", ["export", "grep", "lookup", "copy"])
+def test_a_tiered_topic_that_is_read_without_remote_is_said(
+    tiered: TieredFixture, tmp_path: Path, command: str
+) -> None:
+    every: dict[str, list[str | Path]] = {
+        "export": ["--out", tmp_path / "out", tiered.leader],
+        "grep": ["-e", "nothing-like-it", tiered.leader],
+        "lookup": ["--timestamp", "max", tiered.leader],
+        "copy": [tiered.leader, tmp_path / "copy"],
+    }
+    words = every[command]
+    said = b"with remote.storage.enable read without tiered storage (first: cut-0, offsets 33 to 74"
+    without = kdump(command, "--topic", "cut", *words)
+    assert said in without.stderr
+    assert said not in kdump(command, "--topic", "plain", *words).stderr
+
+
+def test_a_tiered_topic_that_is_queried_without_remote_is_said(
+    tiered: TieredFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    records_by_partition(["cut"], tiered.leader)
+    assert "--remote URI reads them, too" in caplog.text
+    caplog.clear()
+    records_by_partition(["cut"], tiered.leader, remote=str(tiered.remote))
+    records_by_partition(["plain"], tiered.leader)
+    assert not caplog.text

@@ -167,6 +167,10 @@ def _request(
     except OSError as failure:
         diagnostics.report(named, failure)
         return None
+    from kdump.tiered.left_in_tier import left_in_tier
+
+    if (said := left_in_tier(directory, directory.partitions)) is not None:
+        write_line(f"kdump: {said}", sys.stderr)
     if selection.is_futile(directory.partitions):
         raise nothing_selected(selection, [source])
     with phase("reading the settings of topics"):

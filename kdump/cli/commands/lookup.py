@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -150,6 +151,11 @@ def command(
             for path, kind in kinds.items()
         ]
         directories = [each for each in listed if each is not None]
+    from kdump.tiered.left_in_tier import left_in_tier
+
+    for each in directories:
+        if (said := left_in_tier(each, each.partitions)) is not None:
+            write_line(f"kdump: {said}", sys.stderr)
     if not directories:
         return diagnostics.status
     level = isolation_level or IsolationLevel.READ_UNCOMMITTED

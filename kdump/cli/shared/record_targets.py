@@ -17,6 +17,7 @@ from kdump.log.selection import PartitionSelection
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.tables.kafka_log.found_partitions import FoundPartition, lone_partition, lone_segment
+from kdump.tiered.left_in_tier import left_in_tier
 
 _NOT_KAFKA: Final = "not a segment's log or a directory"
 
@@ -80,6 +81,8 @@ class TargetFinder:
                 self.diagnostics.report(problem.path, problem.error)
         for name in directory.refused:
             write_line(f"kdump: {path / name}: not a partition name: not {self.done}", sys.stderr)
+        if (said := left_in_tier(directory, directory.partitions)) is not None:
+            write_line(f"kdump: {said}", sys.stderr)
         for partition in directory.partitions:
             if not self.has_copies and partition.state is not PartitionState.LIVE:
                 continue

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
-from kdump.errors import KdumpError, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log import directory
@@ -18,12 +19,14 @@ from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.storage.places import missing_in_archive, parse_location
-from kdump.tables.kafka_log.damage import unreadable_logged
+from kdump.tables.kafka_log.damage import unreadable_logged, with_status
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
+from kdump.tiered.left_in_tier import left_in_tier
 from kdump.tiered.named_places import named_locations
 
 FIRST_OFFSET: Final = 0
+_LOG: Final = logging.getLogger(__name__)
 _LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
 
 
@@ -221,6 +224,8 @@ def _in_log_directory(
         reasons = [str(problem) for problem in found.problems if problem.path == unreadable]
         with unreadable_logged(is_skipped=skips_unreadable):
             raise KdumpError("; ".join(reasons) or f"{unreadable} cannot be listed")
+    if (said := left_in_tier(found, found.partitions)) is not None:
+        _LOG.warning("%s", said, extra=with_status(ExitStatus.SOUND))
     for partition in found.partitions:
         # Future, deleted and stray partitions are read only if their own path is given.
         if partition.state is PartitionState.LIVE and partition.topic_partition is not None:

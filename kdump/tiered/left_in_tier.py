@@ -1,0 +1,66 @@
+"""What is read without the remote segments that it has: whoever reads it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kdump.errors import KdumpError
+from kdump.formats.names import CLUSTER_METADATA_PARTITION, PartitionState
+from kdump.log.bounds import checkpointed
+from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
+from kdump.log.partition import Partition
+from kdump.state.metadata.settings import read_settings
+from kdump.tiered.tiered_storage import TieredStorage
+from kdump.words import counted
+
+
+def left_in_tier(directory: LogDirectory, partitions: Iterable[Partition]) -> str | None:
+    """Say which partitions of a log directory begin before their local log; None if none does.
+
+    Args:
+        directory: the log directory; nothing is said of one with its remote segments.
+        partitions: of it, to be read.
+    """
+    is_local = not isinstance(directory.path.storage, TieredStorage)
+    if directory.kind is not DirectoryKind.LOG_DIRECTORY or not is_local:
+        return None
+    starts = directory.checkpoints.log_start_offsets
+    found = [
+        (each, begin)
+        for each in partitions
+        if each.state is PartitionState.LIVE
+        and each.segments
+        and (begin := checkpointed(starts, each)) is not None
+        and begin < each.segments[0].base_offset
+    ]
+    if found:
+        # After a crash the checkpoint of any topic can be old.
+        local = _local_topics(directory, {_topic(each) for each, _ in found})
+        found = [(each, begin) for each, begin in found if _topic(each) not in local]
+    if not found:
+        return None
+    first, begin = min(found, key=lambda each: each[0].path.name)
+    return (
+        f"{directory.path}: {counted(len(found), 'partition')} with remote.storage.enable read"
+        f" without tiered storage (first: {first.path.name}, offsets {begin} to"
+        f" {first.segments[0].base_offset - 1} are not local): --remote URI reads them, too"
+    )
+
+
+def _topic(partition: Partition) -> str:
+    assert partition.topic_partition is not None, "only partitions are in a checkpoint"
+    return partition.topic_partition.topic
+
+
+def _local_topics(directory: LogDirectory, topics: Iterable[str]) -> set[str]:
+    """Those of the topics that have no remote storage, by the cluster's metadata."""
+    metadata = str(CLUSTER_METADATA_PARTITION)
+    try:
+        alone = read_log_directory(
+            directory.path, directory.kind, select=lambda name, _key: name == metadata
+        )
+        settings = read_settings([alone])[directory.path]
+        listed = filter(settings.is_listed, topics)
+        return {each for each in listed if not settings.topic(each).remote_storage_enable}
+    except (OSError, KdumpError):
+        return set()
