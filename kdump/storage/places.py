@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -129,6 +129,12 @@ def missing_in_archive(location: Location) -> list[str]:
     if not isinstance(archive, TarArchive):
         return []
     return [f"{archive.name}: {each.what}" for each in archive.problems if each.is_failure]
+
+
+def missing_in_archives(paths: Iterable[str]) -> Iterator[str]:
+    """As :func:`missing_in_archive`, for places by the text that names them."""
+    for path in paths:
+        yield from missing_in_archive(parse_location(path))
 
 
 def cut_places() -> list[str]:

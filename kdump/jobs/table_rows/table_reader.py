@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pyarrow as pa
 
 from kdump.errors import ExitStatus
-from kdump.storage.places import missing_in_archive, parse_location
+from kdump.storage.places import missing_in_archives
 from kdump.tables.all_tables import RECORDS, table_of
 from kdump.tables.kafka_log.damage import with_status
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -134,6 +134,5 @@ def log_incomplete_archives(options: Mapping[str, str]) -> None:
     table = table_of(options)
     if table in (RECORDS, BATCHES):
         return
-    for path in parse_table_options(options, table).paths:
-        for what in missing_in_archive(parse_location(path)):
-            _LOG.warning("%s", what, extra=with_status(ExitStatus.OPERATIONAL_ERROR))
+    for what in missing_in_archives(parse_table_options(options, table).paths):
+        _LOG.warning("%s", what, extra=with_status(ExitStatus.OPERATIONAL_ERROR))

@@ -18,7 +18,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
-from kdump.storage.places import missing_in_archive, parse_location
+from kdump.storage.places import missing_in_archives, parse_location
 from kdump.tables.kafka_log.damage import unreadable_logged, with_status
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -81,10 +81,9 @@ def find_partitions(
 
 def _refuse_incomplete_archives(options: SourceOptions) -> None:
     """Let the query fail if an archive is not whole; log it where damage is to be skipped."""
-    for path in options.paths:
-        for what in missing_in_archive(parse_location(path)):
-            with unreadable_logged(is_skipped=options.mode is Mode.DROPMALFORMED):
-                raise KdumpError(f"{what} (mode DROPMALFORMED reads the rest)")
+    for what in missing_in_archives(options.paths):
+        with unreadable_logged(is_skipped=options.mode is Mode.DROPMALFORMED):
+            raise KdumpError(f"{what} (mode DROPMALFORMED reads the rest)")
 
 
 def locations(options: SourceOptions) -> list[Location]:
