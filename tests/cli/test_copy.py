@@ -726,7 +726,7 @@ def test_an_empty_log_directory_is_copied(tmp_path: Path) -> None:
 
 
 def cut_archives(folder: Path) -> Iterator[str]:
-    """Archives of the directory of which the second half is missing."""
+    """Archives of the directory without their second half."""
     pack(folder / "d1", folder / "whole.tar", "pax")
     data = (folder / "whole.tar").read_bytes()
     half = data[: len(data) // 2 // 512 * 512]
