@@ -46,7 +46,14 @@ public final class ConsumerServer {
                     String[] ends = words[number].split("-");
                     int start = Integer.parseInt(ends[0]);
                     ByteBuffer bytes = ByteBuffer.wrap(log, start, Integer.parseInt(ends[1]) - start).slice();
-                    answers.println(words[number] + "\t" + consumed(bytes, metrics));
+                    String found;
+                    try {
+                        found = consumed(bytes, metrics);
+                    } catch (RuntimeException | Error stopped) {
+                        stopped.printStackTrace();
+                        found = "error";
+                    }
+                    answers.println(words[number] + "\t" + found);
                 }
                 answers.println();
                 answers.flush();
