@@ -16,6 +16,7 @@ from kdump.log.directory import read_lone_partition
 from kdump.repair.partition_repair import repair_partition
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.recovered_0_7 import Recovered07
+from kdump.state.epochs.follower_truncation import LoadedReplica
 from kdump.target.content_store import without_content
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import TargetFile
@@ -30,7 +31,7 @@ class RecoverJob:
     def run(self, split: LoadSplit, /) -> Outcome:
         """Load one partition; a file that cannot be read is an outcome, too."""
         try:
-            outcome = _outcome(split)
+            outcome = load(split)
             if isinstance(outcome, Recovered | Recovered07):
                 return replace(outcome, files=put_away(split, outcome.files))
         except OSError as failure:
@@ -38,7 +39,14 @@ class RecoverJob:
         return outcome
 
 
-def _outcome(split: LoadSplit) -> Recovered | Recovered07 | Refusal:
+def load(split: LoadSplit) -> Recovered | Recovered07 | Refusal:
+    """Compute what a broker makes of a partition when it starts, or what the policy does.
+
+    The one answer of all commands that need it: recovery, comparison, and the plan for a cluster.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
     # Most partitions are listed and read once.
     if split.policy is Policy.BROKER and not split.name.startswith(names.CLUSTER_METADATA_TOPIC):
         recovered = recover_usual(split.path, split.context)
@@ -51,6 +59,20 @@ def _outcome(split: LoadSplit) -> Recovered | Recovered07 | Refusal:
 
         return repair_0_7(partition, split.policy)
     return repair_partition(partition, split.context, split.policy)
+
+
+def loaded_replica(outcome: Outcome, high_watermark: int | None) -> LoadedReplica | None:
+    """The log that a broker then has; None if it does not load it.
+
+    Args:
+        outcome: of :func:`load`, with the policy of a broker.
+        high_watermark: as checkpointed; None if unknown.
+    """
+    if not isinstance(outcome, Recovered):
+        return None
+    return LoadedReplica(
+        outcome.log_start_offset, outcome.log_end_offset, high_watermark, outcome.leader_epochs
+    )
 
 
 def put_away(split: LoadSplit, files: Mapping[str, TargetFile]) -> dict[str, TargetFile]:

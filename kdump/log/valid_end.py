@@ -23,11 +23,13 @@ class ValidEnd:
             without one.
         damage: what follows the last offset index entry and is not valid, such as a torn tail.
         leader_epoch: of the last valid batch; -1 if there is none, or if it has none.
+        has_batches: whether there is a valid batch.
     """
 
     offset: int
     damage: tuple[Damage, ...] = ()
     leader_epoch: int = field(default=NO_PARTITION_LEADER_EPOCH, compare=False)
+    has_batches: bool = field(default=True, compare=False)
 
 
 def valid_end(partition: Partition) -> ValidEnd | None:
@@ -53,7 +55,7 @@ def valid_end(partition: Partition) -> ValidEnd | None:
         if found.offset > segment.base_offset:
             return ValidEnd(max(found.offset, least or 0), damage, found.leader_epoch)
         least = segment.base_offset if least is None else least
-    return None if least is None else ValidEnd(least, damage)
+    return None if least is None else ValidEnd(least, damage, has_batches=False)
 
 
 def _end_of(partition: Partition, segment: Segment, *, is_active: bool) -> ValidEnd:

@@ -16,6 +16,7 @@ from kdump.state.metadata.cluster_plan import ClusterPlan, PlannedTopicPartition
 from kdump.state.metadata.disk_collection import (
     ClaimedPartition,
     CollectedDirectory,
+    CollectedLoad,
     CollectedMetadata,
     CollectedPartition,
     CollectedRecord,
@@ -50,7 +51,6 @@ def replica(
 ) -> CollectedPartition:
     """A partition's directory; its topic has the id of its name."""
     entries = tuple(EpochEntry(*each) for each in epochs)
-    last = entries[-1] if entries else None
     return CollectedPartition(
         directory=f"{topic}-{number}{state.value}",
         topic=topic,
@@ -58,16 +58,24 @@ def replica(
         state=state,
         topic_id=an_id(topic) if topic_id == "" else topic_id,
         leader_epochs=entries,
-        highest_batch_epoch=batch_epoch,
-        last_epoch=None if last is None else last.epoch,
-        last_epoch_start_offset=None if last is None else last.start_offset,
+        highest_epoch=max(
+            (each for each in (batch_epoch, *(each.epoch for each in entries)) if each is not None),
+            default=None,
+        ),
         log_start_offset=None if end is None else start,
         log_end_offset=end,
+        loaded=_loaded(start, end, entries),
         last_stable_offset=end,
         high_watermark=end,
         highest_producer_id=producer_id,
         size_bytes=1000,
     )
+
+
+def _loaded(start: int, end: int | None, entries: Sequence[EpochEntry]) -> CollectedLoad | None:
+    if end is None:
+        return None
+    return CollectedLoad(start, end, tuple(each for each in entries if each.start_offset < end))
 
 
 def disk(node_id: int, *partitions: CollectedPartition, **fields: Any) -> CollectedDirectory:

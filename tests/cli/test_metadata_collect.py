@@ -88,7 +88,7 @@ def test_damage_is_4_and_on_standard_error(log_dir: Path, tmp_path: Path) -> Non
     outcome = collect(tmp_path, "d1", "--out", "c.json")
     assert outcome.exit_status == 4
     assert outcome.stderr.startswith(b"kdump: d1/orders-0: leader-epoch-checkpoint: checkpoint")
-    assert b"1 problem" in outcome.stdout
+    assert b"2 problems" in outcome.stdout  # and that a broker does not load it
 
 
 def test_an_existing_file_or_one_in_a_log_directory_is_refused_before_anything_is_read(

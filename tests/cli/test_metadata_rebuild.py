@@ -46,7 +46,7 @@ def test_a_controller_gets_the_topics_and_brokers_disks_stay_as_they_are(
     disks: list[Path], into: Path, fixtures: Path
 ) -> None:
     before = {each: sorted(path.name for path in each.iterdir()) for each in disks}
-    outcome = rebuild(into, *disks)
+    outcome = rebuild(into, *disks, "--accept-loss")
     assert outcome.exit_status == 0, outcome.stderr
     after = json.loads((fixtures / "states" / "clean" / "after.json").read_text())
     assert shown_topics(into) == {name: each["id"] for name, each in after["topics"].items()}
@@ -55,9 +55,9 @@ def test_a_controller_gets_the_topics_and_brokers_disks_stay_as_they_are(
 
 @pytest.mark.slow
 def test_a_preview_shows_the_same_page_and_writes_nothing(disks: list[Path], into: Path) -> None:
-    preview = rebuild(into, *disks, "--dry-run").stdout.decode()
+    preview = rebuild(into, *disks, "--accept-loss", "--dry-run").stdout.decode()
     assert not contents_of(into)
-    written = rebuild(into, *disks).stdout.decode()
+    written = rebuild(into, *disks, "--accept-loss").stdout.decode()
     page, _, _ = written.partition(f"\n{into}: ")
     assert preview.startswith(page)
     assert "nothing written" in preview
@@ -66,16 +66,16 @@ def test_a_preview_shows_the_same_page_and_writes_nothing(disks: list[Path], int
 
 
 def test_a_rebuilt_controller_can_be_undone(disks: list[Path], into: Path) -> None:
-    rebuild(into, *disks)
+    rebuild(into, *disks, "--accept-loss")
     assert run_kdump(["undo", str(into)], into.parent).exit_status == 0
     assert not contents_of(into)
 
 
 @pytest.mark.slow
 def test_running_it_again_reaches_the_same_end(disks: list[Path], into: Path) -> None:
-    rebuild(into, *disks)
+    rebuild(into, *disks, "--accept-loss")
     first = shown_topics(into)
-    assert rebuild(into, *disks).exit_status == 0
+    assert rebuild(into, *disks, "--accept-loss").exit_status == 0
     assert shown_topics(into) == first
     assert len(list((into / "__cluster_metadata-0").glob("*.checkpoint"))) == 1
 
@@ -88,7 +88,7 @@ def test_a_formatted_directory_keeps_its_id(disks: list[Path], into: Path) -> No
     (into / META_PROPERTIES).write_text(properties)
     (applied,) = (
         each
-        for each in objects(rebuild(into, *disks, "--output", "json").stdout)
+        for each in objects(rebuild(into, *disks, "--accept-loss", "--output", "json").stdout)
         if each["type"] == "apply"
     )
     assert [each["directory_id"] for each in applied["voters"]] == [an_id("formatted")]

@@ -43,6 +43,7 @@ from kdump.log.directory import read_log_directory
 from kdump.state.metadata.disk_collection import (
     ClaimedPartition,
     CollectedDirectory,
+    CollectedLoad,
     CollectedPartition,
     DiskCollection,
     TopicClaim,
@@ -135,7 +136,7 @@ def test_offsets_and_epochs_of_leaders_are_what_the_tools_said(
             assert leader.log_start_offset == partition["earliest"]["offset"]
             assert leader.last_stable_offset == partition["latest_committed"]["offset"]
             epochs = [epoch for _, _, _, epoch in partition.get("for_timestamp", ())]
-            assert (leader.highest_batch_epoch or 0) >= max(epochs, default=0)
+            assert (leader.highest_epoch or 0) >= max(epochs, default=0)
             ids = [each["producer_id"] for each in partition["producers"]]
             assert (leader.highest_producer_id or -1) >= max(ids, default=-1)
             assert not leader.problems
@@ -235,11 +236,7 @@ def test_a_log_that_agrees_with_its_checkpoint_is_not_read(quick_path: Path) -> 
     root = write_epochs(quick_path / "d1", RISING, RISING_CHECKPOINT)
     metered = MeteredStorage(LOCAL_DISK)
     found = orders(Location(metered, str(root)))
-    assert (found.highest_batch_epoch, found.last_epoch, found.last_epoch_start_offset) == (
-        4,
-        4,
-        26,
-    )
+    assert (found.highest_epoch, found.leader_epochs[-1]) == (4, (4, 26))
     assert found.leader_epochs == tuple(EpochEntry(*each) for each in RISING_CHECKPOINT)
     log_bytes = sum(path.stat().st_size for path in (root / "orders-0").glob("*.log"))
     assert metered.read_bytes < log_bytes / 4
@@ -254,18 +251,14 @@ def test_where_the_checkpoint_lacks_epochs_all_headers_are_read(
     quick_path: Path, checkpoint: Sequence[tuple[int, int]] | bytes | None
 ) -> None:
     found = orders(write_epochs(quick_path / "d1", RISING, checkpoint))
-    assert (found.highest_batch_epoch, found.last_epoch, found.last_epoch_start_offset) == (
-        4,
-        4,
-        26,
-    )
+    assert (found.highest_epoch, found.leader_epochs[-1]) == (4, (4, 26))
 
 
 def test_an_epoch_above_the_last_one_is_found(quick_path: Path) -> None:
     """After a rebuild with too low an epoch, a broker dropped the entries of higher ones."""
     root = write_epochs(quick_path / "d1", {0: [5, 5, 9, 9, 1, 1], 6: [1, 2]}, [(1, 4), (2, 7)])
     found = orders(root)
-    assert (found.highest_batch_epoch, found.last_epoch) == (9, 2)
+    assert (found.highest_epoch, found.leader_epochs[-1].epoch) == (9, 2)
     assert any("falls from 9 to 1 at offset 4" in problem for problem in found.problems)
 
 
@@ -281,7 +274,7 @@ def test_the_log_start_hides_older_epochs_of_the_checkpoint(quick_path: Path) ->
     )
     metered = MeteredStorage(LOCAL_DISK)
     found = orders(Location(metered, str(root)))
-    assert (found.log_start_offset, found.highest_batch_epoch) == (23, 4)
+    assert (found.log_start_offset, found.highest_epoch) == (23, 4)
     log_bytes = sum(path.stat().st_size for path in (root / "orders-0").glob("*.log"))
     assert metered.read_bytes < log_bytes / 4
 
@@ -360,7 +353,7 @@ def test_what_cannot_be_read_is_unknown_and_said(quick_path: Path) -> None:
     found, unlisted = sorted(directory.partitions, key=lambda each: each.topic, reverse=True)
     assert (found.topic, found.topic_id) == ("orders", TOPIC_ID_TEXT)
     assert (found.log_start_offset, found.log_end_offset) == (0, None)
-    assert (found.highest_batch_epoch, found.last_stable_offset) == (3, None)
+    assert (found.highest_epoch, found.last_stable_offset) == (4, None)
     assert found.problems == (f"{OffsetFileName(25, FileKind.LOG)}: Input/output error",)
     assert unlisted.topic == "__transaction_state"
     assert (unlisted.log_end_offset, unlisted.size_bytes) == (None, None)
@@ -374,7 +367,8 @@ def test_an_end_before_the_log_start_is_said(quick_path: Path) -> None:
     starts = {("orders", 0): 100}
     write_log_directory(root, recovery_points={("orders", 0): 28}, log_start_offsets=starts)
     found = orders(root)
-    assert (found.log_start_offset, found.log_end_offset) == (100, 100)
+    assert (found.log_start_offset, found.log_end_offset) == (0, 28)
+    assert found.loaded == CollectedLoad(100, 100, ())
     assert "deletes all its records" in found.problems[0]
 
 
@@ -393,7 +387,7 @@ def test_stray_deleted_and_future_partitions_are_collected(
     (root / "orders-0").rename(root / name)
     found = orders(root)
     assert (found.directory, found.state) == (name, state)
-    assert (found.log_end_offset, found.highest_batch_epoch) == (28, 4)
+    assert (found.log_end_offset, found.highest_epoch) == (28, 4)
     assert found.topic_id == TOPIC_ID_TEXT
 
 

@@ -12,7 +12,6 @@ from kdump.cli.output.value_text import Kind, format_bytes
 from kdump.formats.names import PartitionState
 from kdump.state.metadata.disk_collection import (
     CollectedDirectory,
-    CollectedPartition,
     DiskCollection,
 )
 from kdump.words import counted
@@ -60,7 +59,7 @@ def directory_row(directory: CollectedDirectory) -> Row:
         "directory_id": directory.directory_id,
         "is_clean_shutdown": directory.is_clean_shutdown,
         **{name: states[state] for name, state in _STATES.items()},
-        "highest_leader_epoch": _greatest(map(_highest_epoch, directory.partitions)),
+        "highest_leader_epoch": _greatest(each.highest_epoch for each in directory.partitions),
         "highest_producer_id": _highest_producer_id(directory),
         "metadata_epoch": None if metadata is None else metadata.epoch,
         "metadata_end_offset": None if metadata is None else metadata.end_offset,
@@ -70,10 +69,6 @@ def directory_row(directory: CollectedDirectory) -> Row:
 
 def _greatest(numbers: Iterable[int | None]) -> int | None:
     return max((number for number in numbers if number is not None), default=None)
-
-
-def _highest_epoch(partition: CollectedPartition) -> int | None:
-    return _greatest((partition.highest_batch_epoch, partition.last_epoch))
 
 
 def _highest_producer_id(directory: CollectedDirectory) -> int | None:

@@ -12,15 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import kdump
+from kdump.broker.loader.load_context import LoadContext
 from kdump.engine.engine_choice import EngineOptions, run_job
 from kdump.engine.progress import Progress
 from kdump.formats import names
 from kdump.formats.errors import FormatError
-from kdump.formats.names import TopicPartition
+from kdump.formats.names import PartitionState, TopicPartition
 from kdump.formats.uuids import format_uuid
 from kdump.jobs.collect.metadata_copy import collect_metadata
 from kdump.jobs.collect.partition_reading import CollectJob, CollectSplit
 from kdump.jobs.collect.topic_claims import ClaimsFound, read_claims
+from kdump.jobs.load_split import LoadSplit, load_split
 from kdump.log.bounds import checkpointed
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -32,9 +34,10 @@ from kdump.state.metadata.disk_collection import (
     CollectedPartition,
     DiskCollection,
 )
+from kdump.state.metadata.settings import Settings
 
-_CLEAN_READ_BYTES: Final = 64 << 10
-"""About how much is read of a partition after a clean shutdown."""
+_LEAST_READ_BYTES: Final = 64 << 10
+"""About how much is read of a partition beside what a broker reads to load it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +84,27 @@ def _partitions(directory: LogDirectory) -> list[Partition]:
 
 def _split(directory: LogDirectory, partition: Partition) -> CollectSplit:
     points = directory.checkpoints
-    recovery_point = checkpointed(points.recovery_points, partition)
-    last = partition.segments[-1:]
-    return CollectSplit(
+    load = load_split(partition, directory, Settings())
+    split = CollectSplit(
         partition.path,
-        size_bytes=min(
-            partition.data_bytes,
-            _CLEAN_READ_BYTES if directory.is_clean else sum(each.data_bytes for each in last),
-        ),
-        label=partition.path.name,
+        size_bytes=max(load.size_bytes, min(partition.data_bytes, _LEAST_READ_BYTES)),
+        label=load.label,
         partition=partition,
         key=partition.topic_partition or TopicPartition(partition.path.name, 0),
         log_start_offset=_or_none(checkpointed(points.log_start_offsets, partition)),
-        recovery_point=_or_none(recovery_point),
+        recovery_point=_or_none(checkpointed(points.recovery_points, partition)),
         high_watermark=_or_none(checkpointed(points.high_watermarks, partition)),
         is_clean=directory.is_clean,
     )
+    load = replace(load, context=_context(load, partition), is_preview=True)
+    return replace(split, load=load)
+
+
+def _context(load: LoadSplit, partition: Partition) -> LoadContext:
+    """What loading depends on; no line of a checkpoint is about a stray or deleted log."""
+    if partition.state in (PartitionState.STRAY, PartitionState.DELETE):
+        return replace(load.context, log_start_offset=0, recovery_point=0, high_watermark=0)
+    return load.context
 
 
 def _or_none(number: int | None) -> int | None:
@@ -162,11 +170,10 @@ def _unreadable(directory: LogDirectory) -> Iterator[CollectedPartition]:
             state=parsed.state,
             topic_id=None,
             leader_epochs=(),
-            highest_batch_epoch=None,
-            last_epoch=None,
-            last_epoch_start_offset=None,
+            highest_epoch=None,
             log_start_offset=None,
             log_end_offset=None,
+            loaded=None,
             last_stable_offset=None,
             high_watermark=None,
             highest_producer_id=None,

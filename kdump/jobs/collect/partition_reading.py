@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.engine.job import Split
-from kdump.formats import names, producer_snapshot
+from kdump.formats import names, producer_snapshot, record_batch
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName, TopicPartition
@@ -20,6 +20,9 @@ from kdump.jobs.collect.header_history import (
     first_headers,
     read_headers,
 )
+from kdump.jobs.load_split import LoadSplit
+from kdump.jobs.loading import RecoverJob, loaded_replica
+from kdump.jobs.unreadable import Unreadable
 from kdump.log.bounds import find_log_start
 from kdump.log.partition import Partition
 from kdump.log.replicas import replica_end
@@ -27,7 +30,7 @@ from kdump.log.segment import Segment
 from kdump.log.valid_end import ValidEnd, valid_end
 from kdump.log.valid_windows import Damage
 from kdump.state.epochs.epoch_history import EpochHistory
-from kdump.state.metadata.disk_collection import CollectedPartition
+from kdump.state.metadata.disk_collection import CollectedLoad, CollectedPartition
 from kdump.state.transactions.open_transactions import (
     LogTransactions,
     TransactionReplay,
@@ -35,6 +38,7 @@ from kdump.state.transactions.open_transactions import (
     usable_snapshots,
 )
 from kdump.state.transactions.stability import stability
+from kdump.target.refusal import Refusal
 
 Value = TypeVar("Value")
 _Pairs = Sequence[tuple[Segment, Segment | None]]
@@ -54,6 +58,7 @@ class CollectSplit(Split):
         recovery_point: likewise.
         high_watermark: likewise.
         is_clean: whether the log directory has the clean shutdown marker.
+        load: what a starting broker loads.
     """
 
     partition: Partition | None = None
@@ -62,6 +67,7 @@ class CollectSplit(Split):
     recovery_point: int | None = None
     high_watermark: int | None = None
     is_clean: bool = False
+    load: LoadSplit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,31 +94,31 @@ class _Reading:
 
     def collected(self) -> CollectedPartition:
         history = self._epochs()
+        in_checkpoint = None if history is None else history.latest_epoch
         end: ValidEnd | None = None
         log: LogTransactions | None = None
         if self.partition.is_0_7:
             self._problem("a log of Kafka 0.7 is not read")
         elif self.partition.segments:
             end = self._try(self._end)
-            for damage in () if end is None else end.damage:
-                self._on_damage(damage)
+            if end is not None:
+                self._take_end(end)
             log = self._read_logs(history, end)
             self._take_snapshots()
-        log_end = self._log_end(end)
-        entries = () if history is None else history.entries
-        last_epoch, last_start = self._last_epoch(entries, end)
+        loaded = self._loaded()
+        log_end = None if end is None else end.offset
+        highest = (self.sums.highest_epoch, _epoch_of(end), in_checkpoint)
         return CollectedPartition(
             directory=self.listed.path.name,
             topic=self.split.key.topic,
             partition=self.split.key.partition,
             state=self.listed.state,
             topic_id=self._topic_id(),
-            leader_epochs=entries,
-            highest_batch_epoch=self._highest_batch_epoch(end),
-            last_epoch=last_epoch,
-            last_epoch_start_offset=last_start,
+            leader_epochs=self._epochs_in_log(history, end),
+            highest_epoch=max((each for each in highest if each is not None), default=None),
             log_start_offset=self.log_start,
             log_end_offset=log_end,
+            loaded=loaded,
             last_stable_offset=self._last_stable_offset(log, log_end),
             high_watermark=self.split.high_watermark,
             highest_producer_id=self.sums.highest_producer_id,
@@ -186,9 +192,38 @@ class _Reading:
         """Where the log ends; after a clean shutdown the checkpoint vouches for its last batch."""
         if self.split.is_clean and self.split.recovery_point is not None:
             found = replica_end(self.partition)
-            if found.offset == self.split.recovery_point:
+            has_epoch = found.leader_epoch != record_batch.NO_PARTITION_LEADER_EPOCH
+            if has_epoch and found.offset == self.split.recovery_point:
                 return ValidEnd(found.offset, (), found.leader_epoch)
         return valid_end(self.partition)
+
+    def _take_end(self, end: ValidEnd) -> None:
+        for damage in end.damage:
+            self._on_damage(damage)
+        if self.log_start is not None and end.offset < self.log_start:
+            self._problem(
+                f"{names.LOG_START_OFFSET_CHECKPOINT} has offset {self.log_start}, but the log ends"
+                f" at {end.offset}: a starting broker deletes all its records"
+            )
+            self.log_start = find_log_start(self.partition, None)
+        if not end.has_batches:
+            self.log_start = end.offset
+
+    def _loaded(self) -> CollectedLoad | None:
+        """What a starting broker makes of the log; None if it does not load it."""
+        split = self.split.load
+        assert split is not None
+        outcome = RecoverJob().run(split)
+        if isinstance(outcome, Refusal):
+            self._problem(f"a starting broker does not load it: {outcome}")
+        if isinstance(outcome, Unreadable):
+            self._problem(f"{outcome.path.rpartition('/')[2]}: {outcome.what}")
+        found = loaded_replica(outcome, None)
+        if found is None or found.log_end_offset < 0:
+            return None
+        return CollectedLoad(
+            found.log_start_offset, found.log_end_offset, tuple(found.leader_epochs)
+        )
 
     def _of_last_snapshot(self, end_offset: int) -> LogTransactions | None:
         """What the snapshot of a clean shutdown says; None if there is none."""
@@ -224,35 +259,19 @@ class _Reading:
             if highest >= 0:
                 self.sums.take_producer_id(highest)
 
-    def _log_end(self, end: ValidEnd | None) -> int | None:
-        """Where the log ends; a broker empties a log that ends before its start."""
-        if not self.partition.segments:
-            return self.split.recovery_point if self.split.is_clean else None
-        found, start = None if end is None else end.offset, self.log_start
-        if found is not None and start is not None and found < start:
-            self._problem(
-                f"{names.LOG_START_OFFSET_CHECKPOINT} has offset {start}, but the log ends at"
-                f" {found}: a starting broker deletes all its records"
-            )
-            return start
-        return found
-
-    def _highest_batch_epoch(self, end: ValidEnd | None) -> int | None:
-        found = (self.sums.highest_epoch, _epoch_of(end))
-        return max((epoch for epoch in found if epoch is not None), default=None)
-
-    def _last_epoch(
-        self, entries: Sequence[EpochEntry], end: ValidEnd | None
-    ) -> tuple[int | None, int | None]:
-        """The last epoch of the log, and where it begins."""
-        in_log = _epoch_of(end)
-        last = entries[-1] if entries and entries[-1].epoch >= (in_log or 0) else None
-        if last is not None and self.is_checkpoint_true:
-            return last
-        epoch = in_log if last is None else last.epoch
-        if epoch is None:
-            return None, None
-        return epoch, self.sums.first_offsets.get(epoch, None if last is None else last[1])
+    def _epochs_in_log(
+        self, history: EpochHistory | None, end: ValidEnd | None
+    ) -> tuple[EpochEntry, ...]:
+        """The epochs of the records; those of the checkpoint only where the log reaches them."""
+        if end is not None and not end.has_batches:
+            return ()
+        if end is None:
+            return () if history is None or not self.partition.segments else history.entries
+        if not self.is_checkpoint_true or history is None:
+            first = sorted(self.sums.first_offsets.items(), key=lambda each: each[1])
+            history = EpochHistory(EpochEntry(*each) for each in first)
+        history.truncate_from_end(end.offset)
+        return history.entries
 
     def _last_stable_offset(self, log: LogTransactions | None, log_end: int | None) -> int | None:
         if log is None or log_end is None or self.log_start is None:

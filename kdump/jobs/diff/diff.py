@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kdump.broker.loader import swapped_partition
 from kdump.broker.loader.load_context import LoadContext
+from kdump.broker.loader.loader import Recovered
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
@@ -27,12 +28,12 @@ from kdump.jobs.diff.results import (
     TopicDiff,
     UnrelatedReplica,
 )
+from kdump.jobs.load_split import LoadSplit
+from kdump.jobs.loading import load, loaded_replica
 from kdump.log.directory import read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.replicas import ReplicaEnd
 from kdump.phases import during
-from kdump.repair.partition_repair import repair_partition
-from kdump.repair.policies import Policy
 from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
 from kdump.state.epochs.raft_truncation import SnapshotId, truncation_in_raft
@@ -246,16 +247,13 @@ class _Replica:
         )
         if self.partition.is_0_7:
             return
-        outcome = repair_partition(listed, source.context, Policy.BROKER)
+        outcome = load(LoadSplit(source.path, name=source.name, context=source.context))
         if isinstance(outcome, Refusal):
             self.refusal = outcome
             return
-        self.loaded = LoadedReplica(
-            outcome.log_start_offset,
-            outcome.log_end_offset,
-            source.context.high_watermark if source.has_root else None,
-            outcome.leader_epochs,
-        )
+        assert isinstance(outcome, Recovered)
+        high_watermark = source.context.high_watermark if source.has_root else None
+        self.loaded = loaded_replica(outcome, high_watermark)
         self.start_offset = outcome.log_start_offset
 
     @property

@@ -16,7 +16,13 @@ from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.uuids import format_uuid
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.config_choice import UNCLEAN_ELECTION, ConfigPlanner
-from kdump.repair.cluster.evidence import Evidence, MetadataEvidence, gather, place_of
+from kdump.repair.cluster.evidence import (
+    Evidence,
+    MetadataEvidence,
+    gather,
+    missing_disks,
+    place_of,
+)
 from kdump.repair.cluster.feature_choice import choose_features
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.old_copies import report_old_copies
@@ -209,7 +215,13 @@ class _Planner:
             self.evidence, self.copy, self.copy_source, self.overrides, self.notices
         )
         choices = chooser.choose()
-        partitions = PartitionPlanner(self.evidence, self.copy_source, self.overrides, self.notices)
+        partitions = PartitionPlanner(
+            self.evidence,
+            self.copy_source,
+            self.overrides,
+            self.notices,
+            missing_disks(self.evidence, self.copy),
+        )
         in_copy = self._copied_configs()
         configs = ConfigPlanner(
             {key.removeprefix("topic:"): in_copy[key] for key in in_copy if key[:6] == "topic:"},

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.errors import UsageProblem
-from kdump.formats.names import CLUSTER_METADATA_TOPIC
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
 from kdump.repair.cluster.overrides import RESERVED_TOPIC_IDS
+from kdump.state.epochs.epoch_history import EpochHistory
+from kdump.state.epochs.follower_truncation import LoadedReplica
 from kdump.state.metadata.cluster_plan import Source, SourceKind
 from kdump.state.metadata.collected_image import image_of_records
 from kdump.state.metadata.disk_collection import (
@@ -19,9 +21,12 @@ from kdump.state.metadata.disk_collection import (
     DiskCollection,
     TopicClaim,
 )
-from kdump.state.metadata.metadata_image import LogEnd, MetadataImage
+from kdump.state.metadata.metadata_entities import is_reserved_directory
+from kdump.state.metadata.metadata_image import EntityKind, LogEnd, MetadataImage
 
 NO_EPOCH: Final = -1
+NOTHING: Final = (NO_EPOCH, -1)
+"""The end of a replica that a starting broker has nothing of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +39,59 @@ class DiskReplica:
 
     @property
     def end(self) -> tuple[int, int]:
-        """The last epoch and the log's end: the greater, the more advanced the replica."""
-        last_epoch, end = self.partition.last_epoch, self.partition.log_end_offset
-        return (
-            NO_EPOCH if last_epoch is None else last_epoch,
-            -1 if end is None else end,
-        )
+        """The last epoch and the end of the log that a starting broker has.
+
+        The greater, the more advanced the replica. One that no broker loads, or whose records a
+        start deletes, has nothing.
+        """
+        loaded = self.loaded
+        return NOTHING if loaded is None else (loaded.latest_epoch, loaded.log_end_offset)
+
+    @property
+    def becomes_stray(self) -> bool:
+        """Whether a starting broker renames it to ``-stray``: it has no topic id."""
+        return self.partition.topic_id is None
+
+    @property
+    def loaded(self) -> LoadedReplica | None:
+        """Its records once a broker has started; None if it loads none of them.
+
+        The epochs are those of the records. A broker may have others in memory, by a checkpoint
+        that lacks some or claims more: then followers truncate too far, and fetch the same again.
+        """
+        held, loaded = self.held, self.partition.loaded
+        if loaded is None or held is None or self.becomes_stray:
+            return None
+        start, end = loaded.log_start_offset, loaded.log_end_offset
+        if held.log_end_offset < start:
+            return None
+        epochs = EpochHistory(held.leader_epochs)
+        epochs.truncate_from_end(end)
+        epochs.truncate_from_start(start)
+        return LoadedReplica(start, end, held.high_watermark, epochs.entries)
+
+    @property
+    def has_problem(self) -> bool:
+        """Whether something in it is damaged, or a broker has other epochs than its records."""
+        mine, loaded = self.loaded, self.partition.loaded
+        if mine is None or loaded is None or self.partition.problems:
+            return True
+        return tuple(mine.leader_epochs) != loaded.leader_epochs
+
+    @property
+    def held(self) -> LoadedReplica | None:
+        """Its valid records, whatever a start does to them; None if that is not known."""
+        partition = self.partition
+        start, end = partition.log_start_offset, partition.log_end_offset
+        if start is None or end is None:
+            return LoadedReplica(0, 0, 0, ()) if partition.loaded is not None else None
+        return LoadedReplica(start, end, partition.high_watermark, partition.leader_epochs)
 
     @property
     def highest_epoch(self) -> int:
         """The highest leader epoch in its checkpoint and batch headers; -1 without any."""
-        return max(
-            self.partition.leader_epochs[-1].epoch if self.partition.leader_epochs else NO_EPOCH,
-            NO_EPOCH
-            if self.partition.highest_batch_epoch is None
-            else self.partition.highest_batch_epoch,
-            self.end[0],
-        )
+        highest = self.partition.highest_epoch
+        return NO_EPOCH if highest is None else highest
 
     @property
     def source(self) -> Source:
@@ -86,6 +127,7 @@ class Evidence:
         replicas: by topic and number; of each the most advanced one first.
         claims: by topic.
         ignored: sentences about what was left out.
+        clones: sentences about log directories with one id.
     """
 
     kdump: str
@@ -97,6 +139,30 @@ class Evidence:
     replicas: Mapping[str, Mapping[int, Sequence[DiskReplica]]]
     claims: Mapping[str, Sequence[TopicClaim]]
     ignored: tuple[str, ...]
+    clones: tuple[str, ...] = ()
+
+
+def missing_disks(evidence: Evidence, copy: MetadataEvidence | None) -> dict[int, frozenset[str]]:
+    """Log directories that a copy knows of collected nodes, and that were not collected; by node.
+
+    A node that was not collected at all is not in it.
+    """
+    if copy is None:
+        return {}
+    known: dict[int, set[str]] = defaultdict(set)
+    for node, broker in copy.image.of(EntityKind.BROKER).items():
+        known[node].update(broker.directories)
+    for partition in copy.image.of(EntityKind.PARTITION).values():
+        for node, directory_id in zip(partition.replicas, partition.directories, strict=True):
+            known[node].add(directory_id)
+    found = {}
+    for node in sorted(evidence.nodes):
+        own = [each.directory_id for each in evidence.directories if each.node_id == node]
+        missing = {each for each in known[node] if not is_reserved_directory(each)} - {*own}
+        # A directory without an id may be any of them.
+        if len(missing) > own.count(None):
+            found[node] = frozenset(missing)
+    return found
 
 
 def place_of(directory: CollectedDirectory) -> str:
@@ -120,7 +186,8 @@ def gather(collections: Iterable[DiskCollection], cluster_id: str | None = None)
     if not found:
         raise UsageProblem("there is no collection")
     ignored: list[str] = []
-    directories = _of_one_cluster(_latest(found, ignored), cluster_id, ignored)
+    clones: list[str] = []
+    directories = _of_one_cluster(_latest(found, ignored, clones), cluster_id, ignored)
     _require_nodes(directories)
     clusters = {each.cluster_id for each in directories if each.cluster_id is not None}
     return Evidence(
@@ -133,13 +200,18 @@ def gather(collections: Iterable[DiskCollection], cluster_id: str | None = None)
         replicas=_replicas(directories),
         claims=_claims(directories),
         ignored=tuple(sorted(ignored)),
+        clones=tuple(sorted(clones)),
     )
 
 
 def _latest(
-    collections: Sequence[DiskCollection], ignored: list[str]
+    collections: Sequence[DiskCollection], ignored: list[str], clones: list[str]
 ) -> tuple[CollectedDirectory, ...]:
-    """The log directories; of one that was collected several times, the last time counts."""
+    """The log directories; of one that was collected several times, the most advanced state.
+
+    When it was collected does not matter: a backup may be read after the disk itself. Two with one
+    directory id of which neither is an earlier state of the other are two disks.
+    """
     found: dict[object, list[tuple[int, CollectedDirectory]]] = defaultdict(list)
     for collection in collections:
         for directory in collection.log_directories:
@@ -148,13 +220,57 @@ def _latest(
             found[key].append((collection.created_ms, directory))
     latest = []
     for same in found.values():
-        if len(same) > 1:
-            same.sort(key=lambda each: (each[0], repr(each[1])))
-        newest = same[-1][1]
-        others = {repr(each): each for _, each in same if each != newest}
-        ignored += (f"{place_of(each)}: an earlier collection of it" for each in others.values())
-        latest.append(newest)
+        same.sort(key=lambda each: (each[0], repr(each[1])), reverse=True)
+        kept: list[CollectedDirectory] = []
+        earlier: dict[str, None] = {}
+        for directory in _most_advanced_first([each for _, each in same]):
+            newer = next((each for each in kept if _covers(each, directory)), None)
+            if newer is None:
+                kept.append(directory)
+            elif newer != directory:
+                earlier[f"{place_of(directory)}: an earlier state of {newer.path}"] = None
+        if len(kept) > 1:
+            paths = ", ".join(sorted(each.path for each in kept))
+            clones.append(
+                f"node {kept[0].node_id}: {paths} have the directory id {kept[0].directory_id}, and"
+                " none is an earlier state of another"
+            )
+        ignored += earlier
+        latest += kept
     return tuple(sorted(latest, key=_order))
+
+
+def _most_advanced_first(directories: Sequence[CollectedDirectory]) -> list[CollectedDirectory]:
+    """Directories in an order in which none covers one before it, unless they are equal."""
+    return sorted(
+        directories,
+        key=lambda each: sum(_covers(each, other) for other in directories),
+        reverse=True,
+    )
+
+
+def _covers(newer: CollectedDirectory, older: CollectedDirectory) -> bool:
+    """Whether ``older`` may be an earlier state: nothing in it is more advanced."""
+    if _metadata_end(newer) < _metadata_end(older):
+        return False
+    ends = _ends(newer)
+    return all(ends.get(key, NOTHING) >= end for key, end in _ends(older).items())
+
+
+def _metadata_end(directory: CollectedDirectory) -> LogEnd:
+    metadata = directory.metadata
+    return LogEnd(-1, -1) if metadata is None else LogEnd(metadata.epoch, metadata.end_offset)
+
+
+def _ends(directory: CollectedDirectory) -> dict[tuple[str, int, str | None], tuple[int, int]]:
+    """The end of the log of each partition that a broker has not deleted."""
+    found: dict[tuple[str, int, str | None], tuple[int, int]] = {}
+    for each in directory.partitions:
+        if each.state is not PartitionState.DELETE:
+            key = each.topic, each.partition, each.topic_id
+            end = DiskReplica(NO_EPOCH, directory, each).end
+            found[key] = max(end, found.get(key, NOTHING))
+    return found
 
 
 def _order(directory: CollectedDirectory) -> tuple[int, str, str]:

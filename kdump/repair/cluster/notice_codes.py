@@ -76,6 +76,12 @@ LEVEL_LOSS: Final = _register(
     "things that records of the planned metadata.version cannot say",
     needs_acceptance=True,
 )
+LOST_AT_START: Final = _register(
+    _LOSS,
+    "lost-at-start",
+    "records that a starting broker drops or does not load, and that no replica has",
+    needs_acceptance=True,
+)
 NO_COPY: Final = _register(_LOSS, "no-copy", "gone for good: no copy of the metadata was collected")
 NO_DATA: Final = _register(_LOSS, "no-data", "partitions that no collected disk has")
 HOLE: Final = _register(_LOSS, "hole", "missing numbers between a topic's partitions")
@@ -97,7 +103,10 @@ RECREATED: Final = _register(
     needs_acceptance=True,
 )
 PARTED: Final = _register(
-    _CONTRADICTION, "parted", "partitions whose replicas parted: the loser truncates"
+    _CONTRADICTION,
+    "parted",
+    "partitions whose replicas parted: the loser truncates",
+    needs_acceptance=True,
 )
 EXTRA_REPLICA: Final = _register(
     _CONTRADICTION, "extra-replica", "directories on nodes that are not replicas in the copy"
@@ -121,8 +130,20 @@ UNCOMMITTED: Final = _register(
 NOT_COLLECTED: Final = _register(
     _WARNING, "node-not-collected", "registered brokers whose disks were not collected"
 )
+DISK_NOT_COLLECTED: Final = _register(
+    _WARNING, "disk-not-collected", "log directories of a broker that were not collected"
+)
 ISR_NOT_COLLECTED: Final = _register(
-    _WARNING, "isr-not-collected", "partitions whose in-sync replicas were not collected"
+    _LOSS,
+    "isr-not-collected",
+    "partitions whose in-sync replicas were not collected",
+    needs_acceptance=True,
+)
+CLONED_DISK: Final = _register(
+    _LOSS,
+    "cloned-directory-id",
+    "log directories with the id of another: a broker does not start with both",
+    needs_acceptance=True,
 )
 BEHIND_COMMITTED: Final = _register(
     _WARNING, "behind-claims", "partitions that end before an offset that a group committed"

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from kdump.errors import UsageProblem
-from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.names import PartitionState
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import DiskReplica, Evidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides
 from kdump.repair.cluster.topic_choice import TopicChoice
-from kdump.state.epochs.follower_truncation import LoadedReplica, truncation_as_follower
+from kdump.state.epochs.follower_truncation import LoadedReplica, lost_as_follower
 from kdump.state.metadata.cluster_plan import PlannedTopicPartition, Source, SourceKind
 from kdump.state.metadata.metadata_entities import (
     MIGRATING_DIRECTORY,
     NO_LEADER,
     PartitionRegistration,
+    is_reserved_directory,
 )
 from kdump.words import counted
 
@@ -34,12 +34,14 @@ class PartitionPlanner:
 
     Attributes:
         copy_source: the source of what comes from the chosen copy.
+        missing: the log directories that were not collected, by node.
     """
 
     evidence: Evidence
     copy_source: Source
     overrides: Overrides
     notices: Notices
+    missing: Mapping[int, frozenset[str]]
 
     def plan(self, topic: TopicChoice) -> tuple[PlannedTopicPartition, ...]:
         """The partitions of a topic, by number.
@@ -97,7 +99,7 @@ class PartitionPlanner:
         epoch = _epoch_above_all(topic, number)
         is_as_registered = registered is not None and replicas == registered.replicas
         if leader >= 0:
-            self._report_losers(topic, number, leader, replicas, by_node)
+            self._report_losses(topic, number, leader, replicas, by_node.get(leader))
         return PlannedTopicPartition(
             partition=number,
             replicas=replicas,
@@ -212,7 +214,7 @@ class PartitionPlanner:
             what = (
                 "it is added to the replicas: it is more advanced than all of them"
                 if node in extra
-                else "its directory becomes -stray: a replica has all of it"
+                else "its directory becomes -stray: a replica is as advanced"
             )
             self.notices.add(
                 notice_codes.EXTRA_REPLICA,
@@ -230,17 +232,13 @@ class PartitionPlanner:
         by_node: Mapping[int, DiskReplica],
         registered: PartitionRegistration | None,
     ) -> tuple[tuple[str, ...], Source]:
-        known = (
-            {}
-            if registered is None
-            else dict(zip(registered.replicas, registered.directories, strict=True))
-        )
+        known = {} if registered is None else registered.directory_of
         found = []
         for node in replicas:
             replica = by_node.get(node)
             if replica is not None:
                 found.append(replica.directory.directory_id or MIGRATING_DIRECTORY)
-            elif node in self.evidence.nodes:
+            elif self._has_all_disks(node, known.get(node)):
                 # The controller assigns one of the broker's directories.
                 found.append(MIGRATING_DIRECTORY)
             else:
@@ -270,7 +268,7 @@ class PartitionPlanner:
             return said, (said,), Source(SourceKind.SET, "leader")
         if holders:
             leader = _best(holders, by_node, registered)
-            self._report_missing_isr(topic, number, leader, registered)
+            self._report_missing(topic, number, by_node[leader], by_node, registered)
             self._report_claims_ahead(topic, number, by_node[leader])
             return leader, (leader,), by_node[leader].source
         return self._without_data(topic, number, replicas, registered)
@@ -283,7 +281,8 @@ class PartitionPlanner:
         registered: PartitionRegistration | None,
     ) -> tuple[int, tuple[int, ...], Source]:
         """A partition that no collected disk has waits for a node, or for an unclean election."""
-        waiting = tuple(node for node in replicas if node not in self.evidence.nodes)
+        known = {} if registered is None else registered.directory_of
+        waiting = tuple(node for node in replicas if not self._has_all_disks(node, known.get(node)))
         if registered is not None:
             in_sync = {*registered.isr, *registered.elr, *registered.last_known_elr}
             waiting = tuple(node for node in waiting if node in in_sync) or waiting
@@ -299,18 +298,54 @@ class PartitionPlanner:
         self.notices.add(code, what, topic.name, number, override=choose)
         return NO_LEADER, waiting[:1], Source(SourceKind.GUESS, "no collected disk has it")
 
-    def _report_missing_isr(
-        self, topic: TopicChoice, number: int, leader: int, registered: PartitionRegistration | None
+    def _has_all_disks(self, node: int, directory_id: str | None) -> bool:
+        """Whether everything that a node may have of a replica was collected.
+
+        Args:
+            node: the node.
+            directory_id: of the log directory that the copy assigns; None if it does not say.
+        """
+        if node not in self.evidence.nodes:
+            return False
+        missing = self.missing.get(node, frozenset())
+        if directory_id is None or is_reserved_directory(directory_id):
+            return not missing
+        return directory_id not in missing
+
+    def _report_missing(
+        self,
+        topic: TopicChoice,
+        number: int,
+        leader: DiskReplica,
+        by_node: Mapping[int, DiskReplica],
+        registered: PartitionRegistration | None,
     ) -> None:
+        """Report replicas on disks that were not collected, and that may have more."""
         if registered is None:
             return
+        known = registered.directory_of
         in_sync = {*registered.isr, *registered.elr}
-        absent = sorted(in_sync - self.evidence.nodes)
-        if absent and leader not in in_sync:
+        absent = [
+            node
+            for node in sorted({*registered.replicas, *in_sync})
+            if node not in by_node and not self._has_all_disks(node, known.get(node))
+        ]
+        log = _log_of(leader)
+        committed = max(each.partition.high_watermark or 0 for each in by_node.values())
+        if leader.node_id not in in_sync:
+            what = "in sync"
+            absent = [node for node in absent if node in in_sync]
+        elif leader.highest_epoch > registered.leader_epoch:
+            what = f"perhaps in sync, because epoch {leader.highest_epoch} is not in the copy"
+        elif log.log_end_offset < committed:
+            what = f"not behind, because offsets before {committed} were committed"
+        else:
+            return
+        if absent:
             self.notices.add(
                 notice_codes.ISR_NOT_COLLECTED,
-                f"in sync: {', '.join(map(str, absent))}; node {leader} leads and may lack the last"
-                " records",
+                f"{what}: {', '.join(map(str, absent))}; node {leader.node_id} leads, and offsets"
+                f" from {log.log_end_offset} on are lost",
                 topic.name,
                 number,
             )
@@ -318,8 +353,8 @@ class PartitionPlanner:
     def _report_claims_ahead(self, topic: TopicChoice, number: int, leader: DiskReplica) -> None:
         claims = topic.claims.get(number, ())
         offset = max((each.highest_offset or 0 for each in claims), default=0)
-        end = leader.partition.log_end_offset
-        if end is not None and offset > end:
+        end = 0 if leader.loaded is None else leader.loaded.log_end_offset
+        if offset > end:
             self.notices.add(
                 notice_codes.BEHIND_COMMITTED,
                 f"its log ends at {end}, and an internal topic names offset {offset}",
@@ -327,39 +362,72 @@ class PartitionPlanner:
                 number,
             )
 
-    def _report_losers(
+    def _report_losses(
         self,
         topic: TopicChoice,
         number: int,
         leader: int,
         replicas: Sequence[int],
-        by_node: Mapping[int, DiskReplica],
+        winner: DiskReplica | None,
     ) -> None:
-        """Report what replicas lose when they follow the leader."""
-        winner = None if leader not in by_node else loaded(by_node[leader])
-        for node in replicas:
-            if node == leader or node not in by_node:
-                continue
-            loser = loaded(by_node[node])
-            if winner is None or loser is None:
-                continue
-            truncation = truncation_as_follower(loser, winner)
-            if truncation is None or truncation.end_offset >= loser.log_end_offset:
-                continue
-            begin = max(truncation.end_offset, loser.log_start_offset)
-            lost = "all of its log" if truncation.starts_over else f"offsets {begin} to"
-            self.notices.add(
-                notice_codes.PARTED,
-                f"node {leader} wins (epoch {winner.latest_epoch}, end {winner.log_end_offset});"
-                f" node {node} loses {lost} {loser.log_end_offset - 1}"
-                f" (epoch {loser.latest_epoch})"
-                if not truncation.starts_over
-                else f"node {leader} wins; node {node} loses {lost}, which ends before offset"
-                f" {winner.log_start_offset}",
-                topic.name,
-                number,
-                override=f"topic.{topic.name}.partition.{number}.leader={node}",
-            )
+        """Report the records on any disk that are lost when all replicas follow the leader."""
+        for each in topic.replicas.get(number, ()):
+            held = each.held
+            if held is None:
+                what = "" if each is winner else f"node {leader} leads, and it cannot be read"
+            else:
+                lost = lost_as_follower(held, _log_of(winner))
+                what = _loss(each, lost, leader, winner, replicas) if lost else ""
+            if what:
+                is_parted = each is not winner and each.loaded is not None
+                self.notices.add(
+                    notice_codes.PARTED if is_parted else notice_codes.LOST_AT_START,
+                    what if is_parted else f"{place_of(each.directory)}: {what}",
+                    topic.name,
+                    number,
+                    override=f"topic.{topic.name}.partition.{number}.leader={each.node_id}"
+                    if is_parted and each.node_id in replicas
+                    else None,
+                )
+
+
+NO_RECORDS: Final = LoadedReplica(0, 0, 0, ())
+"""The log of a replica that a starting broker does not load."""
+
+
+def _log_of(leader: DiskReplica | None) -> LoadedReplica:
+    return NO_RECORDS if leader is None or leader.loaded is None else leader.loaded
+
+
+def _loss(
+    replica: DiskReplica,
+    lost: Sequence[range],
+    leader: int,
+    winner: DiskReplica | None,
+    replicas: Sequence[int],
+) -> str:
+    """What a replica loses, and why."""
+    offsets = " and ".join(f"{each.start} to {each.stop - 1}" for each in lost)
+    if replica.becomes_stray:
+        return f"it has no topic id and becomes -stray, and offsets {offsets} are in no other log"
+    if replica.partition.loaded is None:
+        return f"a starting broker does not load it, and offsets {offsets} are in no other log"
+    if replica is winner or replica.loaded is None:
+        return (
+            f"a starting broker drops offsets {offsets}, which no replica has; keep them first"
+            " with kdump recover --policy salvage"
+        )
+    if winner is None:
+        return (
+            f"node {leader} leads without a disk that was collected; node {replica.node_id} may"
+            f" lose offsets {offsets}"
+        )
+    loses = "loses" if replica.node_id in replicas else "becomes -stray with"
+    epoch, end = winner.end
+    return (
+        f"node {leader} wins (epoch {epoch}, end {end}); node {replica.node_id} {loses} offsets"
+        f" {offsets} (epoch {replica.end[0]})"
+    )
 
 
 def _usual_replicas(topic: TopicChoice) -> tuple[int, ...]:
@@ -393,10 +461,21 @@ def _best(
     by_node: Mapping[int, DiskReplica],
     registered: PartitionRegistration | None,
 ) -> int:
-    """The most advanced replica; of several that end alike, the one that the copy prefers."""
-    preferred: tuple[int, ...] = holders_in_order(holders, registered)
+    """The most advanced replica once brokers have started.
+
+    Of several that end alike, the one that costs the fewest records on the others; then one without
+    a problem; then the one that the copy prefers.
+    """
     best = max(by_node[node].end for node in holders)
-    return next(node for node in preferred if by_node[node].end == best)
+    tied = [node for node in holders_in_order(holders, registered) if by_node[node].end == best]
+
+    def cost(node: int) -> tuple[int, bool]:
+        leader = _log_of(by_node[node])
+        held = [each.held for each in by_node.values()]
+        lost = [lost_as_follower(each, leader) for each in held if each is not None]
+        return sum(len(part) for each in lost for part in each), by_node[node].has_problem
+
+    return tied[0] if len(tied) == 1 else min(tied, key=cost)
 
 
 def holders_in_order(
@@ -407,21 +486,6 @@ def holders_in_order(
         return tuple(holders)
     order = (registered.leader, *registered.isr, *registered.elr, *registered.last_known_elr)
     return tuple(dict.fromkeys([*(node for node in order if node in holders), *holders]))
-
-
-def loaded(replica: DiskReplica) -> LoadedReplica | None:
-    """A replica as a starting broker has it; None if its log cannot be read."""
-    partition = replica.partition
-    if partition.log_end_offset is None or partition.log_start_offset is None:
-        return None
-    epochs = list(partition.leader_epochs)
-    start = partition.last_epoch_start_offset
-    if partition.last_epoch is not None and start is not None:
-        epochs = [each for each in epochs if each.epoch < partition.last_epoch]
-        epochs.append(EpochEntry(partition.last_epoch, start))
-    return LoadedReplica(
-        partition.log_start_offset, partition.log_end_offset, partition.high_watermark, epochs
-    )
 
 
 def _epoch_above_all(topic: TopicChoice, number: int) -> int:

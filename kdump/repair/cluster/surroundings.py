@@ -7,7 +7,12 @@ from collections.abc import Sequence
 
 from kdump.formats.names import PartitionState
 from kdump.repair.cluster import notice_codes
-from kdump.repair.cluster.evidence import Evidence, MetadataEvidence, place_of
+from kdump.repair.cluster.evidence import (
+    Evidence,
+    MetadataEvidence,
+    missing_disks,
+    place_of,
+)
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.state.metadata.cluster_plan import PlannedTopic
 from kdump.state.metadata.disk_collection import CollectedDirectory
@@ -33,6 +38,12 @@ def report_surroundings(
     """
     for sentence in evidence.ignored:
         notices.add(notice_codes.IGNORED, sentence)
+    for sentence in evidence.clones:
+        notices.add(
+            notice_codes.CLONED_DISK,
+            f"{sentence}; give one of them another id with kdump identity --repair, or leave out"
+            " its collection",
+        )
     if copy is not None:
         _report_missing_nodes(evidence, copy, topics, notices)
         _report_uncommitted(copy, notices)
@@ -56,6 +67,12 @@ def _report_missing_nodes(
             notice_codes.NOT_COLLECTED,
             f"node {node_id}, a replica of {counted(replicas[node_id], 'partition')}; collect on"
             " it, too, unless its disks are lost",
+        )
+    for node_id, missing in missing_disks(evidence, copy).items():
+        notices.add(
+            notice_codes.DISK_NOT_COLLECTED,
+            f"node {node_id}, directory id {', '.join(sorted(missing))}; collect it, too, unless it"
+            " is lost",
         )
 
 

@@ -81,3 +81,23 @@ def truncation_as_follower(follower: LoadedReplica, leader: LoadedReplica) -> Tr
     if end < leader.log_start_offset:
         return Truncation(leader.log_start_offset, starts_over=True)
     return Truncation(min(end, leader.log_end_offset))
+
+
+def lost_as_follower(held: LoadedReplica, leader: LoadedReplica) -> tuple[range, ...]:
+    """Find the offsets that a replica holds and that nobody has once it followed ``leader``.
+
+    Args:
+        held: the records of the replica, whether it loads them or not; it may be the leader's own.
+        leader: the log that the leader has.
+    """
+    start, end = held.log_start_offset, held.log_end_offset
+    kept_end = min(end, leader.log_end_offset)
+    if held.leader_epochs:
+        truncation = truncation_as_follower(held, leader)
+        assert truncation is not None, "it has epochs"
+        kept_end = start if truncation.starts_over else min(kept_end, truncation.end_offset)
+    kept_start = max(start, leader.log_start_offset)
+    if kept_start >= kept_end:
+        kept_start = kept_end = end
+    found = range(start, min(kept_start, end)), range(max(kept_end, start), end)
+    return tuple(each for each in found if each)

@@ -6,7 +6,7 @@ all hosts, without their disks. The names of its fields are those of the attribu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,28 +24,44 @@ from kdump.formats.json_document import (
 from kdump.formats.names import PartitionState
 
 COLLECTION_FORMAT: Final = "kdump metadata collection"
-COLLECTION_VERSION: Final = 1
+COLLECTION_VERSION: Final = 2
 
 STATE_WORDS: Final = {each.name.lower(): each for each in PartitionState}
 """``live``, ``future``, ``delete`` and ``stray``, as in the output of ``kdump ls``."""
 
 
 @dataclass(frozen=True, slots=True)
+class CollectedLoad:
+    """What a starting broker makes of a log.
+
+    Attributes:
+        log_start_offset: where the log begins then; likewise ``log_end_offset``.
+        leader_epochs: as the broker then has them in memory.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    leader_epochs: tuple[EpochEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CollectedPartition:
     """A partition's directory. What cannot be read is None, never 0; ``problems`` say why.
+
+    The offsets and epochs are those of the valid records in its files, whatever a start does to
+    them; ``loaded`` is what a start makes of them.
 
     Attributes:
         directory: its name.
         topic: from the name, likewise ``partition`` and ``state``.
         topic_id: from ``partition.metadata``.
-        leader_epochs: of ``leader-epoch-checkpoint``: epochs and their first offsets, ascending.
-        highest_batch_epoch: the highest leader epoch in the batch headers that were read, which
-            include those of the last segment. None if none has an epoch.
-        last_epoch: the higher of the last one in the checkpoint and that of the last batch; None if
-            there is none.
-        last_epoch_start_offset: the first offset of ``last_epoch``.
-        log_start_offset: as a starting broker would have it.
+        leader_epochs: epochs that begin before the end of the log, and their first offsets,
+            ascending: of ``leader-epoch-checkpoint``, or of batch headers if the two disagree.
+        highest_epoch: the highest leader epoch that the checkpoint or a batch header names, whether
+            the log reaches it or not. None if there is none.
+        log_start_offset: the offset of the first record.
         log_end_offset: the offset after the last valid batch.
+        loaded: what a starting broker makes of the log; None if it does not load it.
         last_stable_offset: None also where finding it would mean reading more of the log.
         high_watermark: of ``replication-offset-checkpoint``.
         highest_producer_id: in the batches that were read and in producer snapshots.
@@ -59,11 +75,10 @@ class CollectedPartition:
     state: PartitionState
     topic_id: str | None
     leader_epochs: tuple[EpochEntry, ...]
-    highest_batch_epoch: int | None
-    last_epoch: int | None
-    last_epoch_start_offset: int | None
+    highest_epoch: int | None
     log_start_offset: int | None
     log_end_offset: int | None
+    loaded: CollectedLoad | None
     last_stable_offset: int | None
     high_watermark: int | None
     highest_producer_id: int | None
@@ -259,10 +274,18 @@ def _directory_fields(directory: CollectedDirectory) -> dict[str, Any]:
 
 
 def _partition_fields(partition: CollectedPartition) -> dict[str, Any]:
+    loaded = partition.loaded
     return plain_fields(partition) | {
         "state": partition.state.name.lower(),
-        "leader_epochs": [[each.epoch, each.start_offset] for each in partition.leader_epochs],
+        "leader_epochs": _pairs(partition.leader_epochs),
+        "loaded": None
+        if loaded is None
+        else plain_fields(loaded) | {"leader_epochs": _pairs(loaded.leader_epochs)},
     }
+
+
+def _pairs(entries: Iterable[EpochEntry]) -> list[list[int]]:
+    return [[each.epoch, each.start_offset] for each in entries]
 
 
 def _claim_fields(claim: TopicClaim) -> dict[str, Any]:
@@ -328,16 +351,26 @@ def _partition(document: JsonObject) -> CollectedPartition:
         state=document.word("state", STATE_WORDS),
         topic_id=document.optional(document.uuid, "topic_id"),
         leader_epochs=_epochs(document, "leader_epochs"),
-        highest_batch_epoch=document.optional_int32("highest_batch_epoch"),
-        last_epoch=document.optional_int32("last_epoch"),
-        last_epoch_start_offset=document.optional(document.number, "last_epoch_start_offset"),
+        highest_epoch=document.optional_int32("highest_epoch"),
         log_start_offset=document.optional(document.number, "log_start_offset"),
         log_end_offset=document.optional(document.number, "log_end_offset"),
+        loaded=_loaded(document.optional(document.object, "loaded")),
         last_stable_offset=document.optional(document.number, "last_stable_offset"),
         high_watermark=document.optional(document.number, "high_watermark"),
         highest_producer_id=document.optional(document.number, "highest_producer_id"),
         size_bytes=document.optional(document.number, "size_bytes"),
         problems=document.texts("problems"),
+    )
+
+
+def _loaded(document: JsonObject | None) -> CollectedLoad | None:
+    if document is None:
+        return None
+    document.has_only(field_names(CollectedLoad))
+    return CollectedLoad(
+        document.number("log_start_offset"),
+        document.number("log_end_offset"),
+        _epochs(document, "leader_epochs"),
     )
 
 

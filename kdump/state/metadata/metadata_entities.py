@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kdump.formats.uuids import parse_uuid
+
 MIGRATING_DIRECTORY: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """``DirectoryId.MIGRATING``: the log directory of a replica is not known to the cluster."""
+_RESERVED_DIRECTORIES: Final = 100
 NO_LEADER: Final = -1
 _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
@@ -25,6 +28,12 @@ Fields = Mapping[str, Any]
 
 class ReplayFault(Exception):
     """A record that does not apply to the metadata before it; Kafka's replay skips it, too."""
+
+
+def is_reserved_directory(directory_id: str) -> bool:
+    """Whether an id stands for no directory. Follows ``DirectoryId.reserved``."""
+    found = parse_uuid(directory_id)
+    return found is None or found.int < _RESERVED_DIRECTORIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,11 @@ class PartitionRegistration:
     leader_recovery_state: str
     leader_epoch: int
     partition_epoch: int
+
+    @property
+    def directory_of(self) -> dict[int, str]:
+        """The id of the log directory of each replica, by node."""
+        return dict(zip(self.replicas, self.directories, strict=True))
 
     @classmethod
     def of_record(cls, record: Fields) -> PartitionRegistration:

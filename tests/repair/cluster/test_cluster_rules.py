@@ -633,7 +633,7 @@ def test_an_earlier_collection_is_ignored_once_in_any_order(order: tuple[int, ..
     times = [(CREATED_MS, old), (CREATED_MS, disk(1, replica("a", end=9))), (CREATED_MS + 1, old)]
     collections = [collected(times[at][1], created_ms=times[at][0]) for at in order]
     plan = plan_cluster(PlanRequest(collections, (CONTROLLER,)))
-    assert named(plan, "ignored") == ["node 1 /data/1: an earlier collection of it"]
+    assert named(plan, "ignored") == ["node 1 /data/1: an earlier state of /data/1"]
 
 
 def test_several_clusters_are_refused_until_one_is_named() -> None:
@@ -647,13 +647,28 @@ def test_several_clusters_are_refused_until_one_is_named() -> None:
     assert "ignored" in codes(plan)
 
 
-def test_the_later_of_two_collections_of_a_directory_counts() -> None:
-    early = collected(disk(1, replica("a")), created_ms=CREATED_MS - 1)
-    late = collected(disk(1, replica("b")))
-    for order in ([early, late], [late, early]):
-        plan = plan_cluster(PlanRequest(order, (DynamicVoter(9, "h", 9093),)))
-        assert [each.name for each in plan.topics] == ["b"]
-        assert "ignored" in codes(plan)
+def test_a_backup_that_is_collected_later_than_the_disk_is_not_newer() -> None:
+    backup = disk(
+        1, replica("a", end=5), path="/backup", directory_id=an_id("1"), metadata=copy(end=400)
+    )
+    now = disk(1, replica("a", end=9), replica("b"), directory_id=an_id("1"), metadata=copy())
+    collections = [collected(now), collected(backup, created_ms=CREATED_MS + 1)]
+    for order in (collections, collections[::-1]):
+        plan = plan_cluster(PlanRequest(order, (CONTROLLER,)))
+        assert [each.name for each in plan.topics] == ["a", "b"]
+        assert named(plan, "ignored") == ["node 1 /backup: an earlier state of /data/1"]
+        assert not refusing(plan)
+
+
+def test_two_disks_with_one_directory_id_are_two_disks() -> None:
+    disks = [
+        disk(2, replica(name), path=f"/data/{name}", directory_id=an_id("2")) for name in ("a", "b")
+    ]
+    for plan in (plan_of(*disks), plan_cluster(PlanRequest([collected(*disks)], (CONTROLLER,)))):
+        assert [each.name for each in plan.topics] == ["a", "b"]
+        assert refusing(plan) == [("cloned-directory-id", None)]
+        (clone,) = named(plan, "cloned-directory-id")
+        assert clone.startswith("node 2: /data/a, /data/b have the directory id")
 
 
 def test_a_directory_without_a_node_is_refused() -> None:

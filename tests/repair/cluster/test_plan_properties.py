@@ -27,6 +27,7 @@ from builders.dead_clusters import (
 )
 from kdump.formats.names import PartitionState
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
+from kdump.repair.cluster.evidence import DiskReplica
 from kdump.state.metadata.cluster_plan import ClusterPlan
 from kdump.state.metadata.cluster_plan_json import decode_plan, encode_plan
 from kdump.state.metadata.collected_image import image_of_records
@@ -201,9 +202,7 @@ def test_epochs_are_above_all_that_are_on_disk(hosts: list[DiskCollection]) -> N
     for directory in latest(hosts):
         for each in directory.partitions:
             epoch = epochs.get((each.topic_id or "", each.partition))
-            seen = [entry.epoch for entry in each.leader_epochs]
-            seen += [] if each.highest_batch_epoch is None else [each.highest_batch_epoch]
-            assert epoch is None or all(epoch > other for other in seen)
+            assert epoch is None or each.highest_epoch is None or epoch > each.highest_epoch
         metadata = directory.metadata
         if metadata is not None:
             assert plan.snapshot_offset > max(metadata.end_offset, metadata.highest_offset)
@@ -226,8 +225,7 @@ def test_no_other_replica_is_more_advanced_than_the_leader(hosts: list[DiskColle
         assert directory.node_id is not None
         for each in directory.partitions:
             if each.state is PartitionState.LIVE:
-                epoch = -1 if each.last_epoch is None else each.last_epoch
-                end = (epoch, -1 if each.log_end_offset is None else each.log_end_offset)
+                end = DiskReplica(directory.node_id, directory, each).end
                 nodes = ends.setdefault((each.topic_id, each.partition), {})
                 nodes[directory.node_id] = max(end, nodes.get(directory.node_id, end))
     for topic in plan.topics:

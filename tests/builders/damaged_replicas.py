@@ -1,0 +1,221 @@
+"""A few partitions of a real cluster whose brokers were killed, and damage to their replicas."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from builders.cluster_disks import METADATA
+from builders.dead_clusters import CONTROLLER
+from builders.log_directories import offset_checkpoint
+from kdump.engine.engine_choice import EngineChoice, EngineOptions
+from kdump.engine.progress import SILENT
+from kdump.formats import names
+from kdump.formats.checkpoints import (
+    EpochEntry,
+    decode_leader_epoch_checkpoint,
+    encode_leader_epoch_checkpoint,
+)
+from kdump.jobs.collect.collect import CollectRequest, collect
+from kdump.log.directory import read_log_directory
+from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
+from kdump.state.metadata.cluster_plan import ClusterPlan
+from kdump.state.metadata.disk_collection import CollectedPartition, DiskCollection
+from kdump.storage.local_disk import local
+
+DISKS: Final = {"b1-d1": 1, "b2-d1": 2, "b2-d2": 2, "b3-d1": 3}
+HERE: Final = EngineOptions(EngineChoice.LOCAL, processes=1)
+NOW_MS: Final = 1_800_000_000_000
+_ROOT_FILES: Final = (
+    names.META_PROPERTIES,
+    names.REPLICATION_OFFSET_CHECKPOINT,
+    names.LOG_START_OFFSET_CHECKPOINT,
+)
+
+
+def kill_brokers(cluster: Path, folder: Path, partitions: Iterable[str]) -> Path:
+    """Copy some partitions of all brokers, and their metadata, as if they had been killed.
+
+    Nothing of their logs is flushed.
+    """
+    for disk in DISKS:
+        (folder / disk).mkdir(parents=True)
+        for name in _ROOT_FILES:
+            if (cluster / disk / name).exists():
+                shutil.copy(cluster / disk / name, folder / disk)
+        for name in (METADATA, *partitions):
+            if (cluster / disk / name).exists():
+                shutil.copytree(cluster / disk / name, folder / disk / name)
+    return folder
+
+
+def collected(folder: Path, disks: Iterable[str] = tuple(DISKS)) -> list[DiskCollection]:
+    """Collect what each disk knows."""
+    return [
+        collect(CollectRequest([read_log_directory(local(folder / disk))], NOW_MS), HERE, SILENT)
+        for disk in disks
+    ]
+
+
+def planned(collections: Iterable[DiskCollection], *settings: tuple[str, str]) -> ClusterPlan:
+    """Plan for a new controller."""
+    return plan_cluster(PlanRequest(tuple(collections), (CONTROLLER,), settings))
+
+
+def replicas(collections: Iterable[DiskCollection], name: str) -> dict[int, CollectedPartition]:
+    """The replicas of a partition by node."""
+    return {
+        directory.node_id or 0: each
+        for collection in collections
+        for directory in collection.log_directories
+        for each in directory.partitions
+        if each.directory == name
+    }
+
+
+# --- damage
+
+
+Damage = Callable[[Path, random.Random], None]
+"""Damages the directory of a partition."""
+
+
+def lose_logs(path: Path, _drawn: random.Random) -> None:
+    """Lose all files of the log, but not the epoch checkpoint."""
+    for each in path.iterdir():
+        if each.name[0].isdigit():
+            each.unlink()
+
+
+def lose_metadata(path: Path, _drawn: random.Random) -> None:
+    (path / names.PARTITION_METADATA).unlink(missing_ok=True)
+
+
+def move_start(path: Path, drawn: random.Random) -> None:
+    """Let the log start after its end, or somewhere in the log."""
+    _set_start(path, drawn.choice((999_999, drawn.randrange(1, 40))))
+
+
+def move_start_after_the_end(path: Path, _drawn: random.Random) -> None:
+    _set_start(path, 999_999)
+
+
+def _set_start(path: Path, offset: int) -> None:
+    topic, _, number = path.name.rpartition("-")
+    lines = offset_checkpoint({(topic, int(number)): offset})
+    (path.parent / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(lines)
+
+
+def cut_half(path: Path, drawn: random.Random) -> None:
+    """Lose the end of the last segment."""
+    log = _a_log(path, None)
+    if log is not None and log.stat().st_size:
+        os.truncate(log, drawn.randrange(log.stat().st_size))
+
+
+def empty_logs(path: Path, _drawn: random.Random) -> None:
+    for log in path.glob("*.log"):
+        os.truncate(log, 0)
+
+
+def zero_a_batch(path: Path, drawn: random.Random) -> None:
+    """Zero one batch of a log."""
+    log = _a_log(path, drawn)
+    batches = [] if log is None else list(batches_of(log.read_bytes()))
+    if log is not None and batches:
+        content = bytearray(log.read_bytes())
+        at, data = drawn.choice(batches)
+        content[at : at + len(data)] = bytes(len(data))
+        log.write_bytes(content)
+
+
+def flip_a_bit(path: Path, drawn: random.Random) -> None:
+    """Flip a bit of a batch, but not of its base offset: that no broker notices."""
+    log = _a_log(path, drawn)
+    batches = [] if log is None else list(batches_of(log.read_bytes()))
+    if log is not None and batches:
+        content = bytearray(log.read_bytes())
+        at, data = drawn.choice(batches)
+        content[drawn.randrange(at + 8, at + len(data))] ^= 1 << drawn.randrange(8)
+        log.write_bytes(content)
+
+
+def lose_epochs(path: Path, _drawn: random.Random) -> None:
+    (path / names.LEADER_EPOCH_CHECKPOINT).unlink(missing_ok=True)
+
+
+def raise_epochs(path: Path, drawn: random.Random) -> None:
+    """Let the epoch checkpoint claim a later epoch."""
+    checkpoint = path / names.LEADER_EPOCH_CHECKPOINT
+    if not checkpoint.exists():
+        return
+    entries = decode_leader_epoch_checkpoint(checkpoint.read_bytes())
+    last = entries[-1] if entries else EpochEntry(0, 0)
+    entries.append(EpochEntry(last.epoch + 5, last.start_offset + drawn.randrange(1, 60)))
+    checkpoint.write_bytes(encode_leader_epoch_checkpoint(entries))
+
+
+def remove(path: Path, _drawn: random.Random) -> None:
+    shutil.rmtree(path)
+
+
+def nothing(_path: Path, _drawn: random.Random) -> None:
+    """Damage nothing."""
+
+
+DAMAGES: Final[tuple[Damage, ...]] = (
+    *(lose_logs, lose_metadata, move_start, cut_half, empty_logs, zero_a_batch, flip_a_bit),
+    *(lose_epochs, raise_epochs, remove, nothing, nothing),
+)
+
+
+def _a_log(path: Path, drawn: random.Random | None) -> Path | None:
+    """One of the logs; the last one without ``drawn``."""
+    logs = sorted(path.glob("*.log"))
+    if not logs:
+        return None
+    return logs[-1] if drawn is None else drawn.choice(logs)
+
+
+# --- what a disk has
+
+
+def batches_of(log: bytes) -> Iterator[tuple[int, bytes]]:
+    """The batches of a valid log with their positions."""
+    at = 0
+    while at + 12 < len(log):
+        size = 12 + int.from_bytes(log[at + 8 : at + 12])
+        yield at, log[at : at + size]
+        at += size
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Held:
+    """A batch that a replica holds; no checksum covers its leader epoch."""
+
+    base_offset: int
+    data: bytes
+    leader_epoch: int = field(compare=False)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + int.from_bytes(self.data[7:11])
+
+
+def held(valid: Path, damaged: Path) -> set[Held]:
+    """The batches of a valid log that are where they were in a damaged one."""
+    found = set()
+    for log in valid.glob("*.log"):
+        now = damaged / log.name
+        content = now.read_bytes() if now.exists() else b""
+        for at, data in batches_of(log.read_bytes()):
+            is_like = content[at : at + 12] == data[:12]
+            if is_like and content[at + 16 : at + len(data)] == data[16:]:
+                epoch = int.from_bytes(content[at + 12 : at + 16], signed=True)
+                found.add(Held(int.from_bytes(data[:8]), data[16:], epoch))
+    return found

@@ -1,0 +1,297 @@
+"""A plan ranks replicas by what starting brokers make of them, and loses nothing silently."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builders.damaged_replicas import (
+    DAMAGES,
+    DISKS,
+    HERE,
+    Damage,
+    Held,
+    collected,
+    cut_half,
+    empty_logs,
+    held,
+    kill_brokers,
+    lose_logs,
+    lose_metadata,
+    move_start_after_the_end,
+    planned,
+    replicas,
+    zero_a_batch,
+)
+from builders.dead_clusters import partition_of
+from builders.samples import seeds
+from kdump.broker.loader.load_context import load_context
+from kdump.broker.loader.loader import Recovered
+from kdump.jobs.diff.diff import DiffSplit, ReplicaToCompare, compare_replicas
+from kdump.jobs.diff.results import PartitionDiff
+from kdump.jobs.recover import RecoverRequest, recover
+from kdump.log.directory import read_log_directory
+from kdump.state.metadata.cluster_plan import ClusterPlan
+from kdump.state.metadata.disk_collection import (
+    CollectedDirectory,
+    CollectedLoad,
+    DiskCollection,
+)
+from kdump.state.metadata.settings import Settings
+from kdump.storage.local_disk import local
+
+NAME = "orders-1"
+"""A partition of three replicas that all end at offset 61."""
+END = 61
+
+
+@pytest.fixture(scope="module")
+def cluster(fixtures: Path) -> Path:
+    return fixtures / "states" / "clean"
+
+
+def of(plan: ClusterPlan, name: str) -> list[tuple[str, str]]:
+    """What refuses a plan, for a partition."""
+    topic, _, number = name.rpartition("-")
+    return [
+        (each.code, each.what)
+        for each in plan.notices
+        if each.needs_acceptance and (each.topic, each.partition) == (topic, int(number))
+    ]
+
+
+# --- one damaged replica
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lose_logs, lose_metadata, move_start_after_the_end, cut_half, empty_logs, zero_a_batch],
+)
+def test_a_damaged_replica_does_not_lead_where_another_has_all(
+    damage: Damage, cluster: Path, quick_path: Path
+) -> None:
+    folder = kill_brokers(cluster, quick_path / "case", [NAME])
+    for seed, (disk, node) in enumerate(DISKS.items()):
+        path = folder / disk / NAME
+        if not path.exists():
+            continue
+        damage(path, random.Random(seed))
+        plan = planned(collected(folder))
+        leader = partition_of(plan, "orders", 1).leader
+        assert leader != node
+        assert not of(plan, NAME)
+        shutil.rmtree(path.parent)
+        kill_brokers(cluster, quick_path / "again", [NAME])
+        shutil.move(quick_path / "again" / disk, folder)
+        shutil.rmtree(quick_path / "again")
+
+
+@pytest.mark.parametrize("damage", [lose_metadata, move_start_after_the_end, zero_a_batch])
+def test_what_only_a_damaged_replica_has_is_named(
+    damage: Damage, cluster: Path, quick_path: Path
+) -> None:
+    """Its records are valid, and a start hides them: the plan needs acceptance."""
+    folder = kill_brokers(cluster, quick_path / "case", [NAME])
+    shutil.rmtree(folder / "b1-d1" / NAME)
+    shutil.rmtree(folder / "b3-d1" / NAME)
+    (path,) = folder.glob(f"b2-*/{NAME}")
+    damage(path, random.Random(4))
+    plan = planned(collected(folder))
+    ((code, what),) = of(plan, NAME)
+    assert code == "lost-at-start"
+    assert f"to {END - 1}" in what
+
+
+def test_an_emptied_replica_alone_is_no_loss_any_more(cluster: Path, quick_path: Path) -> None:
+    folder = kill_brokers(cluster, quick_path / "case", [NAME])
+    for path in folder.glob(f"*/{NAME}"):
+        empty_logs(path, random.Random(1))
+    assert not of(planned(collected(folder)), NAME)
+
+
+# --- disks that were not collected
+
+
+def test_a_forgotten_disk_that_was_in_sync_is_named_and_refused(
+    cluster: Path, quick_path: Path
+) -> None:
+    """Only broker 2's disk was in sync, and the plan is made without that disk."""
+    folder = kill_brokers(cluster, quick_path / "case", [NAME])
+    (path,) = folder.glob(f"b2-*/{NAME}")
+    for disk, node in DISKS.items():
+        if node != 2:
+            cut_half(folder / disk / NAME, random.Random(3))
+    disks = [disk for disk in DISKS if disk != path.parent.name]
+    found = collected(folder, disks)
+    plan = planned([alone_in_sync(each, NAME, 2) for each in found])
+    assert "node 2, directory id" in " ".join(
+        each.what for each in plan.notices if each.code == "disk-not-collected"
+    )
+    ((code, what),) = of(plan, NAME)
+    assert code == "isr-not-collected"
+    assert what.startswith("in sync: 2; node ")
+    # The others are in sync by the metadata, too, but they have lost what was committed.
+    ((code, what),) = of(planned(found), NAME)
+    assert code == "isr-not-collected"
+    assert what.startswith(f"not behind, because offsets before {END} were committed: 2; node ")
+
+
+def alone_in_sync(collection: DiskCollection, name: str, node: int) -> DiskCollection:
+    """The same, but all copies of the metadata say that one node is in sync."""
+    alone = {"isr": [node], "leader": node, "eligibleLeaderReplicas": []}
+    topic, _, number = name.rpartition("-")
+
+    def changed(directory: CollectedDirectory) -> CollectedDirectory:
+        metadata = directory.metadata
+        if metadata is None:
+            return directory
+        ids = {
+            each.data["topicId"]
+            for each in metadata.records
+            if each.type == "TOPIC_RECORD" and each.data["name"] == topic
+        }
+        records = tuple(
+            replace(each, data={**each.data, **alone})
+            if each.type == "PARTITION_RECORD"
+            and each.data["topicId"] in ids
+            and each.data["partitionId"] == int(number)
+            else each
+            for each in metadata.records
+        )
+        return replace(directory, metadata=replace(metadata, records=records))
+
+    return replace(collection, log_directories=tuple(map(changed, collection.log_directories)))
+
+
+# --- random damage
+
+PARTITIONS = (
+    *(f"orders-{number}" for number in range(6)),
+    *(f"groups-in-{number}" for number in range(4)),
+    *("idem-2", "div-a-1", "div-txn-1"),
+)
+
+
+def damaged_cluster(cluster: Path, folder: Path, seed: int) -> Path:
+    """Damage some replicas of some partitions."""
+    drawn = random.Random(seed)
+    kill_brokers(cluster, folder, PARTITIONS)
+    for name in PARTITIONS:
+        for path in sorted(folder.glob(f"*/{name}")):
+            for damage in drawn.sample(DAMAGES, drawn.choice((0, 1, 1, 2))):
+                if path.exists():
+                    damage(path, drawn)
+    return folder
+
+
+@pytest.mark.parametrize("seed", seeds(0, count=30, in_main=2))
+def test_the_plan_recovery_and_comparison_have_one_answer(
+    seed: int, cluster: Path, quick_path: Path
+) -> None:
+    folder = damaged_cluster(cluster, quick_path / "case", seed)
+    directories = [read_log_directory(local(folder / disk)) for disk in DISKS]
+    request = RecoverRequest(directories, {each.path: Settings() for each in directories})
+    recovered = {
+        str(each.partition.path): each
+        for result in recover(request, HERE)
+        for each in result.partitions
+        if not each.partition.is_cluster_metadata
+    }
+    assert recovered
+    loads: dict[str, list[CollectedLoad | None]] = {}
+    for collection in collected(folder):
+        (directory,) = collection.log_directories
+        for each in directory.partitions:
+            path = f"{directory.path}/{each.directory}"
+            loads.setdefault(each.directory, []).append(each.loaded)
+            outcome = recovered[path].outcome
+            if isinstance(outcome, Recovered):
+                assert each.loaded == load_of(outcome)
+            else:
+                assert each.loaded is None
+            assert recovered[path].becomes_stray == (each.topic_id is None)
+    for name, expected in loads.items():
+        if len(expected) > 1:
+            result = compare_replicas(split_of(folder, name))
+            assert isinstance(result, PartitionDiff)
+            found = [each.loaded for topic in result.topics for each in topic.replicas]
+            assert [None if each is None else load_of(each) for each in found] == expected
+
+
+def load_of(log: object) -> CollectedLoad:
+    return CollectedLoad(log.log_start_offset, log.log_end_offset, tuple(log.leader_epochs))  # type: ignore[attr-defined]
+
+
+def split_of(folder: Path, name: str) -> DiffSplit:
+    found = []
+    for side, disk in enumerate(DISKS):
+        directory = read_log_directory(local(folder / disk))
+        for each in directory.partitions:
+            if each.path.name == name and each.topic_partition is not None:
+                context = load_context(directory, each.topic_partition)
+                found.append(ReplicaToCompare(side, each.path, name, context))
+    return DiffSplit(found[0].path, replicas=tuple(found), is_one_topic=True)
+
+
+@pytest.mark.parametrize("seed", seeds(0, count=300, in_main=10))
+def test_a_plan_for_damaged_replicas_is_that_of_a_model(
+    seed: int, cluster: Path, quick_path: Path
+) -> None:
+    """The best replica by loaded epoch and end leads, and what only others hold is named."""
+    folder = damaged_cluster(cluster, quick_path / "case", seed)
+    collections = collected(folder)
+    plan = planned(collections)
+    before = {
+        name: {batch for path in cluster.glob(f"b*/{name}") for batch in held(path, path)}
+        for name in PARTITIONS
+    }
+    for name in PARTITIONS:
+        topic, _, number = name.rpartition("-")
+        found = replicas(collections, name)
+        loads = {node: each.loaded for node, each in found.items() if each.topic_id is not None}
+        batches = {
+            DISKS[path.parent.name]: held(cluster / path.parent.name / name, path)
+            for path in folder.glob(f"*/{name}")
+        }
+        kept = {node: loaded_of(batches[node], load) for node, load in loads.items()}
+        best = max(
+            (end_of(kept[node]) for node, load in loads.items() if load is not None), default=None
+        )
+        if best is None:
+            continue
+        leader = partition_of(plan, topic, int(number)).leader
+        assert end_of(kept.get(leader, [])) == best, (name, leader)
+        # What a replica has before its own start was deleted, unless all of it was.
+        starts = {node: each.log_start_offset or 0 for node, each in found.items()}
+        lost = {
+            batch
+            for node in batches
+            for batch in batches[node]
+            if batch.last_offset >= starts[node]
+        } - {*kept.get(leader, ())}
+        if lost:
+            assert of(plan, name), (name, leader, min(lost))
+        load = loads.get(leader)
+        start = 0 if load is None else load.log_start_offset
+        if not before[name] - {each for each in kept.get(leader, ()) if each.base_offset >= start}:
+            assert not of(plan, name), (name, leader)
+
+
+def loaded_of(batches: set[Held], load: CollectedLoad | None) -> list[Held]:
+    """The batches that a broker has when it started."""
+    if load is None:
+        return []
+    return sorted(
+        each
+        for each in batches
+        if each.last_offset < load.log_end_offset and each.last_offset >= load.log_start_offset
+    )
+
+
+def end_of(batches: Sequence[Held]) -> tuple[int, int]:
+    return (batches[-1].leader_epoch, batches[-1].last_offset + 1) if batches else (-1, 0)
