@@ -5,7 +5,7 @@ Nothing is written here: the result is the target state of the directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from kdump.formats.uuids import format_uuid
 from kdump.jobs.metadata_copies import MetadataCopy, read_copies
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
-from kdump.repair.cluster.notice_codes import unaccepted
+from kdump.repair.cluster.notice_codes import LEVEL_LOSS, unaccepted
 from kdump.repair.cluster.overrides import RESERVED_TOPIC_IDS
 from kdump.repair.rebuild.controller_snapshot import (
     ControllerSnapshot,
@@ -43,7 +43,7 @@ from kdump.repair.rebuild.controller_snapshot import (
 from kdump.repair.rebuild.new_voters import require_distinct
 from kdump.repair.rebuild.node_directories import derived_directory_id
 from kdump.state.metadata.cluster_plan import ClusterPlan, MovedAside, PlannedController
-from kdump.state.metadata.image_records import record_from_json
+from kdump.state.metadata.image_records import ImageLoss, record_from_json
 from kdump.state.metadata.metadata_image import (
     LogEnd,
     MetadataImage,
@@ -114,6 +114,7 @@ def apply_plan_to(
         OSError: a file cannot be read.
     """
     _require_accepted(plan)
+    _require_above_disks(plan)
     with phase(f"reading {path}"):
         directory = _directory(path)
         copies = [] if directory is None else read_copies([directory])
@@ -132,6 +133,7 @@ def apply_plan_to(
         end = LogEnd(plan.snapshot_epoch, plan.snapshot_offset)
         in_snapshot = voters if plan.kraft_version else ()
         snapshot = snapshot_of_image(image, end, in_snapshot, now_ms=plan.created_ms)
+        _require_known(plan, snapshot.losses)
         target = _target(path, snapshot, _new_properties(plan, controller, directory))
     return AppliedPlan(target, controller.node_id, snapshot, voters)
 
@@ -143,6 +145,45 @@ def _require_accepted(plan: ClusterPlan) -> None:
         raise UnacceptedLossError(
             f"the plan loses something: {losses[0]}{more}; make it again with --accept-loss, or"
             f" decide otherwise with --set"
+        )
+
+
+def _require_above_disks(plan: ClusterPlan) -> None:
+    """Refuse numbers that an edit made lower than those on the disks.
+
+    Raises:
+        UsageProblem: brokers would keep what they have, or give out producer ids again.
+    """
+    seen = plan.seen
+    if seen.cluster_id not in (None, plan.cluster_id):
+        raise UsageProblem(
+            f"the plan is of the cluster {plan.cluster_id}, and the collected disks are of"
+            f" {seen.cluster_id}"
+        )
+    for name, value, highest in (
+        ("snapshot_offset", plan.snapshot_offset, seen.highest_offset),
+        ("snapshot_epoch", plan.snapshot_epoch, seen.highest_epoch),
+        ("next_producer_id", plan.next_producer_id, seen.highest_producer_id),
+    ):
+        if value <= highest:
+            raise UsageProblem(
+                f"the plan has {name} {value}, and the collected disks have {highest}: name a"
+                " greater one"
+            )
+
+
+def _require_known(plan: ClusterPlan, losses: Iterable[ImageLoss]) -> None:
+    """Refuse a loss that the plan does not name: its metadata.version was edited.
+
+    Raises:
+        UnacceptedLossError: there is one.
+    """
+    named = {each.what for each in plan.notices if each.code == LEVEL_LOSS.code}
+    lost = [each.value for each in losses if each.is_lost and each.value not in named]
+    if lost:
+        raise UnacceptedLossError(
+            f"the plan loses something: {lost[0]}, which records of its metadata.version cannot"
+            " say; make it again with --set feature.metadata.version=LEVEL"
         )
 
 

@@ -68,6 +68,7 @@ class QuorumReset:
         voters: the new voters; without directory ids with kraft.version 0.
         dropped_controllers: node ids of the registered controllers that are not among them.
         committed_end: up to where records are known to be committed; None if unknown.
+        later_epoch: of ``quorum-state``, if the log ends in an older one: its records are missing.
         problems: what is incomplete at the end of the log, with the file.
     """
 
@@ -78,6 +79,7 @@ class QuorumReset:
     voters: tuple[Voter, ...]
     dropped_controllers: tuple[int, ...]
     committed_end: int | None
+    later_epoch: int | None
     problems: tuple[str, ...]
 
 
@@ -128,6 +130,7 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
         voters=voters,
         dropped_controllers=dropped,
         committed_end=committed,
+        later_epoch=_later_epoch(copy),
         problems=tuple(problems),
     )
 
@@ -154,6 +157,12 @@ def _require_newest(
         f" {copy.end.epoch}, that of {other.log_dir} at offset {other.end.offset} of epoch"
         f" {other.end.epoch}; {advice}"
     )
+
+
+def _later_epoch(copy: MetadataCopy) -> int | None:
+    """The epoch that the controller knew last, if its log ends in an older one."""
+    known = copy.quorum_epoch
+    return None if known is None or known <= copy.end.epoch else known
 
 
 def _is_reset(request: ResetRequest, image: MetadataImage, voters: Sequence[Voter]) -> bool:

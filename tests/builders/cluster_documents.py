@@ -24,6 +24,7 @@ from kdump.state.metadata.cluster_plan import (
     PlannedTopic,
     PlannedTopicPartition,
     ResourceConfig,
+    SeenOnDisks,
     Source,
     SourceKind,
 )
@@ -225,6 +226,7 @@ PLANS: Final = st.builds(
         )
     ),
     is_loss_accepted=st.booleans(),
+    seen=st.builds(SeenOnDisks, nullable(TEXTS), INT64, INT32, st.integers(-1, 2**63 - 1)),
 )
 """Any plan that can be written."""
 

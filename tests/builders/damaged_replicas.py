@@ -135,13 +135,13 @@ def zero_a_batch(path: Path, drawn: random.Random) -> None:
 
 
 def flip_a_bit(path: Path, drawn: random.Random) -> None:
-    """Flip a bit of a batch, but not of its base offset: that no broker notices."""
+    """Flip a bit that the checksum of a batch covers: no broker notices another one."""
     log = _a_log(path, drawn)
     batches = [] if log is None else list(batches_of(log.read_bytes()))
     if log is not None and batches:
         content = bytearray(log.read_bytes())
         at, data = drawn.choice(batches)
-        content[drawn.randrange(at + 8, at + len(data))] ^= 1 << drawn.randrange(8)
+        content[drawn.randrange(at + 17, at + len(data))] ^= 1 << drawn.randrange(8)
         log.write_bytes(content)
 
 

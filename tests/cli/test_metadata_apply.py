@@ -26,6 +26,7 @@ from kdump.state.metadata.cluster_plan import (
     NoticeKind,
     PlannedConfig,
     PlannedController,
+    SeenOnDisks,
 )
 from kdump.state.metadata.cluster_plan_json import encode_plan
 from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
@@ -253,6 +254,40 @@ def test_a_loss_that_nobody_accepted_is_refused(plan: ClusterPlan, empty: Path) 
     assert b"orders is lost" in refused.stderr
     accepted = replace(plan, notices=(loss,), is_loss_accepted=True)
     assert apply(accepted, empty, "--node-id=7").exit_status == 0
+
+
+@pytest.mark.parametrize(
+    ("edit", "what"),
+    [
+        ({"snapshot_offset": 5}, "the plan has snapshot_offset 5, and the collected disks have"),
+        ({"snapshot_epoch": 1}, "the plan has snapshot_epoch 1, and"),
+        ({"next_producer_id": 0}, "the plan has next_producer_id 0, and"),
+        ({"cluster_id": "another"}, "the plan is of the cluster another"),
+    ],
+)
+def test_an_edited_plan_below_the_disks_is_refused(
+    edit: dict[str, Any], what: str, plan: ClusterPlan, empty: Path
+) -> None:
+    seen = SeenOnDisks(CLUSTER, 100, 3, 50)
+    outcome = apply(replace(plan, seen=seen, **edit), empty, "--node-id=7")
+    assert outcome.exit_status == 16
+    assert what in outcome.stderr.decode()
+    assert not contents_of(empty)
+
+
+def test_an_edited_level_that_cannot_hold_credentials_is_refused(
+    plan: ClusterPlan, empty: Path
+) -> None:
+    """The plan names what its own level cannot hold; an edit is not accepted with it."""
+    features = tuple(
+        replace(each, level=8) if each.name == "metadata.version" else each
+        for each in plan.features
+    )
+    edited = replace(plan, features=features, is_loss_accepted=True, kraft_version=0)
+    outcome = apply(edited, empty, "--node-id=7")
+    assert outcome.exit_status == 4
+    assert "the plan loses something: SCRAM credentials" in outcome.stderr.decode()
+    assert not contents_of(empty)
 
 
 def test_a_brokers_copy_is_moved_aside_if_the_plan_says_so(disks: Path, plan: ClusterPlan) -> None:

@@ -359,3 +359,20 @@ def test_a_broker_that_has_the_most_is_to_be_collected(fixtures: Path) -> None:
     said = run("quorum", "show", fixtures / "states" / "clean" / "b2-d1").stdout.decode()
     assert "is of no voter" in said
     assert "kdump metadata collect" in said
+
+
+def test_a_log_that_ends_in_an_older_epoch_than_the_controller_knew_is_said(
+    controllers: Path,
+) -> None:
+    """The first controller voted in epoch 2, and its log ends in epoch 1."""
+    log_dir = controllers / "c1001"
+    outcome = reset(log_dir, "1001@localhost:9093", options=["--dry-run"])
+    assert outcome.exit_status == 0
+    assert "the controller knew epoch 2: what was written in it, from offset 1882 on" in " ".join(
+        outcome.stdout.decode().split()
+    )
+    words = ["--dry-run", "--output", "jsonl"]
+    outcome = reset(log_dir, "1001@localhost:9093", options=words)
+    assert [each["later_epoch"] for each in of_type(objects(outcome.stdout), "reset")] == [2]
+    other = reset(controllers / "c1002", "1002@localhost:9093", options=words)
+    assert [each["later_epoch"] for each in of_type(objects(other.stdout), "reset")] == [None]

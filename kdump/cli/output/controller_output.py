@@ -206,6 +206,7 @@ def _reset_fields(reset: QuorumReset) -> Mapping[str, Any]:
         "old_end_offset": reset.image.end.offset,
         "old_epoch": reset.image.end.epoch,
         "committed_end_offset": reset.committed_end,
+        "later_epoch": reset.later_epoch,
         "open_transaction_offset": reset.image.pending,
         "dropped_controllers": list(reset.dropped_controllers),
     }
@@ -225,6 +226,12 @@ def _reset_lines(
         f"it is the metadata before offset {image.end.offset} of epoch {image.end.epoch}: {topics},"
         f" {partitions}; {committed_line(reset.committed_end, image.end.offset)}"
     )
+    if reset.later_epoch is not None:
+        yield (
+            f"the controller knew epoch {reset.later_epoch}: what was written in it, from offset"
+            f" {image.end.offset} on, is missing; the disks of other controllers and brokers may"
+            " have it: compare them with kdump quorum show"
+        )
     if image.pending is not None:
         yield (
             f"the metadata transaction that began at offset {image.pending} is open: its records"

@@ -47,6 +47,7 @@ from kdump.state.metadata.cluster_plan import (
     PlannedRecord,
     PlannedTopic,
     ResourceConfig,
+    SeenOnDisks,
     Source,
     SourceKind,
 )
@@ -145,8 +146,10 @@ class _Planner:
             self.evidence, self.copy, self.copy_source, self.overrides, self.notices
         )
         kraft_version, kraft_source = self._kraft_version(features)
-        offset, epoch = self._above_all_copies()
-        producer_id = self._next_producer_id()
+        seen = self._seen()
+        offset, epoch = self._above_all_copies(seen)
+        producer_id = self._next_producer_id(seen.highest_producer_id)
+        self._report_brokers_as_controllers()
         move_aside = self._move_aside()
         if self.copy is None:
             self._report_lost_with_copies()
@@ -185,6 +188,7 @@ class _Planner:
             move_aside=move_aside,
             first_leaders=first_leaders,
             is_loss_accepted=self.request.is_loss_accepted,
+            seen=seen,
         )
         self._report_what_cannot_be_written(plan)
         return replace(plan, notices=self.notices.in_order())
@@ -196,7 +200,7 @@ class _Planner:
         """
 
         def report(loss: ImageLoss) -> None:
-            if loss in (ImageLoss.SCRAM, ImageLoss.DELEGATION_TOKENS):
+            if loss.is_lost:
                 self.notices.add(notice_codes.LEVEL_LOSS, loss.value)
 
         image = image_of_records(
@@ -288,51 +292,72 @@ class _Planner:
 
     # --- numbers above all others
 
-    def _above_all_copies(self) -> tuple[int, int]:
-        """Offset and epoch of the snapshot.
+    def _seen(self) -> SeenOnDisks:
+        """The highest numbers of all disks.
 
         Broker epochs are offsets of the metadata log, too: they are in the markers of a clean stop.
         """
-        offsets, epochs = [0], [0]
+        offsets, epochs, ids = [0], [0], [-1]
         for copy in self.evidence.copies:
             offsets += [copy.end.offset, copy.metadata.highest_offset]
             epochs += [copy.end.epoch, copy.metadata.highest_epoch]
             offsets += (each.epoch for each in copy.image.of(EntityKind.BROKER).values())
-        offsets += (each.broker_epoch or 0 for each in self.evidence.directories)
+            ids += (each - 1 for each in copy.image.of(EntityKind.NEXT_PRODUCER_ID).values())
+        for directory in self.evidence.directories:
+            offsets.append(directory.broker_epoch or 0)
+            own = [directory.highest_transactional_producer_id]
+            own += (each.highest_producer_id for each in directory.partitions)
+            ids += (each for each in own if each is not None)
+        clusters = {each.cluster_id for each in self.evidence.directories} - {None}
+        return SeenOnDisks(
+            min(filter(None, clusters), default=None), max(offsets), max(epochs), max(ids)
+        )
+
+    def _above_all_copies(self, seen: SeenOnDisks) -> tuple[int, int]:
+        """Offset and epoch of the snapshot."""
         said = self.overrides
-        offset = _number_above("snapshot.offset", offsets, MARGIN_OFFSETS, said.snapshot_offset)
-        epoch = _number_above("snapshot.epoch", epochs, MARGIN_EPOCHS, said.snapshot_epoch)
+        highest = seen.highest_offset, seen.highest_epoch
+        offset = _number_above("snapshot.offset", highest[0], MARGIN_OFFSETS, said.snapshot_offset)
+        epoch = _number_above("snapshot.epoch", highest[1], MARGIN_EPOCHS, said.snapshot_epoch)
         # The first leader adds one to the epoch.
         if offset > _MOST_OFFSET - MARGIN_OFFSETS or epoch >= MOST_EPOCH:
             raise UsageProblem(
-                f"there is no room above the offset {max(offsets)} and the epoch {max(epochs)} of"
+                f"there is no room above the offset {highest[0]} and the epoch {highest[1]} of"
                 " the copies; leave out the collection that has them, if it is damage"
             )
         return offset, epoch
 
-    def _next_producer_id(self) -> int:
-        seen = [-1]
-        for directory in self.evidence.directories:
-            ids = [directory.highest_transactional_producer_id]
-            ids += (each.highest_producer_id for each in directory.partitions)
-            seen += (each for each in ids if each is not None)
-        for copy in self.evidence.copies:
-            seen += (each - 1 for each in copy.image.of(EntityKind.NEXT_PRODUCER_ID).values())
+    def _next_producer_id(self, highest: int) -> int:
         said = self.overrides.next_producer_id
-        if said is not None and said <= max(seen):
+        if said is not None and said <= highest:
             raise UsageProblem(
-                f"--set next.producer.id={said}: there is a producer id {max(seen)} on the disks"
+                f"--set next.producer.id={said}: there is a producer id {highest} on the disks"
             )
-        block = max(seen) // PRODUCER_ID_BLOCK + 1
+        block = highest // PRODUCER_ID_BLOCK + 1
         number = block * PRODUCER_ID_BLOCK + PRODUCER_ID_MARGIN if said is None else said
         if number > _MOST_OFFSET - PRODUCER_ID_BLOCK:
             raise UsageProblem(
-                f"there is no room above the producer id {max(seen)}; leave out the collection"
+                f"there is no room above the producer id {highest}; leave out the collection"
                 " that has it, if it is damage"
             )
         return number
 
     # --- controllers
+
+    def _report_brokers_as_controllers(self) -> None:
+        """Report controllers with the id of a broker that was not a combined node."""
+        brokers = {each.node_id for each in self.evidence.directories if each.partitions}
+        voters: set[int] = set()
+        for copy in self.evidence.copies:
+            brokers.update(copy.image.of(EntityKind.BROKER))
+            voters.update(each.node_id for each in copy.metadata.voters)
+        for controller in self.request.controllers:
+            if controller.node_id in brokers - voters:
+                self.notices.add(
+                    notice_codes.BROKER_AS_CONTROLLER,
+                    f"node {controller.node_id}: its broker does not start beside this controller;"
+                    " name another id with --controller, unless the node becomes both",
+                )
 
     def _kraft_version(self, features: Iterable[PlannedFeature]) -> tuple[int, Source]:
         said = self.overrides.kraft_version
@@ -400,8 +425,7 @@ class _Planner:
         return tuple(found)
 
 
-def _number_above(key: str, seen: Iterable[int], margin: int, said: int | None) -> int:
-    highest = max(seen)
+def _number_above(key: str, highest: int, margin: int, said: int | None) -> int:
     if said is None:
         return highest + margin
     if said <= highest:

@@ -65,7 +65,7 @@ class DiskReplica:
         start, end = loaded.log_start_offset, loaded.log_end_offset
         if held.log_end_offset < start:
             return None
-        epochs = EpochHistory(held.leader_epochs)
+        epochs = EpochHistory(held.leader_epochs if start < end else ())
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(start)
         return LoadedReplica(start, end, held.high_watermark, epochs.entries)

@@ -139,6 +139,12 @@ ISR_NOT_COLLECTED: Final = _register(
     "partitions whose in-sync replicas were not collected",
     needs_acceptance=True,
 )
+BROKER_AS_CONTROLLER: Final = _register(
+    _CONTRADICTION,
+    "controller-is-broker",
+    "controllers with the id of a broker",
+    needs_acceptance=True,
+)
 CLONED_DISK: Final = _register(
     _LOSS,
     "cloned-directory-id",

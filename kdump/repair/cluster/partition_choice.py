@@ -97,6 +97,11 @@ class PartitionPlanner:
         directories, directory_source = self._directories(replicas, by_node, registered)
         said = self.overrides.topic(topic.name).leader_epochs.get(number)
         epoch = _epoch_above_all(topic, number)
+        if said is not None and said < epoch:
+            raise UsageProblem(
+                f"--set topic.{topic.name}.partition.{number}.leader_epoch={said}: epoch"
+                f" {epoch - 1} is in use, and followers of an epoch below it never get in sync"
+            )
         is_as_registered = registered is not None and replicas == registered.replicas
         if leader >= 0:
             self._report_losses(topic, number, leader, replicas, by_node.get(leader))

@@ -236,6 +236,22 @@ class FirstLeader:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenOnDisks:
+    """What the plan must fit, whoever edits it.
+
+    Attributes:
+        cluster_id: of the collected disks; None if none names it.
+        highest_offset: of any copy of the metadata; likewise ``highest_epoch``.
+        highest_producer_id: on any disk; -1 if there is none.
+    """
+
+    cluster_id: str | None
+    highest_offset: int
+    highest_epoch: int
+    highest_producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterPlan:
     """A cluster's metadata, to be written as a snapshot.
 
@@ -263,6 +279,7 @@ class ClusterPlan:
         first_leaders: the order in which brokers have to start.
         notices: losses first.
         is_loss_accepted: whether ``--accept-loss`` was given.
+        seen: what the snapshot must be above.
     """
 
     kdump: str
@@ -287,6 +304,7 @@ class ClusterPlan:
     first_leaders: tuple[FirstLeader, ...] = ()
     notices: tuple[Notice, ...] = ()
     is_loss_accepted: bool = False
+    seen: SeenOnDisks = SeenOnDisks(None, 0, 0, -1)
 
     def records(self) -> Iterator[CollectedRecord]:
         """Yield the plan as records, in the order of a snapshot and without control records.

@@ -31,6 +31,7 @@ from kdump.state.metadata.cluster_plan import (
     PlannedTopic,
     PlannedTopicPartition,
     ResourceConfig,
+    SeenOnDisks,
     Source,
     SourceKind,
     Sources,
@@ -38,7 +39,7 @@ from kdump.state.metadata.cluster_plan import (
 from kdump.state.metadata.metadata_entities import RECOVERY_CODES
 
 PLAN_FORMAT: Final = "kdump metadata plan"
-PLAN_VERSION: Final = 1
+PLAN_VERSION: Final = 2
 _MOST_INT16: Final = (1 << 15) - 1
 _MOST_PORT: Final = (1 << 16) - 1
 
@@ -58,6 +59,7 @@ def encode_plan(plan: ClusterPlan) -> Iterator[bytes]:
         document[name] = [_sourced(each) for each in document[name]]
     for name in ("controllers", "move_aside", "first_leaders"):
         document[name] = [plain_fields(each) for each in document[name]]
+    document["seen"] = plain_fields(plan.seen)
     document["sources"] = _sources_fields(plan.sources)
     document["topics"] = [_topic_fields(each) for each in plan.topics]
     document["notices"] = [plain_fields(each) | {"kind": each.kind.value} for each in plan.notices]
@@ -110,6 +112,7 @@ def decode_plan(data: bytes) -> ClusterPlan:
         controller_listener=document.text("controller_listener"),
         controllers=_controllers(document),
         next_producer_id=document.number("next_producer_id"),
+        seen=_seen(document.object("seen")),
         sources=_sources(document),
         features=_unique(document, "features", _feature, lambda each: each.name),
         topics=_topics(document),
@@ -128,6 +131,16 @@ def decode_plan(data: bytes) -> ClusterPlan:
         first_leaders=tuple(map(_first_leader, document.objects("first_leaders"))),
         notices=tuple(map(_notice, document.objects("notices"))),
         is_loss_accepted=document.flag("is_loss_accepted"),
+    )
+
+
+def _seen(document: JsonObject) -> SeenOnDisks:
+    document.has_only(field_names(SeenOnDisks))
+    return SeenOnDisks(
+        document.optional(document.text, "cluster_id"),
+        document.number("highest_offset"),
+        document.number("highest_epoch", most=MOST_INT32),
+        document.number("highest_producer_id", least=-1),
     )
 
 

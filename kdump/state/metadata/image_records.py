@@ -53,6 +53,11 @@ class ImageLoss(enum.Enum):
     SCRAM = "SCRAM credentials"
     DELEGATION_TOKENS = "delegation tokens"
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing brings it back; brokers and controllers report the rest again."""
+        return self in (ImageLoss.SCRAM, ImageLoss.DELEGATION_TOKENS)
+
 
 class UnwritableImageError(ValueError):
     """An image that cannot be written as records; the message says why."""

@@ -733,3 +733,22 @@ def test_records_that_make_no_metadata_are_refused(wrong: CollectedRecord, what:
     with pytest.raises(DocumentError, match=what) as raised:
         plan_of(disk(1, metadata=copy(wrong)))
     assert "node 1 /data/1: records[1]" in str(raised.value)
+
+
+def test_a_leader_epoch_at_or_below_one_on_a_disk_is_refused() -> None:
+    disks = (disk(1, replica("a", epochs=[(0, 0), (7, 50)])),)
+    for said in ("0", "7"):
+        with pytest.raises(UsageProblem, match="epoch 7 is in use"):
+            plan_of(*disks, settings=[("topic.a.partition.0.leader_epoch", said)])
+    plan = plan_of(*disks, settings=[("topic.a.partition.0.leader_epoch", "8")])
+    assert partition_of(plan, "a").leader_epoch == 8
+
+
+def test_a_controller_with_the_id_of_a_broker_is_asked_for() -> None:
+    controller = parse_dynamic_voter("1@localhost:9093")
+    for metadata in (None, copy(broker(1))):
+        plan = plan_of(disk(1, replica("a"), metadata=metadata), controllers=[controller])
+        assert refusing(plan) == [("controller-is-broker", None)]
+    combined = copy(broker(1), voters=(CollectedVoter(1),))
+    plan = plan_of(disk(1, replica("a"), metadata=combined), controllers=[controller])
+    assert not refusing(plan)
