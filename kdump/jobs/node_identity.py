@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,7 @@ from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.meta_properties import encode_meta_properties
 from kdump.formats.server_properties import ServerProperties
+from kdump.jobs.metadata_copies import read_copies
 from kdump.log.directory import DirectoryKind, LogDirectory, directory_kind, read_log_directory
 from kdump.log.partition import Partition
 from kdump.phases import phase
@@ -31,6 +33,9 @@ from kdump.repair.rebuild.node_directories import (
     repaired_identities,
 )
 from kdump.state.metadata.cluster import read_newest_image
+from kdump.state.metadata.metadata_image import EntityKind
+from kdump.state.metadata.metadata_replay import END, CopyReplay
+from kdump.storage.entries import Entry
 from kdump.storage.location import Location
 from kdump.target.target_file import NewBytes
 
@@ -133,6 +138,45 @@ class NodeIdentity:
                 )
         found += (StartProblem(each, is_refusal=False) for each in self._voter_findings())
         return found
+
+    def alone_in_sync(self) -> tuple[str, ...] | None:
+        """Partitions of which this node has the only replica in sync, and no directory here.
+
+        A broker that starts without them has empty replicas, and leads: the others truncate to 0.
+        None if no copy of the metadata that can be read says which there are.
+        """
+        ids = {each.meta_properties.node_id for each in self.directories if each.meta_properties}
+        node_id = self.node.node_id
+        if node_id is None and len(ids) == 1:
+            (node_id,) = ids
+        with phase("reading the cluster's metadata"), contextlib.suppress(OSError):
+            copies = read_copies(self.directories)
+            if not copies or node_id is None:
+                return None
+            image = CopyReplay(copies[0].partition, lambda _problem: None).image_at(END)
+            here = {each.name for each in self._entries()}
+            topics = image.of(EntityKind.TOPIC)
+            return tuple(
+                sorted(
+                    name
+                    for (topic_id, number), each in image.of(EntityKind.PARTITION).items()
+                    if {*each.isr, *each.elr} == {node_id}
+                    and (name := f"{topics[topic_id].name}-{number}") not in here
+                )
+            )
+        return None
+
+    @property
+    def has_empty_disk(self) -> bool:
+        """Whether a directory has no partition of a topic."""
+        return any(
+            all(each.name in _EXPECTED for each in self._entries(directory))
+            for directory in self.directories
+        )
+
+    def _entries(self, *directories: LogDirectory) -> Iterator[Entry]:
+        for each in directories or self.directories:
+            yield from each.path.entries()
 
     def repaired(self, given: GivenIdentity) -> list[RepairedIdentity]:
         """The new ``meta.properties`` of the directories that need one.

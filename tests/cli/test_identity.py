@@ -15,7 +15,7 @@ from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.lock_holder import held_elsewhere
 from builders.log_directories import META_PROPERTIES, write_log_directory
-from builders.metadata_log import topic_record, write_metadata_log
+from builders.metadata_log import partition_record, topic_record, write_metadata_log
 from builders.trees import contents_of
 from kdump.formats import names
 from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
@@ -344,3 +344,45 @@ def test_a_log_directory_that_does_not_exist_keeps_the_node_from_starting(
     found = rows(node, "d1", "d2", name_a_third(node))
     assert codes(found) == ["log-dirs-mismatch"]
     assert found[-1]["is_startable"] is is_startable
+
+
+# --- a disk that is empty, or missing
+
+
+def with_one_in_sync(node: Path) -> None:
+    """Let node 7 have two partitions, of which it has the only replica of the first in sync."""
+    values = [topic_record("orders", 1)]
+    values += [partition_record(1, 0, [7], [5]), partition_record(1, 1, [7, 8], [5, 6])]
+    shutil.rmtree(node / "d1" / f"{names.CLUSTER_METADATA_TOPIC}-0")
+    write_metadata_log(node / "d1", values)
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--repair", "--dry-run"), ("--repair", "--directory-id", "d2=new")]
+)
+@pytest.mark.parametrize("disks", [("d1", "d2"), ("d1",)], ids=["empty", "left out"])
+def test_partitions_without_another_replica_in_sync_are_said(
+    disks: tuple[str, ...], options: tuple[str, ...], node: Path
+) -> None:
+    with_one_in_sync(node)
+    if len(disks) == 1 and "d2=new" in options:
+        return
+    text = " ".join(identity(node, *options, *disks).stdout.decode().split())
+    assert "1 partition without another replica in sync, and in none of these" in text
+    assert "directories: orders-0" in text
+    assert "do not start the broker yet" in text
+    assert rows(node, *disks)[-1]["alone_in_sync"] == ["orders-0"]
+
+
+def test_a_partition_that_is_here_is_not_said(node: Path) -> None:
+    with_one_in_sync(node)
+    (node / "d2" / "orders-0").mkdir()
+    assert "do not start" not in identity(node, "d1", "d2").stdout.decode()
+    assert rows(node, "d1", "d2")[-1]["alone_in_sync"] == []
+
+
+def test_without_a_copy_it_is_not_known(node: Path) -> None:
+    shutil.rmtree(node / "d1" / f"{names.CLUSTER_METADATA_TOPIC}-0")
+    found = identity(node, "d1", "d2")
+    assert "no copy of the metadata is here: it is not known" in found.stdout.decode()
+    assert rows(node, "d1", "d2")[-1]["alone_in_sync"] is None

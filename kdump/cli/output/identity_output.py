@@ -115,6 +115,7 @@ def summary(node: NodeIdentity, *, is_preview: bool = False) -> Event:
         is_preview: whether the files are not written yet.
     """
     refusal = first_refusal(node.problems)
+    alone = node.alone_in_sync()
     ids = [each.meta_properties for each in node.directories if each.meta_properties is not None]
     nodes = {each.node_id for each in ids if each.node_id is not None}
     clusters = {each.cluster_id for each in ids if each.cluster_id is not None}
@@ -137,8 +138,36 @@ def summary(node: NodeIdentity, *, is_preview: bool = False) -> Event:
         "refusal_path": refusal and refusal.place.path,
         "node_id": node_id,
         "cluster_id": cluster_id,
+        "alone_in_sync": None if alone is None else list(alone),
     }
-    return Event("summary", row, [line])
+    return Event("summary", row, [line, *_alone_lines(alone, node)])
+
+
+_SHOWN_PARTITIONS: Final = 10
+
+
+def _alone_lines(alone: Sequence[str] | None, node: NodeIdentity) -> Iterator[str]:
+    """Yield what an empty disk costs, and what to do before the broker starts."""
+    if alone is None:
+        if node.has_empty_disk:
+            yield (
+                "no copy of the metadata is here: it is not known which partitions have their only"
+                " replica in sync on a disk that is empty or missing; see kdump metadata show on a"
+                " controller before the broker starts"
+            )
+        return
+    if alone:
+        shown = ", ".join(alone[:_SHOWN_PARTITIONS])
+        more = len(alone) - _SHOWN_PARTITIONS
+        yield (
+            f"{counted(len(alone), 'partition')} without another replica in sync, and in none of"
+            f" these directories: {shown}{f' and {more} more' if more > 0 else ''}"
+        )
+        yield (
+            "do not start the broker yet: it would lead them with empty logs, and other replicas"
+            " would truncate to 0; first give them another leader, with an unclean election while"
+            " this broker is down, or with kdump metadata collect and plan of the other disks"
+        )
 
 
 def _these(directories: Sequence[LogDirectory]) -> str:
