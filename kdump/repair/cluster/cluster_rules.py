@@ -153,7 +153,9 @@ class _Planner:
         move_aside = self._move_aside()
         if self.copy is None:
             self._report_lost_with_copies()
-        report_old_copies(self.evidence, self.copy, {each.name for each in topics}, self.notices)
+        known = set() if self.copy is None else {*topic_ids(self.copy.image)}
+        of_copy = {each.name for each in topics} & known
+        report_old_copies(self.evidence, self.copy, of_copy, self.notices)
         report_surroundings(self.evidence, self.copy, topics, self.notices)
         said = self.overrides
         plan = ClusterPlan(
@@ -230,6 +232,7 @@ class _Planner:
         configs = ConfigPlanner(
             {key.removeprefix("topic:"): in_copy[key] for key in in_copy if key[:6] == "topic:"},
             self.copy_source,
+            [each for each in self.evidence.copies if each is not self.copy],
             self.overrides,
             self.notices,
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kdump.repair.cluster import notice_codes
+from kdump.repair.cluster.evidence import MetadataEvidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides
-from kdump.repair.cluster.topic_choice import TopicChoice
+from kdump.repair.cluster.topic_choice import TopicChoice, topic_ids
 from kdump.state.metadata.cluster_plan import PlannedConfig, Source, SourceKind
+from kdump.state.metadata.metadata_image import EntityKind
 
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 _KEEP_EVERYTHING: Final = {
@@ -54,10 +56,12 @@ class ConfigPlanner:
     Attributes:
         in_copy: values by property of each topic in the chosen copy, by name.
         copy_source: the source of what comes from it.
+        others: the other copies, the most advanced one first.
     """
 
     in_copy: Mapping[str, Mapping[str, str]]
     copy_source: Source
+    others: Sequence[MetadataEvidence]
     overrides: Overrides
     notices: Notices
 
@@ -67,6 +71,8 @@ class ConfigPlanner:
         if topic.in_copy:
             values = self.in_copy.get(topic.name, {})
             found = {name: (values[name], self.copy_source) for name in values}
+        elif topic.in_old_copies and (known := self._in_other(topic)) is not None:
+            found = known
         elif topic.name in _INTERNAL:
             source = Source(SourceKind.RULE, "as brokers create it")
             values = _INTERNAL[topic.name]
@@ -77,6 +83,15 @@ class ConfigPlanner:
         for name, value in self.overrides.topic(topic.name).configs.items():
             found[name] = (value, Source(SourceKind.SET, "configuration"))
         return tuple(PlannedConfig(name, *found[name]) for name in sorted(found))
+
+    def _in_other(self, topic: TopicChoice) -> dict[str, tuple[str, Source]] | None:
+        """The properties in the most advanced of the other copies that have the topic."""
+        for copy in self.others:
+            if topic.topic_id in topic_ids(copy.image).values():
+                values = copy.image.of(EntityKind.CONFIG).get(f"topic:{topic.name}", {})
+                source = Source(SourceKind.OLD_COPY, place_of(copy.directory))
+                return {name: (values[name], source) for name in values}
+        return None
 
     def _guessed(self, topic: TopicChoice) -> dict[str, tuple[str, Source]]:
         """Nothing is deleted or compacted until somebody decides."""

@@ -43,7 +43,7 @@ def report_old_copies(
     for other in evidence.copies:
         if other is copy:
             continue
-        for what, topic in _missing(other.image, copy.image, topics):
+        for what, topic, override in _missing(other.image, copy.image, topics):
             if what not in reported:
                 reported.add(what)
                 notices.add(
@@ -51,13 +51,14 @@ def report_old_copies(
                     f"{what}: in the copy of {place_of(other.directory)}, which ends at"
                     f" {other.end.offset}",
                     topic,
-                    override=f"copy={other.directory.node_id}",
+                    override=override or f"copy={other.directory.node_id}",
                 )
 
 
 def _missing(
     old: MetadataImage, new: MetadataImage, topics: Collection[str]
-) -> Iterator[tuple[str, str | None]]:
+) -> Iterator[tuple[str, str | None, str | None]]:
+    """What an old image has and a new one has not; its topic, and the ``--set`` that adds it."""
     for kind in _KINDS:
         before, after = old.of(kind), new.of(kind)
         for key in sorted(before, key=repr):
@@ -68,9 +69,13 @@ def _missing(
             if kind in (EntityKind.CONFIG, EntityKind.QUOTA):
                 values = after.get(key, {})
                 for name in sorted(set(before[key]) - set(values)):
-                    yield f"{kind.value} {_name(key)}: {name}", topic if is_topic else None
+                    what = f"{kind.value} {_name(key)}: {name}"
+                    if is_topic:
+                        yield what, topic, f"topic.{topic}.config.{name}={before[key][name]}"
+                    else:
+                        yield what, None, None
             elif key not in after:
-                yield f"{kind.value} {_entity_name(kind, key, before[key])}", None
+                yield f"{kind.value} {_entity_name(kind, key, before[key])}", None, None
 
 
 def _name(key: Any) -> str:

@@ -347,7 +347,8 @@ class TopicChooser:
         known |= future
         claimed = set(choice.claims) - known
         highest = max(known, default=-1)
-        is_known = bool(choice.in_copy) and highest <= max(choice.in_copy)
+        in_a_copy = choice.in_copy or choice.in_old_copies
+        is_known = bool(in_a_copy) and highest <= max(in_a_copy)
         source = choice.source
         count = highest + 1
         if claimed and not is_known:

@@ -752,3 +752,29 @@ def test_a_controller_with_the_id_of_a_broker_is_asked_for() -> None:
     combined = copy(broker(1), voters=(CollectedVoter(1),))
     plan = plan_of(disk(1, replica("a"), metadata=combined), controllers=[controller])
     assert not refusing(plan)
+
+
+def test_a_topic_that_is_kept_has_what_the_most_advanced_other_copy_knows() -> None:
+    oldest, old = (
+        copy(*topic_records("gone", [(1, 2), (2, 1)]), config("gone", "retention.ms", ms), end=end)
+        for ms, end in (("1", 300), ("2", 400))
+    )
+    deleted = copy(removed_topics=(removed("gone", committed=False),))
+    disks = (
+        disk(1, replica("gone"), metadata=deleted),
+        disk(2, replica("gone"), metadata=old),
+        disk(3, metadata=oldest),
+    )
+    plan = plan_of(*disks, settings=[("deleted", "keep")])
+    assert configs(plan, "gone") == {"retention.ms": "2"}
+    assert str(plan.topics[0].configs[0].source) == "old-copy: node 2 /data/2"
+    assert len(plan.topics[0].partitions) == 2
+    assert not {"unknown-config", "partition-count", "old-copy-only"} & codes(plan)
+
+
+def test_a_property_that_only_an_older_copy_has_can_be_set() -> None:
+    old = copy(*topic_records("a", [(1,)]), config("a", "retention.ms", "7"), end=400)
+    new = copy(*topic_records("a", [(1,)]))
+    plan = plan_of(disk(1, replica("a"), metadata=new), disk(2, metadata=old))
+    (notice,) = (each for each in plan.notices if each.code == "old-copy-only")
+    assert notice.override == "topic.a.config.retention.ms=7"
