@@ -184,12 +184,16 @@ def _a_log(path: Path, drawn: random.Random | None) -> Path | None:
 
 # --- what a disk has
 
+_HEADER_BYTES: Final = 61
+
 
 def batches_of(log: bytes) -> Iterator[tuple[int, bytes]]:
-    """The batches of a valid log with their positions."""
+    """The batches of a log with their positions, up to the first one that is damaged."""
     at = 0
-    while at + 12 < len(log):
+    while at + _HEADER_BYTES <= len(log):
         size = 12 + int.from_bytes(log[at + 8 : at + 12])
+        if size < _HEADER_BYTES or at + size > len(log):
+            return
         yield at, log[at : at + size]
         at += size
 
