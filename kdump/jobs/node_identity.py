@@ -140,7 +140,7 @@ class NodeIdentity:
         return found
 
     def alone_in_sync(self) -> tuple[str, ...] | None:
-        """Partitions of which this node has the only replica in sync, and no directory here.
+        """Partitions whose only replica in sync is on this node, and no directory here.
 
         A broker that starts without them has empty replicas, and leads: the others truncate to 0.
         None if no copy of the metadata that can be read says which there are.

@@ -17,10 +17,14 @@ from builders.in_process import run_kdump
 from builders.kraft_cluster import KraftCluster
 
 
-def kdump(*words: str | Path) -> str:
-    """Run kdump, which must succeed; return what it prints."""
+def kdump(*words: str | Path, may_be_damaged: bool = False) -> str:
+    """Run kdump, which must succeed, or report damage; return what it prints."""
     outcome = run_kdump([str(each) for each in words], Path.cwd())
-    assert outcome.exit_status == 0, (words, outcome.stderr.decode(), outcome.stdout.decode())
+    assert outcome.exit_status in ((0, 4) if may_be_damaged else (0,)), (
+        words,
+        outcome.stderr.decode(),
+        outcome.stdout.decode(),
+    )
     return outcome.stdout.decode()
 
 
@@ -53,15 +57,16 @@ class Rebuilding:
         for node in self.cluster.brokers:
             collections.append(folder / f"collected-{node.node_id}.json")
             log_dirs = self.cluster.log_dirs(node.node_id)
-            kdump("metadata", "collect", *log_dirs, "--out", collections[-1])
+            words = ("metadata", "collect", *log_dirs, "--out", collections[-1])
+            kdump(*words, may_be_damaged=True)
         controllers = [
             word
             for node in self.cluster.controllers
             for word in ("--controller", self._voter(node))
         ]
         file = folder / "plan.json"
-        words = [*map(str, collections), *controllers, *self.options]
-        kdump("metadata", "plan", *words, "--out", file)
+        options = [*map(str, collections), *controllers, *self.options]
+        kdump("metadata", "plan", *options, "--out", file)
         self.plan = json.loads(file.read_text())
         return file
 

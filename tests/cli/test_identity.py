@@ -350,7 +350,7 @@ def test_a_log_directory_that_does_not_exist_keeps_the_node_from_starting(
 
 
 def with_one_in_sync(node: Path) -> None:
-    """Let node 7 have two partitions, of which it has the only replica of the first in sync."""
+    """Let node 7 have two partitions, and alone be in sync for the first."""
     values = [topic_record("orders", 1)]
     values += [partition_record(1, 0, [7], [5]), partition_record(1, 1, [7, 8], [5, 6])]
     shutil.rmtree(node / "d1" / f"{names.CLUSTER_METADATA_TOPIC}-0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,12 @@ from builders.cluster_disks import CLEAN, KILLED, METADATA, ClusterDisks
 from builders.cluster_jvms import ClusterJvms
 from builders.cluster_nodes import controller
 from builders.cluster_story import GROUPS
+from builders.damaged_replicas import (
+    cut_half,
+    empty_logs,
+    lose_logs,
+    move_start_after_the_end,
+)
 from builders.kraft_cluster import KraftCluster
 from builders.rebuilding import Rebuilding, kdump
 
@@ -42,6 +49,18 @@ def no_copy(case: Path, disks: ClusterDisks) -> None:
 def broker_3(case: Path, disks: ClusterDisks) -> None:
     """Lose a broker too."""
     shutil.rmtree(case / "b3-d1")
+
+
+def damaged_replicas(case: Path, disks: ClusterDisks) -> None:
+    """Damage one replica of some partitions, each in a way that once made it the leader."""
+    damages = (lose_logs, move_start_after_the_end, empty_logs, cut_half)
+    damaged = 0
+    for number, damage in enumerate(damages):
+        path = case / "b1-d1" / f"orders-{number}"
+        if path.exists() and (case / "b2-d1" / path.name).exists():
+            damage(path, random.Random(number))
+            damaged += 1
+    assert damaged > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +91,7 @@ CASES: Final = {
     "an old copy only": Case(CLEAN, old_copy_only, guessed=("TOPIC orders", "TOPIC younger")),
     "no copy": Case(CLEAN, no_copy, has_copy=False),
     "a broker lost too": Case(KILLED, broker_3),
+    "replicas damaged too": Case(KILLED, damaged_replicas, controllers=3),
 }
 
 

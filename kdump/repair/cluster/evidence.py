@@ -210,7 +210,7 @@ def _latest(
     """The log directories; of one that was collected several times, the most advanced state.
 
     When it was collected does not matter: a backup may be read after the disk itself. Two with one
-    directory id of which neither is an earlier state of the other are two disks.
+    directory id where neither is an earlier state of the other are two disks.
     """
     found: dict[object, list[tuple[int, CollectedDirectory]]] = defaultdict(list)
     for collection in collections:
