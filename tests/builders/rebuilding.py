@@ -57,7 +57,7 @@ class Rebuilding:
         for node in self.cluster.brokers:
             collections.append(folder / f"collected-{node.node_id}.json")
             log_dirs = self.cluster.log_dirs(node.node_id)
-            words = ("metadata", "collect", *log_dirs, "--out", collections[-1])
+            words = ["metadata", "collect", *map(str, log_dirs), "--out", str(collections[-1])]
             kdump(*words, may_be_damaged=True)
         controllers = [
             word
