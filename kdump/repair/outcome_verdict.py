@@ -8,12 +8,14 @@ from typing import Final
 from kdump.broker.loader.load_report import (
     Cause,
     Dropped,
+    HiddenBatches,
     LeftoverOutcome,
     LoadReport,
     LogCut,
     Loss,
     QuarantinedRange,
     SwapLoss,
+    WrongTxn,
 )
 from kdump.broker.loader.loader import Recovered
 from kdump.repair.policies import Policy
@@ -51,6 +53,12 @@ def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.
         *_swapped(report.swap_losses),
         *map(_truncated, cuts),
         *_dropped(report.dropped),
+        *map(_hidden, report.hidden),
+        *_named_or_counted(
+            map(_wrong_txn, report.wrong_txns),
+            f"have {counted(len(report.wrong_txns), 'transaction')} that the log contradicts",
+            details,
+        ),
         *_named_or_counted(map(_quarantined, missing), _all_quarantined(missing), details),
     ]
     repairs = [*_not_lost(others, details), *_repairs(report, details)]
@@ -101,6 +109,17 @@ def _dropped(dropped: Sequence[Dropped]) -> Iterable[str]:
     names = dropped[0].name if len(dropped) == 1 else f"{dropped[0].name} to {dropped[-1].name}"
     segments = counted(len(dropped), "segment")
     yield f"delete {segments} ({names}) with {_held(loss)} because {dropped[0].reason}"
+
+
+def _hidden(hidden: HiddenBatches) -> str:
+    return f"hide {_held(hidden.loss)} of segment {hidden.name} because {hidden.reason}"
+
+
+def _wrong_txn(txn: WrongTxn) -> str:
+    which = f"the transaction of producer {txn.producer_id} at offset {txn.first_offset}"
+    if txn.is_open:
+        return f"forget that {which} is open, and show its records as if it was committed"
+    return f"keep {which} open, which is not, and hide all from there on from read_committed"
 
 
 def _swapped(losses: Sequence[SwapLoss]) -> Iterable[str]:
@@ -206,8 +225,8 @@ def _repairs(report: LoadReport, details: list[str]) -> Iterable[str]:
     )
     if report.ignored_log_start_offset is not None:
         yield (
-            f"ignore the log start offset {report.ignored_log_start_offset}, at which a broker"
-            " would delete the whole log"
+            f"ignore the log start offset {report.ignored_log_start_offset}, for which a broker"
+            " would delete or hide records"
         )
     parts = sum(len(split.base_offsets) for split in report.splits)
     yield from _named_or_counted(

@@ -12,7 +12,12 @@ from builders.recovery import joined
 from kdump.broker.loader.checkpoints import is_loaded, rebuilt_root, recovered_root
 from kdump.broker.loader.load_context import load_context
 from kdump.broker.loader.loader import Recovered, recover_partition
-from kdump.formats.checkpoints import decode_offset_checkpoint
+from kdump.formats import names
+from kdump.formats.checkpoints import (
+    EpochEntry,
+    decode_offset_checkpoint,
+    encode_leader_epoch_checkpoint,
+)
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.storage.local_disk import local
@@ -113,10 +118,17 @@ def test_metadata_deleted_stray_and_future_logs_are_not_loaded(tmp_path: Path) -
 # ---- Rebuilt from the logs ----
 
 
-def rebuilt(path: Path, **files: dict[tuple[str, int], int]) -> dict[str, TargetFile]:
+def rebuilt(
+    path: Path, *, epoch_start: int = 12, **files: dict[tuple[str, int], int]
+) -> dict[str, TargetFile]:
     """Rebuild the checkpoints of one log of twelve records that starts at offset 10."""
+    epochs = encode_leader_epoch_checkpoint([EpochEntry(0, epoch_start)])
     write_log_directory(path, clean="clean" in files, **{k: v for k, v in files.items() if v})
-    write_partition(path / "orders-0", {10: joined(batches(4, base_offset=10))})
+    write_partition(
+        path / "orders-0",
+        {10: joined(batches(4, base_offset=10))},
+        others={names.LEADER_EPOCH_CHECKPOINT: epochs},
+    )
     return rebuilt_root(read_log_directory(local(path)))
 
 
@@ -157,3 +169,12 @@ def test_valid_checkpoints_are_left_unchanged(tmp_path: Path) -> None:
     points = {("orders", 0): 15}
 
     assert not rebuilt(tmp_path, recovery_points=points, log_start_offsets={("orders", 0): 12})
+
+
+def test_a_log_start_offset_after_the_first_leader_epoch_is_removed(tmp_path: Path) -> None:
+    points = {("orders", 0): 15}
+    root = rebuilt(
+        tmp_path, epoch_start=10, recovery_points=points, log_start_offsets={("orders", 0): 12}
+    )
+
+    assert lines(root["log-start-offset-checkpoint"]) == {}

@@ -14,11 +14,13 @@ from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.clean_shutdown import encode_clean_shutdown
+from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.bounds import read_bounds
 from kdump.log.directory import LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
+from kdump.state.epochs.epoch_history import begin_before
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
@@ -148,7 +150,7 @@ def rebuilt_root(
     that end. A missing recovery point is added: the end of the log after a clean shutdown, else 0,
     because the files do not show what was flushed, and 0 makes a broker check the whole log. A log
     start offset is removed if the log starts there anyway, or ends before it: a broker would delete
-    every segment then.
+    every segment then. It is removed also if leader epochs begin before it.
 
     The other two checkpoints become empty if they cannot be read: then high watermarks rise again
     from the start of the logs, and the cleaner starts there. The cleaner's also loses its lines of
@@ -187,7 +189,10 @@ def rebuilt_root(
         known = recovery_points.get(topic_partition, end_offset if directory.is_clean else 0)
         recovery_points[topic_partition] = min(known, end_offset)
         log_start = log_starts.get(topic_partition, -1)
-        if partition.segments and not partition.segments[0].base_offset < log_start <= end_offset:
+        if partition.segments and (
+            not partition.segments[0].base_offset < log_start <= end_offset
+            or _contradicts_epochs(partition, log_start)
+        ):
             log_starts.pop(topic_partition, None)
     checkpoints = directory.checkpoints
     rebuilt: dict[str, TargetFile] = {}
@@ -201,6 +206,13 @@ def rebuilt_root(
         if problem.is_damage and problem.path.name in _NOT_THE_LOADERS:
             rebuilt[problem.path.name] = _checkpoint({})
     return rebuilt
+
+
+def _contradicts_epochs(partition: Partition, log_start_offset: int) -> bool:
+    try:
+        return begin_before(partition.read_leader_epochs() or (), log_start_offset)
+    except FormatError:
+        return False
 
 
 def _named(directory_name: str) -> TopicPartition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from kdump.formats import names, record_batch
 from kdump.formats.compression import Codec
 from kdump.scan.batches import Window
-from kdump.scan.walk import walk_segment
+from kdump.scan.selection import Selection
+from kdump.scan.walk import ALL, walk_segment
 from kdump.target.target_file import Kept, KeptUpTo, TargetFile
 from kdump.target.virtual_directory import (
     INDEX_SUFFIXES,
@@ -61,6 +62,13 @@ class Loss:
     last_offset: int | None
     damaged_bytes: int
 
+    @property
+    def offsets(self) -> tuple[int, int] | None:
+        """The first and the last offset of the batches; None if there are none."""
+        if self.first_offset is None or self.last_offset is None:
+            return None
+        return self.first_offset, self.last_offset
+
 
 @dataclass(frozen=True, slots=True)
 class LogCut:
@@ -109,6 +117,37 @@ class SwapLoss:
     def is_unfinished(self) -> bool:
         """Whether the log is a ``.swap`` or ``.cleaned`` file that is deleted."""
         return not self.name.endswith(names.FileKind.LOG.value)
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenBatches:
+    """Valid batches that stay in a log, and that a broker does not have after loading it.
+
+    Attributes:
+        name: of the log.
+        reason: what hides them.
+        loss: the batches; ``size_bytes`` is their size.
+    """
+
+    name: str
+    reason: str
+    loss: Loss
+
+
+@dataclass(frozen=True, slots=True)
+class WrongTxn:
+    """A transaction about which a broker, after loading the log, contradicts the log.
+
+    Attributes:
+        producer_id: of the transaction.
+        first_offset: where it begins.
+        is_open: whether the log leaves it open, and the broker does not know it. Otherwise the
+            broker takes it for open, and read_committed consumers wait at it.
+    """
+
+    producer_id: int
+    first_offset: int
+    is_open: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +255,8 @@ class LoadReport:
         ignored_log_start_offset: a log start offset after the end of the log, at which a broker
             would have deleted the whole log; salvage ignores it.
         swap_losses: records that are lost with logs that swaps replace.
+        hidden: batches that stay on disk and that a broker no longer has.
+        wrong_txns: transactions that the broker has and the log has not, or the reverse.
     """
 
     cuts: tuple[LogCut, ...]
@@ -228,6 +269,8 @@ class LoadReport:
     added_markers: tuple[AddedMarker, ...] = ()
     ignored_log_start_offset: int | None = None
     swap_losses: tuple[SwapLoss, ...] = ()
+    hidden: tuple[HiddenBatches, ...] = ()
+    wrong_txns: tuple[WrongTxn, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -241,7 +284,13 @@ class LoadReport:
             or self.quarantined
             or self.added_markers
             or self.swap_losses
+            or self.hides_data
         )
+
+    @property
+    def hides_data(self) -> bool:
+        """Whether a broker has less after loading than what the logs hold."""
+        return bool(self.hidden or self.wrong_txns)
 
     @property
     def loses_data(self) -> bool:
@@ -261,6 +310,35 @@ class Recorder:
         self._leftovers: dict[str, HandledLeftover] = {}
         self._recovered: dict[int, RecoveredSegment] = {}
         self._swap_losses: list[SwapLoss] = []
+        self._hidden: list[HiddenBatches] = []
+        self._wrong_txns: list[WrongTxn] = []
+
+    @property
+    def removes_batches(self) -> bool:
+        """Whether a log is truncated, other than by padding, or deleted."""
+        return bool(self._dropped) or not all(cut.is_padding for cut in self._cuts)
+
+    @property
+    def recovered_bases(self) -> Container[int]:
+        """Base offsets of the segments that were recovered."""
+        return self._recovered.keys()
+
+    @property
+    def replayed(self) -> Container[int]:
+        """Base offsets of the segments that were recovered because they were not flushed."""
+        recovered = self._recovered.values()
+        return {segment.base_offset for segment in recovered if not segment.is_rebuilt}
+
+    @property
+    def rebuilds_indexes(self) -> bool:
+        """Whether segments were recovered because of their indexes."""
+        return any(segment.is_rebuilt for segment in self._recovered.values())
+
+    def hidden(self, batches: HiddenBatches) -> None:
+        self._hidden.append(batches)
+
+    def wrong_txn(self, txn: WrongTxn) -> None:
+        self._wrong_txns.append(txn)
 
     def swap_loss(self, loss: SwapLoss) -> None:
         self._swap_losses.append(loss)
@@ -300,14 +378,16 @@ class Recorder:
             recovered=tuple(self._recovered.values()),
             rebuilt_indexes=tuple(rebuilt),
             swap_losses=tuple(self._swap_losses),
+            hidden=tuple(self._hidden),
+            wrong_txns=tuple(self._wrong_txns),
         )
 
     def _loss(self, lost: Content) -> Loss:
         return measure_loss(self._directory, lost)
 
 
-def measure_loss(directory: VirtualDirectory, lost: Content) -> Loss:
-    """Count the valid batches in bytes that are lost."""
+def measure_loss(directory: VirtualDirectory, lost: Content, selection: Selection = ALL) -> Loss:
+    """Count the valid batches in bytes that are lost; with a selection, only those count."""
     if isinstance(lost, Written):
         return Loss(lost.size_bytes, 0, 0, None, None, lost.size_bytes)
     batches = valid_bytes = 0
@@ -315,10 +395,14 @@ def measure_loss(directory: VirtualDirectory, lost: Content) -> Loss:
     first_offset: int | None = None
     last_offset: int | None = None
     with directory.open_content(lost) as source:
-        for step in walk_segment(source, with_records=False, follow_bad=True):
+        for step in walk_segment(source, with_records=False, selection=selection, follow_bad=True):
             if not isinstance(step, Window):
                 continue
             valid = step.batches.rows(step.batches.is_valid)
+            if selection.to_offset is not None:
+                # The first offset of a wrapped message set is not known.
+                is_before = (valid.magic >= 2) | (valid.last_offset < selection.to_offset)
+                valid = valid.rows(is_before)
             if not valid.count:
                 continue
             batches += valid.count
@@ -333,11 +417,12 @@ def measure_loss(directory: VirtualDirectory, lost: Content) -> Loss:
             last = int(np.max(valid.last_offset))
             first_offset = first if first_offset is None else min(first, first_offset)
             last_offset = last if last_offset is None else max(last, last_offset)
+    size_bytes = lost.size_bytes if selection.is_all else valid_bytes
     return Loss(
-        lost.size_bytes,
+        size_bytes,
         batches,
         records,
         first_offset,
         last_offset,
-        lost.size_bytes - valid_bytes,
+        size_bytes - valid_bytes,
     )

@@ -104,6 +104,10 @@ class LoadedSegment:
         """The largest timestamp and the last offset of its batch, once known."""
         self.problem: FormatError | None = None
         """Why the last recovery stopped before the end of the file."""
+        self.ends_early = False
+        """Whether the last search for the next offset did not reach the end of the file."""
+        self.tail: BatchColumns | None = None
+        """The last batches, if that search read them at once."""
         require_readable_length(self.log_name, self.size_bytes)
 
     def name(self, kind: FileKind) -> str:
@@ -177,18 +181,21 @@ class LoadedSegment:
             Refused: Kafka's reader fails on the way.
         """
         offset = self.offset_index.last_offset
+        self.ends_early = False
         last_batch = self._last_batch(max(0, self.offset_index.lookup(offset)))
         if last_batch is not None:
             base_offset, last_offset = last_batch
-            is_found = max(base_offset, last_offset) >= offset
-            return wrap_int64(last_offset + 1) if is_found else self.base_offset
+            self.ends_early = max(base_offset, last_offset) < offset
+            return self.base_offset if self.ends_early else wrap_int64(last_offset + 1)
         found = self.translate(offset)
         if found is None:
+            self.ends_early = self.size_bytes > 0
             return self.base_offset
         next_offset = self.base_offset
         for window in self.windows(found.position):
             if window.batches.count:
                 next_offset = wrap_int64(int(window.batches.last_offset[-1]) + 1)
+            self.ends_early = window.stop is not None and window.stop.reason is not StopReason.END
         return next_offset
 
     def _last_batch(self, start: int) -> tuple[int, int] | None:
@@ -208,6 +215,7 @@ class LoadedSegment:
         ).all()
         if not is_rising or (batches.magic < 2).any():
             return None
+        self.tail = batches
         return int(base_offset[-1]), int(last_offset[-1])
 
     def windows(self, start: int, end: int | None = None) -> Iterator[Window]:

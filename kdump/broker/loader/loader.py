@@ -12,6 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from kdump.broker.loader.claims import Claims
+from kdump.broker.loader.hidden_batches import (
+    batches_before_start,
+    batches_past_end,
+    contradict_producers,
+    wrong_txns,
+)
 from kdump.broker.loader.indexes import InvalidOffset
 from kdump.broker.loader.interrupted_swaps import drop_orphan, required_offset
 from kdump.broker.loader.load_context import LoadContext
@@ -35,6 +42,7 @@ from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import wrap_int64
 from kdump.log.partition import Partition
+from kdump.state.epochs.epoch_history import begin_before
 from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.state.transactions.producer_state_manager import ProducerStateManager
 from kdump.storage.location import Location
@@ -138,7 +146,11 @@ def _load_usual(directory: VirtualDirectory, context: LoadContext) -> Recovered 
     if context.log_start_offset:
         return None  # part of the log may no longer be read
     terms = SmallLoadTerms(
-        context.is_clean, context.recovery_point, context.expire_before_ms, context.settings
+        context.is_clean,
+        context.recovery_point,
+        context.expire_before_ms,
+        context.settings,
+        context.high_watermark,
     )
     small = load_small(directory, terms)
     if small is None:
@@ -169,6 +181,7 @@ class _Loader:
         context = self.context
         self.epochs = LeaderEpochs(self.directory)
         self.producers = ProducerStateManager(self.directory, context.expire_before_ms)
+        claims = self._claims()
         resolve_swaps(self.directory, context.settings, self.recorder, SwapRules.of(context))
         self._retry_on_overflow(self._load_segment_files)
         recovery_point, end_offset = self._retry_on_overflow(self._recover_log)
@@ -177,10 +190,12 @@ class _Loader:
         start_offset = max(context.log_start_offset, self.segments.first.base_offset)
         self.epochs.truncate_from_start(context.log_start_offset)
         self.producers.remove_stray_snapshots(self.segments.bases)
+        self.has_snapshots = self.producers.has_snapshots
         rebuild_producers(
             self.producers, self.segments, start_offset, end_offset, is_clean=context.is_clean
         )
         recovery_point = max(recovery_point, start_offset)
+        self._compare_with_log(claims, start_offset, end_offset)
         self._find_unstable_batch(start_offset, end_offset)  # the search itself can fail
         self._read_partition_metadata()
         mark = min(context.high_watermark, end_offset)
@@ -211,9 +226,62 @@ class _Loader:
             active_base_offset=self.segments.last.base_offset,
             leader_epochs=self.epochs.entries,
             report=self.recorder.finish(files),
-            producers=tuple(each.entry() for each in self.producers.producers.by_id.values()),
+            producers=self.producers.entries(),
             first_unstable_offset=self.producers.first_unstable_offset,
         )
+
+    # What the log has, and the broker has not
+
+    def _claims(self) -> Claims:
+        return Claims(
+            (self.context.recovery_point, self.context.high_watermark),
+            self.epochs.entries,
+            tuple(self.directory.list_snapshots().offsets),
+        )
+
+    def _compare_with_log(self, claims: Claims, start_offset: int, end_offset: int) -> None:
+        """Record what the broker does not see of what is left of the log."""
+        directory, segments = self.directory, self.segments
+        is_in_doubt = not self.recorder.removes_batches and (
+            claims.go_past(end_offset) or claims.lack_snapshot(segments.bases)
+        )
+        for hidden in batches_past_end(
+            directory,
+            segments,
+            end_offset,
+            self.recorder.recovered_bases,
+            is_in_doubt=is_in_doubt or segments.last.ends_early,
+        ):
+            self.recorder.hidden(hidden)
+        if segments.last.ends_early or begin_before(claims.epochs, start_offset):
+            for hidden in batches_before_start(directory, segments, start_offset):
+                self.recorder.hidden(hidden)
+        self._compare_txns(start_offset, end_offset, is_in_doubt=is_in_doubt)
+
+    def _compare_txns(self, start_offset: int, end_offset: int, *, is_in_doubt: bool) -> None:
+        """Record the transactions that the broker has and the log has not, and the reverse."""
+        if not self.context.is_clean and self.segments.first.base_offset in self.recorder.replayed:
+            return  # they come from the log
+        # Before 0.11 there were neither producers nor leader epochs.
+        is_forgotten = not self.has_snapshots and bool(self.epochs.entries)
+        producers = self.producers
+        is_foreign = contradict_producers(self.segments, producers.entries(), start_offset)
+        begin = start_offset
+        if not (is_foreign or is_in_doubt or is_forgotten or self.recorder.rebuilds_indexes):
+            # Only what follows an open transaction can contradict it.
+            first_offsets = [each for each in producers.open_txns.values() if each >= begin]
+            begin = min(first_offsets, default=end_offset)
+        if begin < end_offset:
+            bounds = (begin, end_offset)
+            for wrong in wrong_txns(
+                self.directory,
+                self.segments,
+                producers.open_txns,
+                bounds,
+                is_foreign=is_foreign,
+                is_compacted=self.context.is_compacted is True,
+            ):
+                self.recorder.wrong_txn(wrong)
 
     # Loading and recovering segments
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from kdump.broker.loader.claims import Claims
 from kdump.broker.loader.load_context import IndexSettings
 from kdump.broker.loader.load_report import LoadReport, RecoveredSegment
 from kdump.formats import names, producer_snapshot, record_batch
@@ -34,8 +35,13 @@ from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.scan.source import read_at
-from kdump.scan.usual_batches import LARGEST_SMALL_LOG_BYTES, UnusualError, usual_batches
-from kdump.state.epochs.epoch_history import EpochHistory
+from kdump.scan.usual_batches import (
+    LARGEST_SMALL_LOG_BYTES,
+    HeaderFields,
+    UnusualError,
+    usual_batches,
+)
+from kdump.state.epochs.epoch_history import EpochHistory, begin_before
 from kdump.state.transactions.producer_events import BatchRun
 from kdump.state.transactions.producer_state_manager import in_java_order
 from kdump.state.transactions.producers import Producers
@@ -69,12 +75,14 @@ class SmallLoadTerms:
         recovery_point: from ``recovery-point-offset-checkpoint``; 0 if it has no line.
         expire_before_ms: producers last seen at or before this time expire; None if none does.
         settings: index settings of the topic.
+        high_watermark: from ``replication-offset-checkpoint``; 0 if it has no line.
     """
 
     is_clean: bool
     recovery_point: int
     expire_before_ms: int | None
     settings: IndexSettings
+    high_watermark: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,13 @@ class _SmallPartition:
         for epoch, start_offset in known_leader_epochs(self._epochs_on_disk):
             self._assign(epoch, start_offset)
         self._are_epochs_written = False
+        self._last_headers: dict[int, HeaderFields] = {}
+        """The last batch of each producer, after the last entry of the active segment's index."""
+        self._claims = Claims(
+            (terms.recovery_point, terms.high_watermark),
+            self._epochs.entries,
+            tuple(self._snapshots),
+        )
         if names.PARTITION_METADATA in sizes:
             decode_partition_metadata(self._read(names.PARTITION_METADATA))
 
@@ -193,6 +208,8 @@ class _SmallPartition:
             return base_offset
         last_offset = -1
         for _, _, header in usual_batches(tail, checksums=False):
+            if header[9] >= 0:
+                self._last_headers[header[9]] = header
             if not last_offset < header[0] <= header[0] + header[6] < _INT64_MAX:
                 raise UnusualError
             last_offset = header[0] + header[6]
@@ -324,6 +341,13 @@ class _SmallPartition:
     def loaded(self, end_offset: int) -> SmallLoad:
         """Load the producers at the end of the log, and stop."""
         start_offset = max(0, self._bases[0])
+        claims = self._claims
+        if (
+            claims.go_past(end_offset)
+            or begin_before(claims.epochs, start_offset)
+            or claims.lack_snapshot(self._bases)
+        ):
+            raise UnusualError
         is_written = self._epochs.truncate_from_end(end_offset)
         is_written |= self._epochs.truncate_from_start(0)
         if is_written or self._are_epochs_written:
@@ -332,6 +356,7 @@ class _SmallPartition:
                 self._changes[names.LEADER_EPOCH_CHECKPOINT] = epochs
         self._drop_stray_snapshots()
         self._load_last_snapshot(start_offset, end_offset)
+        self._require_known_producers()
         recovery_point = end_offset
         if not self._terms.is_clean:
             recovery_point = min(self._terms.recovery_point, end_offset)
@@ -385,6 +410,20 @@ class _SmallPartition:
         if (self._snapshots[-1] if self._snapshots else start_offset) != end_offset:
             raise UnusualError
         self._load(self._entries_at(end_offset) if self._snapshots else ())
+
+    def _require_known_producers(self) -> None:
+        """Leave producers that contradict the last batches, as the loader tells; none is open."""
+        known = self._producers.by_id
+        oldest = min((each.timestamp for each in known.values()), default=None)
+        for producer_id, header in self._last_headers.items():
+            flags, producer = header[5] & _OF_TRANSACTIONS, known.get(producer_id)
+            if flags == record_batch.TRANSACTIONAL_FLAG:
+                raise UnusualError
+            if producer is None:
+                if oldest is not None and oldest <= header[8]:
+                    raise UnusualError
+            elif not flags and producer.last_offset != header[0] + header[6]:
+                raise UnusualError
 
     def _target_files(self) -> dict[str, TargetFile]:
         """The target state of each file."""

@@ -17,6 +17,8 @@ ACCOUNT_FIELDS: Final = (
     "cuts",
     "dropped_segments",
     "swap_losses",
+    "hidden_batches",
+    "wrong_transactions",
     "set_aside",
     "added_markers",
     "splits",
@@ -112,6 +114,17 @@ def _account_row(report: LoadReport | None) -> dict[str, Any]:
             for each in report.dropped
         ],
         "swap_losses": [{"file": each.name} | _loss_row(each.loss) for each in report.swap_losses],
+        "hidden_batches": [
+            {"file": each.name, "why": each.reason} | _loss_row(each.loss) for each in report.hidden
+        ],
+        "wrong_transactions": [
+            {
+                "producer_id": each.producer_id,
+                "first_offset": each.first_offset,
+                "is_open": each.is_open,
+            }
+            for each in report.wrong_txns
+        ],
         "set_aside": [
             {
                 "file": each.name,

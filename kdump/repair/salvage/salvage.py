@@ -17,7 +17,7 @@ compacted, gets an empty file (:mod:`kdump.repair.salvage.missing_offsets`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +25,7 @@ from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import (
     AddedMarker,
     Cause,
+    LoadReport,
     QuarantinedRange,
     RecoveredSegment,
     SplitSegment,
@@ -32,13 +33,16 @@ from kdump.broker.loader.load_report import (
 from kdump.broker.loader.loaded_segment import INDEX_MISSING
 from kdump.broker.loader.loader import Recovered, load_directory
 from kdump.broker.loader.swap_losses import SwapRules
-from kdump.formats import names
+from kdump.formats import names, transaction_index
+from kdump.formats.checkpoints import known_leader_epochs
+from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import decode_header
 from kdump.repair.salvage.kept_logs import KeptLog, KeptLogs, SalvagedSegment
 from kdump.repair.salvage.lost_ranges import lost_ranges
 from kdump.repair.salvage.missing_offsets import missing_ranges
 from kdump.repair.salvage.salvage_files import quarantine_name, resolve_for_salvage
+from kdump.state.epochs.epoch_history import begin_before
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import Gone, NewBytes
 from kdump.target.virtual_directory import (
@@ -57,6 +61,9 @@ _MAX_LOADS: Final = 1000
 _MAX_ZEROES: Final = 4096
 """More zeroes at the end of a damaged range are space that was never written."""
 _OUTSIDE_OF_TXN: Final = "InvalidTxnStateException"
+_LOG_CHANGES: Final = "its log changes"
+_OTHER_ENTRIES: Final = "they contradict its log"
+_INDEX_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
 def salvage_partition(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:
@@ -73,10 +80,12 @@ def salvage_partition(directory: VirtualDirectory, context: LoadContext) -> Reco
     except Refused as refused:
         return refused.refusal
     if salvage.is_valid:
-        outcome = load_directory(untouched.copy(), salvage.from_the_start)
+        rebuilt = untouched.copy()
+        outcome = load_directory(rebuilt, salvage.from_the_start)
         # After a clean shutdown a broker leaves zeroes at the end.
         is_cut = context.is_clean and not salvage.is_whole
-        if not _loses(outcome) and context != salvage.from_the_start and not is_cut:
+        is_wrong = context.is_clean and _differ_in_aborted(untouched, rebuilt, context)
+        if not (_loses(outcome) or is_cut or is_wrong) and context != salvage.from_the_start:
             outcome = load_directory(untouched, context)
         if not _loses(outcome):
             return salvage.with_gaps(outcome)
@@ -84,10 +93,39 @@ def salvage_partition(directory: VirtualDirectory, context: LoadContext) -> Reco
 
 
 def _loses(outcome: Recovered | Refusal) -> bool:
-    """Whether a broker would truncate or delete batches, or not load the partition."""
-    if isinstance(outcome, Refusal) or outcome.report.dropped:
+    """Whether a broker would truncate, delete or hide batches, or not load the partition."""
+    if isinstance(outcome, Refusal) or outcome.report.dropped or outcome.report.hides_data:
         return True
     return any(cut.loss.batches for cut in outcome.report.cuts)
+
+
+def _differ_in_aborted(
+    directory: VirtualDirectory, rebuilt: VirtualDirectory, context: LoadContext
+) -> bool:
+    """Whether the logs abort other transactions than the transaction indexes say.
+
+    That cannot be told of a compacted log, which may lack batches and markers of a transaction.
+
+    Args:
+        directory: as it is.
+        rebuilt: after all segments were recovered.
+        context: of the load.
+    """
+    start_offset = context.log_start_offset
+    return not context.is_compacted and (
+        _aborted(directory, start_offset) != _aborted(rebuilt, start_offset)
+    )
+
+
+def _aborted(directory: VirtualDirectory, since_offset: int) -> set[tuple[int, int, int]]:
+    """Producer and range of each aborted transaction in the transaction indexes."""
+    return {
+        (txn.producer_id, txn.first_offset, txn.last_offset)
+        for name in directory.names()
+        if name.endswith(FileKind.TRANSACTION_INDEX.value)
+        for txn in transaction_index.decode(directory.read(name)).entries
+        if txn.first_offset >= since_offset
+    }
 
 
 class _Salvage:
@@ -96,12 +134,15 @@ class _Salvage:
         self._leftovers = resolve_for_salvage(directory, context.settings, SwapRules.of(context))
         self._dropped_files: set[str] = set()
         self._drops_snapshots = False
+        self._was_clean = context.is_clean
         live = dict(_live_logs(directory))
         for name in live.values():
             require_readable_length(name, directory.size_bytes(name))
         start_offset = context.log_start_offset
         self._logs = KeptLogs(directory, live, start_offset)
-        self._ignores_start = start_offset > self._logs.end_offset
+        self._ignores_start = start_offset > self._logs.end_offset or (
+            _epochs_begin_before(directory, start_offset)
+        )
         self.from_the_start = replace(
             context,
             is_clean=False,
@@ -153,6 +194,9 @@ class _Salvage:
             missing = _add_missing_indexes(directory)
             outcome = load_directory(directory, self.from_the_start)
             if isinstance(outcome, Recovered) and not outcome.report.loses_data:
+                if outcome.report.wrong_txns and left and not self._drops_snapshots:
+                    self._drops_snapshots = True
+                    continue
                 return self._finish(directory, outcome, segments, missing)
             refusal = _as_refusal(outcome)
             if not left or not self._get_past(refusal, segments):
@@ -215,10 +259,35 @@ class _Salvage:
             added_markers=tuple(_added_markers(segments)),
             splits=(*_splits(segments), *outcome.report.splits),
             leftovers=(*self._leftovers.leftovers, *outcome.report.leftovers),
-            recovered=tuple(_recovered(outcome.report.recovered, segments, missing)),
+            recovered=tuple(self._recovered(outcome.report, segments, missing)),
             ignored_log_start_offset=self._ignored_start,
         )
         return replace(outcome, files=directory.target_files(), report=report)
+
+    def _recovered(
+        self,
+        report: LoadReport,
+        segments: list[SalvagedSegment],
+        missing: Collection[int],
+    ) -> Iterator[RecoveredSegment]:
+        """The recovered segments, with the reasons for those that would not be after a crash.
+
+        Args:
+            report: of loading them.
+            segments: that were loaded.
+            missing: base offsets of those without an offset index.
+        """
+        changed = {segment.base_offset for segment in segments if not segment.is_as_before}
+        rebuilt = set(report.rebuilt_indexes) if self._was_clean else set()
+        for each in sorted(report.recovered, key=lambda each: each.base_offset not in missing):
+            if each.base_offset in missing:
+                why = _LOG_CHANGES if each.base_offset in changed else INDEX_MISSING
+            elif any(file_name(each.base_offset, kind) in rebuilt for kind in _INDEX_KINDS):
+                why = _LOG_CHANGES if each.base_offset in changed else _OTHER_ENTRIES
+            else:
+                yield each
+                continue
+            yield replace(each, reason=why, is_rebuilt=True)
 
     def _quarantine(self, directory: VirtualDirectory) -> Iterator[QuarantinedRange]:
         for base_offset, lost in lost_ranges(self._logs.logs):
@@ -233,6 +302,17 @@ class _Salvage:
             file = quarantine_name(directory, log, content)
             directory.put(file, content)
             yield replace(lost, file=file)
+
+
+def _epochs_begin_before(directory: VirtualDirectory, offset: int) -> bool:
+    """Whether leader epochs show that the log begins before ``offset``."""
+    if names.LEADER_EPOCH_CHECKPOINT not in directory:
+        return False
+    try:
+        epochs = known_leader_epochs(directory.read(names.LEADER_EPOCH_CHECKPOINT))
+    except FormatError:
+        return False
+    return begin_before(epochs, offset)
 
 
 def _live_logs(directory: VirtualDirectory) -> Iterator[tuple[int, str]]:
@@ -267,27 +347,6 @@ def _as_refusal(outcome: Recovered | Refusal) -> Refusal:
         cut = report.cuts[0]
         return Refusal(cut.reason, cut.name, "", cut.position)
     return Refusal(report.dropped[0].reason, report.dropped[0].name, "")
-
-
-def _recovered(
-    recovered: Iterable[RecoveredSegment],
-    segments: list[SalvagedSegment],
-    missing: Collection[int],
-) -> Iterator[RecoveredSegment]:
-    """The recovered segments, with the reasons for those that had no index when they were loaded.
-
-    Args:
-        recovered: as the loader reports them.
-        segments: that were loaded.
-        missing: base offsets of those without an offset index.
-    """
-    changed = {segment.base_offset for segment in segments if not segment.is_as_before}
-    for each in sorted(recovered, key=lambda each: each.base_offset not in missing):
-        if each.base_offset not in missing:
-            yield each
-            continue
-        why = "its log changes" if each.base_offset in changed else INDEX_MISSING
-        yield replace(each, reason=why, is_rebuilt=True)
 
 
 def _splits(segments: list[SalvagedSegment]) -> Iterator[SplitSegment]:

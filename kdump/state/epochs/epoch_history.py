@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kdump.formats.checkpoints import EpochEntry
@@ -14,6 +14,15 @@ class EpochEnd(NamedTuple):
 
     leader_epoch: int
     end_offset: int
+
+
+def begin_before(entries: Sequence[EpochEntry], offset: int) -> bool:
+    """Whether leader epochs contradict a log that begins at ``offset``: they begin before it.
+
+    Whenever the start of a log rises, Kafka lets the current epoch begin there, and forgets those
+    before it (``LeaderEpochFileCache.truncateFromStart``).
+    """
+    return bool(entries) and min(entry.start_offset for entry in entries) < offset
 
 
 class EpochHistory:

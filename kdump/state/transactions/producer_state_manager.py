@@ -50,6 +50,19 @@ class ProducerStateManager:
     def is_empty(self) -> bool:
         return not self.producers.by_id and not self.unreplicated_txns
 
+    def entries(self) -> tuple[ProducerEntry, ...]:
+        """The producers as Kafka writes them to a snapshot."""
+        return tuple(each.entry() for each in self.producers.by_id.values())
+
+    @property
+    def open_txns(self) -> dict[int, int]:
+        """The first offset of each open transaction, by producer id."""
+        return {
+            producer.producer_id: producer.txn_first_offset
+            for producer in self.producers.by_id.values()
+            if producer.txn_first_offset is not None
+        }
+
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins that is open, or whose end is not replicated."""
