@@ -329,6 +329,12 @@ RECOVERY_POINT_BEYOND_END: Final = _register(
 LOG_START_BEYOND_END: Final = _register(
     "log-start-beyond-end", SEVERE, "a log start offset past the end of the log", Remedy.CHECKPOINTS
 )
+LOG_START_CONTRADICTION: Final = _register(
+    "log-start-contradiction",
+    SEVERE,
+    "a log start offset past the first leader epoch",
+    Remedy.CHECKPOINTS,
+)
 META_PROPERTIES_MALFORMED: Final = _register(
     "meta-properties-malformed", SEVERE, "an unreadable meta.properties", Remedy.IDENTITY
 )

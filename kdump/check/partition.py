@@ -20,11 +20,13 @@ from kdump.check.scope import PartitionScope
 from kdump.check.snapshots import SnapshotFiles, check_snapshot, missing_snapshot, open_transactions
 from kdump.check.transactions import check_aborted
 from kdump.formats import names
+from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.index_tail import last_time_entry
 from kdump.log.segment import Segment
+from kdump.state.epochs.epoch_history import begin_before
 
 if TYPE_CHECKING:
     from kdump.check.partition_statistics import PartitionStatistics, PartitionStatisticsBuilder
@@ -373,3 +375,21 @@ class PartitionCheck:
                 found=log_start_offset,
                 loss="the whole log",
             )
+        elif self._hides_start(log_start_offset):
+            yield invariants.LOG_START_CONTRADICTION.finding(
+                Place(str(root / names.LOG_START_OFFSET_CHECKPOINT), None, log_start_offset),
+                f"{key} and its leader epochs begin before its log start offset: a starting broker"
+                " does not show the records before that",
+                found=log_start_offset,
+                loss="the records before it",
+            )
+
+    def _hides_start(self, log_start_offset: int) -> bool:
+        """Whether batches lie before the log start offset, and leader epochs say they are used."""
+        partition = self.scope.partition
+        if not partition.segments or partition.segments[0].base_offset >= log_start_offset:
+            return False
+        try:
+            return begin_before(partition.read_leader_epochs() or (), log_start_offset)
+        except FormatError:
+            return False

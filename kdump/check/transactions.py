@@ -48,6 +48,17 @@ def check_aborted(
         )
         return
     for slot, entry in enumerate(entries):
+        if entry.last_stable_offset > entry.last_offset + 1:
+            into.add(
+                invariants.TRANSACTION_INDEX_MISMATCH.finding(
+                    Place(str(path), slot * ENTRY_BYTES, entry.last_offset),
+                    "a last stable offset after the marker: brokers do not look at later entries",
+                    expected=f"at most {entry.last_offset + 1}",
+                    found=entry.last_stable_offset,
+                    loss="readers of committed records get those of later aborted transactions",
+                )
+            )
+            continue
         known = wanted.get((entry.producer_id, entry.last_offset))
         if known is not None and entry.first_offset == open_before.get(entry.producer_id):
             continue

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import (
+    BATCH_OUTSIDE_SEGMENT,
     FILE_UNREADABLE,
     LOAD_REFUSED,
     PARTITION_METADATA_MALFORMED,
@@ -18,6 +19,8 @@ from kdump.check.invariants import (
     SWAP_DROPPED,
     SWAP_INCOMPLETE,
     TORN_TAIL,
+    TRANSACTION_INDEX_MISMATCH,
+    TRANSACTION_INDEX_MISSING,
 )
 from kdump.formats.names import PartitionState
 from kdump.log.partition import Partition
@@ -48,6 +51,10 @@ _REFUSED: Final = {
 }
 """What a broker does with a partition, whatever its log contains, and why; by code."""
 
+_ABORTED: Final = (
+    "show aborted records to read_committed consumers, or hide committed ones: a transaction index"
+    " contradicts the log"
+)
 _AFTER_LOADING: Final = (
     (STRAY_CODES, "stray", "rename it to -stray and start an empty log"),
     (
@@ -57,6 +64,14 @@ _AFTER_LOADING: Final = (
     ),
 )
 """What a broker does with a log after loading it: codes, the verdict's word, the action."""
+
+
+HIDING: Final = {
+    TRANSACTION_INDEX_MISSING.code: _ABORTED,
+    TRANSACTION_INDEX_MISMATCH.code: _ABORTED,
+    BATCH_OUTSIDE_SEGMENT.code: "hide batches whose offsets belong to another segment",
+}
+"""What a broker that keeps a file does to readers without noticing it; by code of the finding."""
 
 
 class VerdictWords(NamedTuple):
@@ -94,6 +109,8 @@ def verdict_words(
     codes: Collection[str],
     predicted: Verdict | None,
     worst: Severity | None = None,
+    *,
+    hides: str = "",
 ) -> VerdictWords:
     """Put the verdict on a partition into words.
 
@@ -102,6 +119,7 @@ def verdict_words(
         codes: the codes of the findings about it.
         predicted: the verdict of loading or repairing it; None if unknown.
         worst: the worst severity of these findings; None without findings.
+        hides: what a broker that keeps the files would not show of the log; empty if nothing.
     """
     for code, what in _REFUSED.items():
         if code in codes:
@@ -129,6 +147,10 @@ def verdict_words(
     is_noticed = predicted is not None and predicted.cuts_padding and TORN_TAIL.code in codes
     if is_harmless and FILE_UNREADABLE.code in codes:
         return _not_done("damaged", "a broker may fail where it cannot be read")
+    if hides and words.kind != VerdictKind.REFUSED.value:
+        if is_harmless:
+            return _not_done(VerdictKind.LOSS.value, f"a broker would {hides}")
+        return words._replace(kind=VerdictKind.LOSS.value).followed_by(f"; it would {hides}")
     if is_harmless and not is_noticed and worst is not None and worst.is_damage:
         return _not_done("damaged", "a broker would load it without noticing the damage")
     return words

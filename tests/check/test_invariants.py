@@ -525,6 +525,13 @@ def a_log_starts_past_its_end(partition: Path) -> None:
     )
 
 
+@by_files("log-start-contradiction")
+def a_log_starts_after_its_first_epoch(partition: Path) -> None:
+    (partition.parent / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(
+        offset_checkpoint({PARTITION: 7})
+    )
+
+
 @by_files("meta-properties-malformed")
 def the_node_id_is_not_a_number(partition: Path) -> None:
     (partition.parent / names.META_PROPERTIES).write_bytes(b"version=1\nnode.id=x\n")

@@ -80,10 +80,11 @@ def verdict_of_checks(
     if context.log_start_offset > check.end_offset:
         return None
     bases = [segment.base_offset for segment in check.scope.partition.segments]
-    unclean = [] if context.is_clean else _from(bases, context.recovery_point)
-    return harmless_verdict(unclean, bases[-1])
+    return harmless_verdict(recovered_bases(bases, context), bases[-1])
 
 
-def _from(bases: Sequence[int], offset: int) -> Sequence[int]:
-    """The base offsets from the segment with ``offset`` on."""
-    return bases[max(0, bisect.bisect_right(bases, offset) - 1) :]
+def recovered_bases(bases: Sequence[int], context: LoadContext) -> Sequence[int]:
+    """The base offsets of the segments that a broker recovers because they were not flushed."""
+    if context.is_clean:
+        return ()
+    return bases[max(0, bisect.bisect_right(bases, context.recovery_point) - 1) :]

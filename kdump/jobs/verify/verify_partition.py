@@ -22,12 +22,13 @@ from kdump.check.partition import PartitionCheck
 from kdump.check.scope import PartitionScope
 from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
+from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.load_split import LoadSplit
 from kdump.jobs.unreadable import Unreadable
-from kdump.jobs.verdict_words import refused_finding, swap_findings, verdict_words
-from kdump.jobs.verify.prediction import is_plain, verdict_of_checks
+from kdump.jobs.verdict_words import HIDING, refused_finding, swap_findings, verdict_words
+from kdump.jobs.verify.prediction import is_plain, recovered_bases, verdict_of_checks
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.verdict import Verdict, VerdictKind
@@ -245,8 +246,11 @@ class PartitionRun:
         check = PartitionCheck(self._scope, self._job.level)
         codes: Counter[str] = Counter()
         worst: Severity | None = None
+        hides = ""
         for finding in itertools.chain(before, _joined(check, parts), self._ended(check)):
             codes[finding.code] += 1
+            if finding.code in HIDING and not hides and self._is_kept(finding):
+                hides = HIDING[finding.code]
             worst = finding.severity if worst is None else max(worst, finding.severity)
             yield finding
         partition = self._scope.partition
@@ -261,7 +265,7 @@ class PartitionRun:
             codes[finding.code] += 1
             worst = finding.severity if worst is None else max(worst, finding.severity)
             yield finding
-        words = verdict_words(partition, codes, predicted, worst)
+        words = verdict_words(partition, codes, predicted, worst, hides=hides)
         yield PartitionReport(
             partition=partition,
             log_dir=str(partition.path.parent),
@@ -276,6 +280,14 @@ class PartitionRun:
             end_offset=check.end_offset,
             statistics=check.statistics(),
         )
+
+    def _is_kept(self, finding: Finding) -> bool:
+        """Whether a broker would not recover the segment that a finding is about."""
+        name = names.parse_offset_file_name(local(finding.place.path).name)
+        if self._load is None or name is None:
+            return False
+        bases = [segment.base_offset for segment in self._scope.partition.segments]
+        return name.offset not in recovered_bases(bases, self._load.context)
 
     def _ended(self, check: PartitionCheck) -> Iterator[Finding]:
         try:
