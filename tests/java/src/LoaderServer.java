@@ -16,13 +16,16 @@ import java.util.concurrent.Delayed;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
 
 import kafka.log.LogManager;
 import kafka.server.builders.LogManagerBuilder;
 
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Timer;
+import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler;
 import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
@@ -45,6 +48,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * partition does not load. With {@code each}, every partition is loaded separately: partitions that do not load do not
  * affect the others, and the checkpoints have lines for those that do. {@code retain} is {@code each} that deletes old
  * segments before the shutdown; {@code delete-records=OFFSET} also deletes the records before that offset first.
+ * {@code bounds} is {@code each} that answers for every log that loads, too: its first offset, its end, its last stable
+ * offset if all of it is replicated, and its aborted transactions as {@code PRODUCER:FIRST:LAST}.
  *
  * <p>An answer is a line for each partition that did not load ({@code NAME}, a tab and the error), and an empty line.
  * The clock is stopped, and nothing runs in the background. Logs are recovered by one thread, or by the number of
@@ -147,6 +152,12 @@ public final class LoaderServer {
             Map<String, String> refused;
             if (fields[0].equals("whole")) {
                 refused = loadWhole(directory, config, time, producers);
+            } else if (fields[0].equals("bounds")) {
+                Map<String, String> bounds = new TreeMap<>();
+                refused = loadEach(directory, config, time, producers, log -> bounds.put(log.dir().getName(), bounds(log)));
+                refused.replaceAll((name, why) -> "refused " + why);
+                bounds.putAll(refused);
+                refused = bounds;
             } else {
                 refused = loadEach(directory, config, time, producers, work(fields[0]));
             }
@@ -159,6 +170,38 @@ public final class LoaderServer {
     /** An operation on each log between loading and shutdown. */
     private interface Work {
         void on(UnifiedLog log) throws IOException;
+    }
+
+    private static String bounds(UnifiedLog log) throws IOException {
+        log.updateHighWatermark(log.logEndOffset());
+        String aborted = log.collectAbortedTransactions(log.logStartOffset(), log.logEndOffset()).stream()
+            .map(txn -> txn.producerId() + ":" + txn.firstOffset() + ":" + txn.lastOffset())
+            .sorted()
+            .collect(Collectors.joining(","));
+        return log.logStartOffset() + " " + log.logEndOffset() + " " + log.lastStableOffset() + " " + readable(log) + " " + aborted;
+    }
+
+    /** The number of offsets that fetches return, each of a single batch; -1 where one fails. */
+    private static long readable(UnifiedLog log) {
+        long offset = log.logStartOffset();
+        long found = 0;
+        try {
+            while (offset < log.logEndOffset()) {
+                long before = offset;
+                for (RecordBatch batch : log.read(offset, 1, FetchIsolation.LOG_END, true).records.batches()) {
+                    if (batch.lastOffset() >= offset) {
+                        found += batch.lastOffset() - Math.max(batch.baseOffset(), offset) + 1;
+                        offset = batch.lastOffset() + 1;
+                    }
+                }
+                if (offset == before) {
+                    break;
+                }
+            }
+        } catch (Exception failure) {
+            return -1;
+        }
+        return found;
     }
 
     private static Work work(String what) {
