@@ -155,6 +155,12 @@ def java_classpath(kafka_classpath: str, repository_root: Path, testrun_uid: str
 
 
 @pytest.fixture(scope="session")
+def newest_kafka_jars(repository_root: Path, testrun_uid: str) -> Path:
+    """Return the folder with the jars of the newest Kafka that kdump knows."""
+    return Path(_or_skip(kafka_jars.newest_classpath, repository_root, testrun_uid)).parent
+
+
+@pytest.fixture(scope="session")
 def loader_server(java_classpath: str) -> Iterator[LoaderServer]:
     """Return Kafka's loader as a server: a JVM takes long to start."""
     with LoaderServer(java_classpath) as running:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kdump.formats.cursor import Cursor
 from kdump.formats.end_txn_marker import ControlRecordError, parse_end_txn_marker, parse_type
+from kdump.formats.feature_levels import KRAFT_VERSION, unknown_level
 from kdump.formats.message_decoder import MessageValue, decode
 from kdump.formats.schema import RecordType
 from kdump.formats.schemas import control
@@ -48,3 +49,15 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecor
             exception="NullPointerException",
         )
     return ControlRecord(type_id, record_type, decode(record_type.value, Cursor(value), 0))
+
+
+def unknown_control_record(record: ControlRecord) -> str | None:
+    """What a control record of the Raft layer says that kdump does not know; None if nothing."""
+    if record.record_type is None:
+        return f"type {record.type_id} of control records is unknown to this kdump"
+    version = record.fields.get("version", 0)
+    if version not in record.record_type.value.versions:
+        return f"version {version} of {record.record_type.name} is unknown to this kdump"
+    if record.record_type.value is control.KRAFT_VERSION_RECORD:
+        return unknown_level(KRAFT_VERSION, record.fields["kRaftVersion"])
+    return None

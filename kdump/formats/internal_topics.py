@@ -16,8 +16,10 @@ from kdump.formats.control_records import parse_control_record
 from kdump.formats.coordinator_records import read_fields, read_prefix, require_known_version
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
+from kdump.formats.feature_levels import unknown_level
 from kdump.formats.java.jackson import message_node, node_text
 from kdump.formats.message_decoder import (
+    UNKNOWN_TAGGED_FIELDS,
     MessageValue,
     SchemaError,
     decode,
@@ -254,6 +256,39 @@ def decode_cluster_metadata(value: bytes) -> tuple[str, int, MessageValue]:
     """
     record_type, version, message = _decode_framed(metadata.RECORD_TYPES, value)
     return record_type.name, version, message
+
+
+def unknown_to_kdump(name: str, version: int, fields: Mapping[str, Any]) -> str | None:
+    """What a decoded record of ``__cluster_metadata`` may say beyond what kdump knows of its type.
+
+    Kafka reads a newer version of a record, and tagged fields that it does not know, without what
+    is new. Whoever writes the record again loses that.
+
+    Args:
+        name: Kafka's name for the type of record.
+        version: of the record.
+        fields: as :func:`decode_cluster_metadata` returns them.
+
+    Returns:
+        A sentence; None if kdump knows all of it.
+    """
+    highest = _METADATA_TYPES[name].value.versions.highest
+    if not 0 <= version <= highest:
+        return f"version {version} of {name} is unknown to this kdump, which knows 0 to {highest}"
+    if name == _FEATURE_LEVEL:
+        return unknown_level(fields["name"], fields["featureLevel"])
+    if _has_unknown_fields(fields):
+        return f"the {name} has fields that are unknown to this kdump"
+    return None
+
+
+def _has_unknown_fields(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return UNKNOWN_TAGGED_FIELDS in value or any(map(_has_unknown_fields, value.values()))
+    return isinstance(value, list) and any(map(_has_unknown_fields, value))
+
+
+_FEATURE_LEVEL: Final = "FEATURE_LEVEL_RECORD"
 
 
 def encode_cluster_metadata(name: str, version: int, fields: Mapping[str, Any]) -> bytes:

@@ -104,6 +104,11 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
                 " controller, or run kdump recover, which drops them, and then this again"
             )
         committed, _ = committed_end([copy, *request.others], image)
+    if replay.unknown:
+        raise KdumpError(
+            f"{replay.unknown[0]}; the new snapshot would lack what it says, and nothing has been"
+            " changed; use a kdump that knows it"
+        )
     if image.kraft_version > SUPPORTED_KRAFT_VERSIONS[1]:
         raise KdumpError(
             f"{copy.partition.path}: kraft.version {image.kraft_version} is unknown to this kdump"

@@ -20,6 +20,7 @@ OLDEST_JAVA: Final = 17
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _POM: Final = _ROOT / "tests" / "java" / "pom.xml"
+NEWEST_POM: Final = _ROOT / "tests" / "java" / "newest" / "pom.xml"
 _SOURCES: Final = _ROOT / "tests" / "java" / "src"
 _BUILD: Final = _ROOT / "build"
 
@@ -40,6 +41,11 @@ def jars_classpath() -> str:
     return fetch_jars("kafka-jars", _POM)
 
 
+def newest_classpath() -> str:
+    """Fetch the jars of the newest Kafka that kdump knows, as :func:`jars_classpath` does."""
+    return fetch_jars("kafka-newest-jars", NEWEST_POM)
+
+
 def fetch_jars(name: str, pom: Path) -> str:
     """Fetch the dependencies of a POM into ``build/NAME``; return their classpath.
 
@@ -47,7 +53,7 @@ def fetch_jars(name: str, pom: Path) -> str:
     """
     _require_java()
     digest = hashlib.sha256(pom.read_bytes()).hexdigest()
-    jars = made_once(_BUILD / name, digest, lambda folder: _fetch(pom, folder))
+    jars = made_once(_BUILD / name, digest, lambda folder: fetch_into(folder, pom))
     return f"{jars}{os.sep}*"
 
 
@@ -85,7 +91,8 @@ def _require_java() -> None:
         raise ReferenceUnavailable(f"Java {OLDEST_JAVA} or later is needed, found: {first_line}")
 
 
-def _fetch(pom: Path, folder: Path) -> None:
+def fetch_into(folder: Path, pom: Path) -> None:
+    """Copy the dependencies of a POM into a folder; failures are those of :func:`fetch_jars`."""
     if shutil.which("mvn") is None:
         raise ReferenceUnavailable("mvn is not on the PATH")
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]

@@ -26,7 +26,9 @@ class Part(enum.Enum):
     SOAK = "soak"
 
 
-NEEDS_KAFKA: Final = frozenset({"kafka_classpath", "java_classpath", "loader_server"})
+NEEDS_KAFKA: Final = frozenset(
+    {"kafka_classpath", "java_classpath", "loader_server", "newest_kafka_jars"}
+)
 NEEDS_SPARK: Final = frozenset({"running_spark", "spark"})
 
 MOST_CPU_SECONDS: Final = 10.0

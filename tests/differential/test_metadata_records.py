@@ -17,9 +17,12 @@ from kdump.formats.schemas.metadata import RECORD_TYPES
 
 pytestmark = pytest.mark.differential
 
+SINCE_4_4 = 29
+"""UnregisterControllerRecord, which the classes of 4.3.1 do not have."""
 ALL_VERSIONS = [
     pytest.param(record_type, version, id=f"{record_type.name}-{version}")
     for record_type in RECORD_TYPES.values()
+    if record_type.id != SINCE_4_4
     for version in range(record_type.value.versions.highest + 1)
 ]
 

@@ -113,7 +113,7 @@ def test_eligible_leader_replicas_are_reported_where_their_feature_is_off() -> N
 
 @pytest.mark.parametrize(
     ("levels", "message"),
-    [((), "no level of metadata.version"), ((6,), "metadata.version 6 is unknown"), ((32,), "32")],
+    [((), "no level of metadata.version"), ((6,), "metadata.version 6 is unknown"), ((34,), "34")],
 )
 def test_an_unknown_metadata_version_is_refused(levels: tuple[int, ...], message: str) -> None:
     with pytest.raises(UnwritableImageError, match=message):

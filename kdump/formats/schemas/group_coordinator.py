@@ -297,6 +297,8 @@ STREAMS_GROUP_METADATA: Final = coordinator_record(
         field("metadataHash", INT64),
         field("validatedTopologyEpoch", INT32, tag=0, default=-1),
         field("lastAssignmentConfigs", array(_LAST_ASSIGNMENT_CONFIG), nullable=True, tag=1),
+        field("storedDescriptionTopologyEpoch", INT32, tag=2, default=-1),
+        field("failedDescriptionTopologyEpoch", INT32, tag=3, default=-1),
     ],
 )
 

@@ -19,7 +19,7 @@ from kdump.state.metadata.disk_collection import (
     CollectedVoter,
     RemovedTopic,
 )
-from kdump.state.metadata.image_records import ImageLoss, UnwritableImageError, records_of
+from kdump.state.metadata.image_records import ImageLoss, all_records_of
 from kdump.state.metadata.metadata_image import EntityKind, LogEnd, MetadataImage
 from kdump.state.metadata.metadata_nodes import Voter
 from kdump.state.metadata.metadata_replay import END, CopyReplay, OnProblem
@@ -36,7 +36,9 @@ def collect_metadata(directory: LogDirectory) -> CollectedMetadata | None:
         return None
     copy = copies[0]
     problems = dict.fromkeys(copy.problems)
-    image = CopyReplay(copy.partition, problems.setdefault).image_at(END)
+    replay = CopyReplay(copy.partition, problems.setdefault)
+    image = replay.image_at(END)
+    unknown = dict.fromkeys(replay.unknown)
     committed, voters = committed_end(copies, image)
     highest = _highest(copy, image)
     return CollectedMetadata(
@@ -51,6 +53,7 @@ def collect_metadata(directory: LogDirectory) -> CollectedMetadata | None:
         removed_topics=_removed_topics(copy, committed, problems.setdefault),
         records=_records(image, problems.setdefault),
         problems=tuple(_relative(problem, directory) for problem in problems),
+        unknown=tuple(_relative(what, directory) for what in unknown),
     )
 
 
@@ -123,13 +126,9 @@ def _records(image: MetadataImage, on_problem: OnProblem) -> tuple[CollectedReco
         on_problem(f"the records of this metadata.version cannot say {loss.value}")
 
     records = []
-    try:
-        for record in records_of(image, on_loss=on_loss):
-            node = record.node()
-            records.append(CollectedRecord(node["type"], node["version"], _in_json(node["data"])))
-    except UnwritableImageError as failure:
-        on_problem(f"the metadata cannot be written as records: {failure}")
-        return ()
+    for record in all_records_of(image, on_loss=on_loss):
+        node = record.node()
+        records.append(CollectedRecord(node["type"], node["version"], _in_json(node["data"])))
     return tuple(records)
 
 

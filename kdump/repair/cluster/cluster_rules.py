@@ -13,6 +13,11 @@ from typing import Any, Final
 
 from kdump.errors import UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter
+from kdump.formats.feature_levels import (
+    HIGHEST_METADATA_VERSION,
+    LOWEST_METADATA_VERSION,
+    METADATA_VERSIONS,
+)
 from kdump.formats.uuids import format_uuid
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.config_choice import UNCLEAN_ELECTION, ConfigPlanner
@@ -208,6 +213,14 @@ class _Planner:
         image = image_of_records(
             plan.records(), LogEnd(plan.snapshot_epoch, plan.snapshot_offset), "the plan's records"
         )
+        level = image.of(EntityKind.FEATURE).get(METADATA_VERSION, 0)
+        if level not in METADATA_VERSIONS:
+            raise UsageProblem(
+                f"{METADATA_VERSION} {level} is unknown: this kdump writes"
+                f" {LOWEST_METADATA_VERSION} to {HIGHEST_METADATA_VERSION}; use a kdump that knows"
+                f" it, or decide with --set feature.{METADATA_VERSION}="
+                f"{max(min(level, HIGHEST_METADATA_VERSION), LOWEST_METADATA_VERSION)}"
+            )
         try:
             for record in records_of(image, on_loss=report):
                 record.encode()

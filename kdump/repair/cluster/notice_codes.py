@@ -82,6 +82,12 @@ LOST_AT_START: Final = _register(
     "records that a starting broker drops or does not load, and that no replica has",
     needs_acceptance=True,
 )
+UNKNOWN_RECORDS: Final = _register(
+    _LOSS,
+    "unknown-records",
+    "what the copy of the metadata says, and this kdump does not know",
+    needs_acceptance=True,
+)
 NO_COPY: Final = _register(_LOSS, "no-copy", "gone for good: no copy of the metadata was collected")
 NO_DATA: Final = _register(_LOSS, "no-data", "partitions that no collected disk has")
 HOLE: Final = _register(_LOSS, "hole", "missing numbers between a topic's partitions")

@@ -47,6 +47,7 @@ def report_surroundings(
     if copy is not None:
         _report_missing_nodes(evidence, copy, topics, notices)
         _report_uncommitted(copy, notices)
+        _report_unknown(copy, notices)
     planned = {topic.name: topic.topic_id for topic in topics}
     for directory in evidence.directories:
         _report_directory(directory, planned, notices)
@@ -89,6 +90,18 @@ def _report_uncommitted(copy: MetadataEvidence, notices: Notices) -> None:
         )
 
 
+def _report_unknown(copy: MetadataEvidence, notices: Notices) -> None:
+    """Report what the records of the copy say beyond what is known: the plan does not have it."""
+    place, metadata = place_of(copy.directory), copy.metadata
+    for what in metadata.unknown:
+        notices.add(notice_codes.UNKNOWN_RECORDS, f"{place}: {what}")
+    if metadata.problems and not metadata.records:
+        notices.add(
+            notice_codes.UNKNOWN_RECORDS,
+            f"{place}: none of the records could be collected; collect again with this kdump",
+        )
+
+
 def _report_directory(
     directory: CollectedDirectory, planned: dict[str, str], notices: Notices
 ) -> None:
@@ -103,7 +116,8 @@ def _report_directory(
         f"{each.directory}: {problem}" for each in directory.partitions for problem in each.problems
     )
     if directory.metadata is not None:
-        problems += directory.metadata.problems
+        unknown = directory.metadata.unknown
+        problems += (each for each in directory.metadata.problems if each not in unknown)
     for problem in problems[:_SHOWN_PROBLEMS]:
         notices.add(notice_codes.UNREADABLE, f"{place}: {problem}")
     if len(problems) > _SHOWN_PROBLEMS:

@@ -150,6 +150,8 @@ class CollectedMetadata:
         records: what the metadata consists of at ``end_offset``, in the order of a snapshot and
             without control records.
         problems: what is damaged or cannot be read.
+        unknown: those of them about records that the collecting kdump did not know, or only in
+            part: ``records`` lack what they say.
     """
 
     epoch: int
@@ -163,6 +165,7 @@ class CollectedMetadata:
     removed_topics: tuple[RemovedTopic, ...]
     records: tuple[CollectedRecord, ...]
     problems: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +296,15 @@ def _claim_fields(claim: TopicClaim) -> dict[str, Any]:
 
 
 def _metadata_fields(metadata: CollectedMetadata) -> dict[str, Any]:
-    return plain_fields(metadata) | {
+    fields = plain_fields(metadata) | {
         "voters": [plain_fields(each) for each in metadata.voters],
         "removed_topics": [plain_fields(each) for each in metadata.removed_topics],
         "records": [plain_fields(each) for each in metadata.records],
     }
+    if not metadata.unknown:
+        # A kdump that does not know the field refuses it: only where it must.
+        del fields["unknown"]
+    return fields
 
 
 # --- from JSON
@@ -423,6 +430,7 @@ def _metadata(document: JsonObject) -> CollectedMetadata:
         removed_topics=tuple(map(_removed_topic, document.objects("removed_topics"))),
         records=tuple(map(decode_record, document.objects("records"))),
         problems=document.texts("problems"),
+        unknown=document.texts("unknown") if "unknown" in document.fields else (),
     )
 
 

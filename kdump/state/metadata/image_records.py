@@ -12,6 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from kdump.formats.feature_levels import (
+    HIGHEST_METADATA_VERSION,
+    LOWEST_METADATA_VERSION,
+    METADATA_VERSIONS,
+)
 from kdump.formats.internal_topics import encode_cluster_metadata
 from kdump.formats.java.jackson import message_node
 from kdump.formats.message_json import MessageJsonError, fields_from_json
@@ -27,10 +32,6 @@ from kdump.state.metadata.metadata_image import (
 )
 
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
-LOWEST_METADATA_VERSION: Final = 7
-HIGHEST_METADATA_VERSION: Final = 31
-"""Levels of ``MetadataVersion``: 3.3-IV3, the lowest that Kafka 4 has, and 4.4-IV0."""
-
 _MIGRATION: Final = 8  # 3.4-IV0
 _SCRAM: Final = 11  # 3.5-IV2
 _DELEGATION_TOKENS: Final = 14  # 3.6-IV2
@@ -133,26 +134,53 @@ def records_of(
     Raises:
         UnwritableImageError: the level is unknown.
     """
-    level = image.of(EntityKind.FEATURE).get(METADATA_VERSION, 0)
-    level = level if metadata_version is None else metadata_version
+    level = _level_of(image) if metadata_version is None else metadata_version
     if not level:
         raise UnwritableImageError(
             f"the metadata has no level of {METADATA_VERSION}: nothing was ever written to it, or"
             " what begins it is missing"
         )
-    if not LOWEST_METADATA_VERSION <= level <= HIGHEST_METADATA_VERSION:
+    if level not in METADATA_VERSIONS:
         raise UnwritableImageError(
             f"{METADATA_VERSION} {level} is unknown; known are {LOWEST_METADATA_VERSION} to"
             f" {HIGHEST_METADATA_VERSION}"
         )
-    yield from _ImageWriter(image, level, on_loss, set()).records()
+    yield from _ImageWriter(image, level, level, on_loss, set()).records()
+
+
+def all_records_of(
+    image: MetadataImage, *, on_loss: Callable[[ImageLoss], None]
+) -> Iterator[ImageRecord]:
+    """Yield the records that keep an image for later, whatever its ``metadata.version`` is.
+
+    With a level that this kdump does not know, the records are as of the highest that it knows, and
+    say that level; without one they do not say any. They are not meant for a controller: whoever
+    writes them for one takes :func:`records_of`, which refuses both.
+
+    Args:
+        image: the metadata.
+        on_loss: as of :func:`records_of`.
+    """
+    level = _level_of(image)
+    written = level if level in METADATA_VERSIONS else HIGHEST_METADATA_VERSION
+    yield from _ImageWriter(image, level, written, on_loss, set()).records()
+
+
+def _level_of(image: MetadataImage) -> int:
+    return int(image.of(EntityKind.FEATURE).get(METADATA_VERSION, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class _ImageWriter:
-    """Writes an image for one ``metadata.version``."""
+    """Writes an image for one ``metadata.version``.
+
+    Attributes:
+        said_level: the level that the records say; 0 for none.
+        level: the level as of which they are.
+    """
 
     image: MetadataImage
+    said_level: int
     level: int
     on_loss: Callable[[ImageLoss], None]
     reported: set[ImageLoss]
@@ -194,7 +222,7 @@ class _ImageWriter:
 
     def _features(self) -> Iterator[ImageRecord]:
         """``metadata.version`` first: it may decide how records after it are read."""
-        levels = {METADATA_VERSION: self.level}
+        levels = {METADATA_VERSION: self.said_level} if self.said_level else {}
         features = self.image.of(EntityKind.FEATURE)
         levels |= {name: features[name] for name in sorted(features) if name not in levels}
         levels.pop(KRAFT_VERSION, None)

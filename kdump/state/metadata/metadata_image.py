@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
+from kdump.formats.feature_levels import KRAFT_VERSION as KRAFT_VERSION
+from kdump.formats.feature_levels import METADATA_VERSION as METADATA_VERSION
 from kdump.state.metadata.metadata_entities import (
     AccessControlEntry,
     DelegationToken,
@@ -35,9 +37,6 @@ _RESOURCE_NAMES: Final = {
 }
 """Numbers of ``ConfigResource.Type``."""
 _RESOURCE_TYPES: Final = {word: type_id for type_id, word in _RESOURCE_NAMES.items()}
-
-METADATA_VERSION: Final = "metadata.version"
-KRAFT_VERSION: Final = "kraft.version"
 
 
 class EntityKind(enum.Enum):
@@ -428,6 +427,9 @@ class MetadataReplay:
         new = ControllerRegistration.of_record(record)
         self._set(EntityKind.CONTROLLER, new.node_id, new)
 
+    def _unregister_controller(self, record: Fields) -> None:
+        self._set(EntityKind.CONTROLLER, record["controllerId"], None)
+
     # --- control records
 
     def _leader_change(self, record: Fields) -> None:
@@ -482,6 +484,7 @@ _HANDLERS: Final[Mapping[str, Callable[[MetadataReplay, Fields], None]]] = {
     "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": MetadataReplay._remove_scram,
     "REMOVE_DELEGATION_TOKEN_RECORD": MetadataReplay._remove_token,
     "REGISTER_CONTROLLER_RECORD": MetadataReplay._register_controller,
+    "UNREGISTER_CONTROLLER_RECORD": MetadataReplay._unregister_controller,
     "CLEAR_ELR_RECORD": MetadataReplay._clear_elr,
     "LEADER_CHANGE": MetadataReplay._leader_change,
     "KRAFT_VERSION": MetadataReplay._kraft_version,

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from kdump.formats import record_batch
-from kdump.formats.control_records import parse_control_record
+from kdump.formats.control_records import parse_control_record, unknown_control_record
 from kdump.formats.errors import FormatError
-from kdump.formats.internal_topics import decode_cluster_metadata
+from kdump.formats.internal_topics import decode_cluster_metadata, unknown_to_kdump
 from kdump.formats.names import FileKind, MetadataSnapshotName
 from kdump.formats.schemas import metadata
 from kdump.log.partition import MetadataSnapshotFile, Partition
@@ -48,11 +48,14 @@ class MetadataReading:
         type_names: the types of records to decode; None for all. Control records always are.
         on_torn_tail: takes an incomplete end of the log, as a crash leaves it.
         on_unreadable: takes a record that cannot be decoded: its offset, and why.
+        on_unknown: takes a record that says more than this kdump knows, or may do so, likewise. It
+            counts as far as it is known.
     """
 
     type_names: Collection[str] | None = None
     on_torn_tail: Callable[[Damage], None] = lambda _damage: None
     on_unreadable: Callable[[int, str], None] = lambda _offset, _what: None
+    on_unknown: Callable[[int, str], None] = lambda _offset, _what: None
 
     def snapshot(
         self, partition: Partition, snapshot: MetadataSnapshotFile
@@ -157,6 +160,9 @@ class MetadataReading:
         try:
             if is_control:
                 control = parse_control_record(columns.key(row), value)
+                unknown = unknown_control_record(control)
+                if unknown is not None:
+                    self.on_unknown(int(columns.offset[row]), unknown)
                 record_type = control.record_type
                 return None if record_type is None else (record_type.name, control.fields)
             if type_ids is not None and not (
@@ -166,7 +172,10 @@ class MetadataReading:
                 and value[1] in type_ids
             ):
                 return None
-            name, _, fields = decode_cluster_metadata(value or b"")
+            name, version, fields = decode_cluster_metadata(value or b"")
+            unknown = unknown_to_kdump(name, version, fields)
+            if unknown is not None:
+                self.on_unknown(int(columns.offset[row]), unknown)
         except FormatError as error:
             self.on_unreadable(int(columns.offset[row]), str(error))
             return None

@@ -63,6 +63,8 @@ class CopyReplay:
         type_names: the types of records to replay; None for all.
         start: where the log is read from: the end of the snapshot that was loaded.
         is_cut: whether damage ended the reading.
+        unknown: sentences about records that this kdump does not know, or knows only in part: what
+            is written from the replay lacks what they say. They were reported as well.
     """
 
     partition: Partition
@@ -70,6 +72,7 @@ class CopyReplay:
     type_names: Collection[str] | None = None
     start: LogEnd = LOG_BEGIN
     is_cut: bool = False
+    unknown: list[str] = field(default_factory=list)
     _replay: MetadataReplay = field(default_factory=MetadataReplay)
 
     def image_at(self, point: MetadataPoint) -> MetadataImage:
@@ -201,6 +204,7 @@ class CopyReplay:
         """Load the first of the snapshots that can be read."""
         for snapshot in candidates:
             self._replay = MetadataReplay(on_fault=self._on_fault)
+            self.unknown.clear()
             self.start = LOG_BEGIN
             if snapshot is None:
                 return
@@ -218,10 +222,17 @@ class CopyReplay:
         return MetadataReading(
             self.type_names,
             on_torn_tail=lambda damage: self.on_problem(str(damage)),
-            on_unreadable=lambda offset, what: self.on_problem(
+            on_unreadable=lambda offset, what: self._on_unknown(
                 f"{self.partition.path}: the record at offset {offset} cannot be decoded: {what}"
             ),
+            on_unknown=lambda offset, what: self._on_unknown(
+                f"{self.partition.path}: the record at offset {offset}: {what}"
+            ),
         )
+
+    def _on_unknown(self, what: str) -> None:
+        self.unknown.append(what)
+        self.on_problem(what)
 
     def _on_fault(self, record: MetadataRecord, what: str) -> None:
         self.on_problem(
