@@ -11,6 +11,7 @@ from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import ByteAccount
 from kdump.formats import offset_index, time_index, transaction_index
 from kdump.formats.index_search import Column
+from kdump.formats.kafka_versions import KafkaVersion
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import TimeIndex
 from kdump.formats.transaction_index import TransactionIndex
@@ -128,9 +129,11 @@ def partial_entry(path: Location, size_bytes: int, entry_bytes: int) -> Finding:
 
 
 def check_transaction_index(
-    path: Location, into: Collector
+    path: Location, into: Collector, kafka: KafkaVersion
 ) -> tuple[TransactionIndex | None, ByteAccount]:
-    """Check a transaction index by itself; also returns its content, None if it is missing.
+    """Check a transaction index by itself, for the broker of a version.
+
+    Also returns its content, None if it is missing.
 
     Raises:
         OSError: the file cannot be read.
@@ -143,13 +146,13 @@ def check_transaction_index(
     if index.trailing_bytes:
         into.add(partial_entry(path, len(data), size))
     for slot, entry in enumerate(index.entries):
-        if not entry.has_known_version:
+        if not entry.is_known_to(kafka):
             into.add(
                 invariants.TRANSACTION_INDEX_VERSION.finding(
                     Place(str(path), slot * size),
                     "an entry of the transaction index has a version that Kafka refuses",
                     expected=transaction_index.CURRENT_VERSION,
-                    found=entry.version_in_kafka,
+                    found=entry.version_in(kafka),
                 )
             )
     return index, ByteAccount(len(data) - index.trailing_bytes, 0, index.trailing_bytes)

@@ -383,6 +383,12 @@ DIRECTORY_MISNAMED: Final = _register(
 TOPIC_CONFIG_REFUSED: Final = _register(
     "topic-config-refused", SEVERE, "a topic configuration that Kafka refuses", Remedy.NONE
 )
+UPGRADE_TOPIC_CONFIG: Final = _register(
+    "upgrade-topic-config",
+    INFO,
+    "a topic configuration that a later version of Kafka refuses",
+    Remedy.NONE,
+)
 DIRECTORY_DELETE: Final = _register(
     "directory-delete", INFO, "a partition of a deleted topic", Remedy.NONE
 )

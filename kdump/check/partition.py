@@ -245,7 +245,7 @@ class PartitionCheck:
         into = Collector()
         index, account = None, ByteAccount()
         if segment.transaction_index_bytes is not None:
-            index, account = check_transaction_index(path, into)
+            index, account = check_transaction_index(path, into, self.scope.kafka_version)
             self.has_transactions |= segment.transaction_index_bytes > 0
         self.account += account
         if self.level > Level.QUICK and not self._is_damaged:

@@ -13,6 +13,7 @@ from kdump.check.part import SegmentPart
 from kdump.formats import producer_snapshot, transaction_index
 from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint, epochs_rise
 from kdump.formats.errors import FormatError
+from kdump.formats.kafka_versions import NEWEST
 from kdump.formats.remote_names import RemoteFileKind, RemoteFileName
 from kdump.formats.segment_manifest import SegmentManifest
 from kdump.log.remote_files import RemoteListing, RemoteSegmentFiles
@@ -278,11 +279,11 @@ def _decode_transaction_index(data: bytes) -> None:
     if index.trailing_bytes:
         raise FormatError("the last entry is incomplete", position=len(data) - index.trailing_bytes)
     for slot, entry in enumerate(index.entries):
-        if not entry.has_known_version:
+        if not entry.is_known_to(NEWEST):
             raise FormatError(
                 "an entry has a version that Kafka refuses",
                 position=slot * transaction_index.ENTRY_BYTES,
-                found=entry.version_in_kafka,
+                found=entry.version_in(NEWEST),
             )
 
 

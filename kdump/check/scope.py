@@ -9,6 +9,7 @@ from types import MappingProxyType
 from kdump.check.batches import SegmentScope
 from kdump.check.findings import Severity
 from kdump.formats.errors import FormatError
+from kdump.formats.kafka_versions import NEWEST, KafkaVersion
 from kdump.formats.names import PartitionState
 from kdump.log.broker import needs_partition_metadata
 from kdump.log.directory import LogDirectory
@@ -58,6 +59,7 @@ class PartitionScope:
         needs_metadata: whether a broker of this directory needs ``partition.metadata``.
         cluster: what the cluster's metadata says about it; None if unknown.
         other: another directory of the same partition; None if there is none.
+        kafka_version: of the broker that will start.
     """
 
     partition: Partition
@@ -70,6 +72,7 @@ class PartitionScope:
     needs_metadata: bool = False
     cluster: ClusterView | None = None
     other: Location | None = None
+    kafka_version: KafkaVersion = NEWEST
 
     def segment_scopes(self) -> Iterator[tuple[Segment, SegmentScope]]:
         """Each segment, with what its check needs to know."""
@@ -94,6 +97,7 @@ def scope_in(
     cluster: ClusterImage | None = None,
     twice: Mapping[Location, Location] = MappingProxyType({}),
     compaction: bool | None = None,
+    kafka_version: KafkaVersion = NEWEST,
 ) -> PartitionScope:
     """The scope of a partition, from its log directory and the cluster's metadata.
 
@@ -103,9 +107,10 @@ def scope_in(
         cluster: the cluster's metadata; None if unknown.
         twice: the result of :func:`~kdump.log.broker.partitions_twice`.
         compaction: whether its topic is compacted; None if unknown.
+        kafka_version: of the broker that will start.
     """
     if directory is None or partition.topic_partition is None:
-        return PartitionScope(partition)
+        return PartitionScope(partition, kafka_version=kafka_version)
     checkpoints = directory.checkpoints
     is_part = partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
     key = partition.topic_partition
@@ -128,6 +133,7 @@ def scope_in(
         # Only what is about this partition: the scope is sent to a worker.
         cluster=cluster_view(partition, directory, cluster) if is_part else None,
         other=twice.get(partition.path),
+        kafka_version=kafka_version,
     )
 
 

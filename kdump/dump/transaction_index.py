@@ -13,6 +13,7 @@ from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.formats import transaction_index
+from kdump.formats.kafka_versions import KAFKA_4_3_1
 from kdump.formats.transaction_index import TransactionIndex
 
 
@@ -27,9 +28,9 @@ def dump(file: DumpedFile, report: DumpReport) -> Iterator[str]:
     """
     index = transaction_index.decode(file.path.read())
     for entry in index.entries:
-        if entry.has_known_version:
+        if entry.is_known_to(KAFKA_4_3_1):
             yield (
-                f"version: {entry.version_in_kafka} producerId: {entry.producer_id}"
+                f"version: {entry.version_in(KAFKA_4_3_1)} producerId: {entry.producer_id}"
                 f" firstOffset: {entry.first_offset} lastOffset: {entry.last_offset}"
                 f" lastStableOffset: {entry.last_stable_offset}\n"
             )

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdump.formats.errors import FormatError
+from kdump.formats.kafka_versions import KAFKA_4_3_1, KAFKA_4_4, ChangedRule, KafkaVersion
 from kdump.formats.offset_index import partial_entry
 
 ENTRY_FIELDS: Final = (
@@ -30,6 +31,13 @@ ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(list(ENTRY_FIELDS))
 ENTRY_BYTES: Final = ENTRY_DTYPE.itemsize
 
 CURRENT_VERSION: Final = 0
+
+WHOLE_VERSION: Final = ChangedRule(
+    KAFKA_4_4,
+    "KAFKA-19562",
+    "an entry's version is both of its bytes, and has to be 0; before, only the first byte counted,"
+    " and negative versions were accepted",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +59,16 @@ class AbortedTxn:
     last_stable_offset: int
     version: int = CURRENT_VERSION
 
-    @property
-    def version_in_kafka(self) -> int:
-        """The version as Kafka reads it: of the two bytes, which it writes, only the first."""
-        return self.version >> 8
+    def version_in(self, kafka: KafkaVersion) -> int:
+        """The version as a Kafka reads it."""
+        return self.version if WHOLE_VERSION.holds_in(kafka) else self.version >> 8
 
-    @property
-    def has_known_version(self) -> bool:
-        """Whether Kafka reads it: it refuses greater versions, and accepts negative ones."""
-        return self.version_in_kafka <= CURRENT_VERSION
+    def is_known_to(self, kafka: KafkaVersion) -> bool:
+        """Whether a Kafka knows the version of the entry; otherwise it does not load the log."""
+        version = self.version_in(kafka)
+        if WHOLE_VERSION.holds_in(kafka):
+            return version == CURRENT_VERSION
+        return version <= CURRENT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,30 +96,35 @@ def encode(entries: Iterable[AbortedTxn]) -> bytes:
     return np.array(rows, ENTRY_DTYPE).tobytes()
 
 
-def version_problem(index: TransactionIndex) -> FormatError | None:
-    """Give the first entry whose version Kafka refuses, as a value, or None."""
+def version_problem(
+    index: TransactionIndex, kafka: KafkaVersion = KAFKA_4_3_1
+) -> FormatError | None:
+    """Give the first entry whose version a Kafka refuses, as a value, or None."""
     for slot, entry in enumerate(index.entries):
-        if not entry.has_known_version:
+        if not entry.is_known_to(kafka):
             return FormatError(
                 "aborted transaction has an unknown version",
                 position=slot * ENTRY_BYTES,
                 expected=CURRENT_VERSION,
-                found=entry.version_in_kafka,
+                found=entry.version_in(kafka),
             )
     return None
 
 
-def sanity_problem(index: TransactionIndex, start_offset: int) -> FormatError | None:
+def sanity_problem(
+    index: TransactionIndex, start_offset: int, kafka: KafkaVersion = KAFKA_4_3_1
+) -> FormatError | None:
     """Give what ``TransactionIndex.sanityCheck`` fails on, as a value, or None if it passes.
 
     Args:
         index: the whole index.
         start_offset: base offset of the segment, from the file's name.
+        kafka: whose check it is.
 
     """
     for slot, entry in enumerate(index.entries):
-        if not entry.has_known_version:
-            return version_problem(index)
+        if not entry.is_known_to(kafka):
+            return version_problem(index, kafka)
         if entry.last_offset < start_offset:
             return FormatError(
                 "aborted transaction ends before its segment begins",

@@ -57,7 +57,9 @@ def load_split(
     context = load_context(
         directory,
         key,
-        IndexSettings(topic.index_interval_bytes, topic.segment_index_bytes),
+        IndexSettings(
+            topic.index_interval_bytes, topic.segment_index_bytes, settings.kafka_version
+        ),
         now_ms=now_ms,
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
         is_compacted=is_topic_compacted(settings, key.topic),

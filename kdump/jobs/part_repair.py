@@ -276,7 +276,12 @@ def _split(target: PartTarget, settings: Settings) -> PartSplit:
 def _scope(target: PartTarget, settings: Settings) -> PartitionScope | None:
     if target.only is not None or target.part not in (RepairPart.INDEXES, RepairPart.SNAPSHOTS):
         return None
-    return scope_in(target.partition, target.directory, settings.cluster)
+    return scope_in(
+        target.partition,
+        target.directory,
+        settings.cluster,
+        kafka_version=settings.kafka_version,
+    )
 
 
 def target_directories(results: Sequence[PartResult]) -> list[TargetDirectory]:

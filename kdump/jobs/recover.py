@@ -370,8 +370,9 @@ class _Recovery:
 
     def _findings(self, directory: LogDirectory) -> Iterator[Finding]:
         """What is wrong with a log directory, by itself and compared with the others."""
+        settings = self.request.settings[directory.path]
         yield from check_directory(directory)
-        yield from check_topic_configs(directory, self.request.settings[directory.path].cluster)
+        yield from check_topic_configs(directory, settings.cluster, settings.kafka_version)
         for finding in self.start:
             if local(finding.place.path).parent == directory.path:
                 yield finding

@@ -87,7 +87,8 @@ def severe_with(
     found = [*_severe(check_start(directories))]
     for directory in directories:
         found += _severe(check_directory(directory))
-        found += _severe(check_topic_configs(directory, settings[directory.path].cluster))
+        own = settings[directory.path]
+        found += _severe(check_topic_configs(directory, own.cluster, own.kafka_version))
         found += in_partitions[directory.path]
     return found
 

@@ -23,6 +23,7 @@ from kdump.broker.cleaner.compaction_scan import ScannedPart, scan_part, survey_
 from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.broker.loader.load_context import IndexSettings, load_context
+from kdump.formats.kafka_versions import KAFKA_4_3_1
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.state.metadata.settings import Settings
@@ -46,7 +47,7 @@ def compact(
         if name is None or not is_live or not fnmatchcase(name.topic, topic):
             continue
         own = settings.topic(name.topic)
-        indexes = IndexSettings(own.index_interval_bytes, own.segment_index_bytes)
+        indexes = IndexSettings(own.index_interval_bytes, own.segment_index_bytes, KAFKA_4_3_1)
         context = load_context(directory, name, indexes, now_ms=now_ms)
         cleaner_offset = (directory.checkpoints.cleaner_offsets or {}).get(name)
         begun = begin_round(partition, context, own, cleaner_offset)

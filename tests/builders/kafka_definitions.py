@@ -141,9 +141,7 @@ def _defined(
                 each["name"][0].lower() + each["name"][1:],
                 [shape] if each["type"].startswith("[]") else shape,
                 version in _range(each.get("nullableVersions", "none"), stop),
-                each["tag"]
-                if version in _range(each.get("taggedVersions", "none"), stop)
-                else None,
+                each["tag"] if is_tagged else None,
                 _default(each.get("default", ""), element),
             ]
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from builders.apply_target import apply_target
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root
 from kdump.broker.loader.load_context import IndexSettings, load_context
 from kdump.broker.loader.loader import Recovered, recover_partition
+from kdump.formats.kafka_versions import KAFKA_4_3_1
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.storage.local_disk import local
@@ -43,6 +45,7 @@ def recover(
             continue
         topic = partition.topic_partition.topic
         own = settings.get(topic) if isinstance(settings, Mapping) else settings
+        own = replace(own or IndexSettings(), kafka_version=KAFKA_4_3_1)
         context = load_context(
             directory,
             partition.topic_partition,

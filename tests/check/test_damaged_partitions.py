@@ -25,13 +25,14 @@ from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_offset_checkpoint
+from kdump.formats.kafka_versions import KAFKA_4_3_1
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.storage.local_disk import local
 
 pytestmark = [pytest.mark.differential, pytest.mark.slow]
 
 CASES = 100
-SETTINGS = IndexSettings()
+SETTINGS = IndexSettings(kafka_version=KAFKA_4_3_1)
 CLOCK = Clock()
 LATER_MS = CLOCK.now_ms + 24 * 60 * MINUTE_MS
 """After all timestamps of the generated records."""

@@ -621,6 +621,7 @@ ELSEWHERE = {
     "file-permissions",
     "partition-metadata-mismatch",
     "topic-config-refused",
+    "upgrade-topic-config",
     "partition-metadata-other-topic",
     "partition-not-assigned",
     *(code for code in INVARIANTS if code.startswith("remote-")),

@@ -24,6 +24,7 @@ def recover(
     """Run ``kdump recover``, after a dry run that must predict all changes."""
     args = [
         *("recover", str(path), "--now", str(now_ms), "--output", "json"),
+        "--kafka-version=4.3.1",
         *("--config", f"index.interval.bytes={settings.interval_bytes}"),
         *("--config", f"segment.index.bytes={settings.max_bytes}"),
         *("--config", f"producer.id.expiration.ms={producer_id_expiration_ms}"),

@@ -20,6 +20,7 @@ from kdump.broker.loader.load_report import Cause
 from kdump.broker.loader.loader import Recovered
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.kafka_versions import KAFKA_4_3_1
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.repair.partition_repair import repair_partition
@@ -28,7 +29,7 @@ from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.differential
 
-SETTINGS = IndexSettings()
+SETTINGS = IndexSettings(kafka_version=KAFKA_4_3_1)
 MORE_SEEDS = [pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3)]
 
 

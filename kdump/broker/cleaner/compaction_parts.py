@@ -181,7 +181,7 @@ def _are_gone(segment: ScannedSegment, first_offset: Column, rules: RetentionRul
     )
     position = segment.txn_batches.position
     has_txn = np.searchsorted(position, extents.start) < np.searchsorted(position, extents.end)
-    is_end = extents.last_offset + 1 == rules.end_offset
+    is_end = extents.last_offset + 1 == rules.kept_end
     gone: Flags = (live == 0) & ~has_last & ~has_txn & ~is_end
     return gone
 

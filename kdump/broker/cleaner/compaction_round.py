@@ -41,7 +41,11 @@ from kdump.broker.cleaner.compaction_parts import (
 )
 from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart
 from kdump.broker.cleaner.live_records import LiveRecords
-from kdump.broker.cleaner.record_retention import LastRecords, RetentionRules
+from kdump.broker.cleaner.record_retention import (
+    EMPTY_AT_HIGH_WATERMARK,
+    LastRecords,
+    RetentionRules,
+)
 from kdump.broker.cleaner.segment_groups import Group, group_segments
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
@@ -228,10 +232,11 @@ class Round:
             live: the live records of all logs.
         """
         transactions = CleanedTransactions()
+        is_at_mark = EMPTY_AT_HIGH_WATERMARK.holds_in(self.context.settings.kafka_version)
         rules = RetentionRules(
             live=live,
             last_records=LastRecords.of(self.log.producers),
-            end_offset=self.cleanable.end_offset,
+            kept_end=self.log.high_watermark if is_at_mark else self.cleanable.end_offset,
             now_ms=self.log.now_ms,
             delete_retention_ms=self.log.settings.delete_retention_ms,
         )

@@ -13,6 +13,7 @@ import numpy as np
 
 from kdump.broker.cleaner.live_records import LiveColumns, LiveRecords
 from kdump.formats import record_batch
+from kdump.formats.kafka_versions import KAFKA_4_4, ChangedRule
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.scan.batches import BatchColumns, Column, Flags
 from kdump.state.transactions.markers import is_control
@@ -77,6 +78,14 @@ class LastRecords:
         return is_last
 
 
+EMPTY_AT_HIGH_WATERMARK = ChangedRule(
+    KAFKA_4_4,
+    "KAFKA-20452",
+    "a batch without records stays where the next offset is the high watermark; before, where the"
+    " round of the cleaner ends",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
     """The rules for batches and records of a whole log.
@@ -84,7 +93,8 @@ class RetentionRules:
     Attributes:
         live: the records that no later record replaces.
         last_records: of the active producers.
-        end_offset: of the round, exclusive.
+        kept_end: the offset before which a batch stays although none of its records does, so that
+            the log's end is not lost (:data:`EMPTY_AT_HIGH_WATERMARK`).
         now_ms: the clock.
         delete_retention_ms: how long tombstones and markers stay once nothing else needs them;
             None if unknown: then no batch gets a delete horizon.
@@ -92,7 +102,7 @@ class RetentionRules:
 
     live: LiveRecords
     last_records: LastRecords
-    end_offset: int
+    kept_end: int
     now_ms: int
     delete_retention_ms: int | None
 
@@ -113,7 +123,7 @@ class RetentionRules:
 
     def keeps_empty(self, batches: BatchColumns) -> Flags:
         """Which batches stay although none of their records does."""
-        is_end: Flags = batches.last_offset + 1 == self.end_offset
+        is_end: Flags = batches.last_offset + 1 == self.kept_end
         return is_end | self.last_records.of_batches(batches)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from kdump.formats import offset_index, time_index, transaction_index
 from kdump.formats.index_search import NO_SLOT, Column, largest_lower_bounds
+from kdump.formats.kafka_versions import KafkaVersion
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.source import without_padding
 from kdump.target.refusal import Refused
@@ -286,9 +287,10 @@ class TransactionIndexFile:
         Refused: a directory has its name.
     """
 
-    def __init__(self, directory: VirtualDirectory, name: str) -> None:
+    def __init__(self, directory: VirtualDirectory, name: str, kafka: KafkaVersion) -> None:
         self._directory = directory
         self.name = name
+        self._kafka = kafka
         self._last_offset: int | None = None
         self._appended: list[AbortedTxn] = []
         directory.require_no_directory(name, "FileSystemException")
@@ -354,9 +356,9 @@ class TransactionIndexFile:
                 return
 
     def _require_known(self, slot: int, entry: AbortedTxn) -> None:
-        if not entry.has_known_version:
+        if not entry.is_known_to(self._kafka):
             raise Refused(
-                f"an aborted transaction has the unknown version {entry.version_in_kafka}",
+                f"an aborted transaction has the unknown version {entry.version_in(self._kafka)}",
                 self.name,
                 "KafkaException",
                 slot * transaction_index.ENTRY_BYTES,

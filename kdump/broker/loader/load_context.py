@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kdump.formats.kafka_versions import NEWEST, KafkaVersion
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, Offsets
 
@@ -18,15 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
-    """Index settings of a topic.
+    """Index settings of a topic, and the broker that follows them.
 
     Attributes:
         interval_bytes: ``index.interval.bytes``.
         max_bytes: ``segment.index.bytes``.
+        kafka_version: of the broker.
     """
 
     interval_bytes: int = 4096
     max_bytes: int = 10485760
+    kafka_version: KafkaVersion = NEWEST
 
 
 @dataclass(frozen=True, slots=True)

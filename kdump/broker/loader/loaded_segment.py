@@ -25,6 +25,7 @@ from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import message_set, record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
+from kdump.formats.kafka_versions import KAFKA_4_4, ChangedRule
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import wrap_int64
 from kdump.scan.batches import BatchColumns, Column, Stop, StopReason, Window, read_windows
@@ -71,6 +72,14 @@ class FoundBatch:
     size_bytes: int
 
 
+ONLY_ACTIVE_TRIMMED: Final = ChangedRule(
+    KAFKA_4_4,
+    "",
+    "a broker that stops completes and trims the indexes of active segments only; before, those of"
+    " all segments that it had read",
+)
+
+
 class LoadedSegment:
     """An open segment: its log exists, its indexes are read when they are needed.
 
@@ -98,7 +107,7 @@ class LoadedSegment:
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
         self.transaction_index = TransactionIndexFile(
-            directory, self.name(FileKind.TRANSACTION_INDEX)
+            directory, self.name(FileKind.TRANSACTION_INDEX), settings.kafka_version
         )
         self.max_timestamp: tuple[int, int] | None = None
         """The largest timestamp and the last offset of its batch, once known."""
@@ -284,8 +293,10 @@ class LoadedSegment:
         self.offset_index.trim()
         self.time_index.trim()
 
-    def close(self) -> None:
-        """Leave the files as closing the segment does."""
+    def close(self, *, is_active: bool) -> None:
+        """Leave the files as stopping the log does (:data:`ONLY_ACTIVE_TRIMMED`)."""
+        if not is_active and ONLY_ACTIVE_TRIMMED.holds_in(self.settings.kafka_version):
+            return
         if self.max_timestamp is not None:
             # Kafka skips an entry that does not fit, with a warning.
             with contextlib.suppress(InvalidOffset, Refused):

@@ -213,7 +213,7 @@ class _Loader:
             recovery_point = max(recovery_point, end_offset)
         self.producers.take_snapshot()
         for segment in self.segments.all():
-            segment.close()
+            segment.close(is_active=segment is self.segments.last)
             segment.release()
         is_ahead = start_offset > self.segments.first.base_offset
         files = self.directory.target_files()
@@ -308,7 +308,7 @@ class _Loader:
 
     def _load_segment_files(self) -> None:
         for segment in self.segments.all():
-            segment.close()
+            segment.close(is_active=False)
         self.segments.clear()
         for name in self.directory.names():
             if name.endswith(INDEX_SUFFIXES):

@@ -12,6 +12,7 @@ import click
 
 from kdump.cli.options.parameters import LocationParameter, PropertyParameter
 from kdump.errors import KdumpError
+from kdump.formats.kafka_versions import NEWEST, KafkaVersion, parse_kafka_version
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ class ConfigArguments:
         broker: properties of ``--server-properties``; None if it was not given.
         metadata: the directory with the cluster's metadata; None to use the log directories.
         words: the same options as typed, to repeat in suggested commands.
+        kafka_version: of the broker that will start; None to tell it by the log directories.
     """
 
     given: Mapping[str, str]
     broker: Mapping[str, str] | None
     metadata: Location | None = None
     words: tuple[str, ...] = ()
+    kafka_version: KafkaVersion | None = None
 
     def settings_of(self, directories: Iterable[LogDirectory]) -> dict[Location, Settings]:
         """Return the settings that apply to each log directory, by its path.
@@ -45,7 +48,23 @@ class ConfigArguments:
         from kdump.state.metadata.settings import read_cluster_metadata, read_settings
 
         metadata = None if self.metadata is None else read_cluster_metadata(self.metadata)
-        return read_settings(directories, self.given, self.broker, metadata)
+        return read_settings(directories, self.given, self.broker, metadata, self.kafka_version)
+
+
+class KafkaVersionParameter(click.ParamType["KafkaVersion"]):
+    """A version of Kafka that kdump knows, or an older one."""
+
+    name = "version"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> KafkaVersion:
+        found = parse_kafka_version(str(value))
+        if found is None:
+            self.fail(f"{str(value)!r} is not a version of Kafka, such as 4.3.1 or 4.4", param, ctx)
+        if found[:2] > NEWEST[:2]:
+            self.fail(f"Kafka {found} is unknown; this kdump knows {NEWEST} and before", param, ctx)
+        return found
 
 
 def config_options(command: Command) -> Command:
@@ -60,6 +79,7 @@ def config_options(command: Command) -> Command:
         given: Sequence[tuple[str, str]],
         server_properties: Path | None,
         metadata: Location | None,
+        kafka_version: KafkaVersion | None,
         **others: Any,
     ) -> Any:
         from kdump.state.metadata.settings import require_accepted
@@ -70,11 +90,19 @@ def config_options(command: Command) -> Command:
         words = [f"--config={key}={value}" for key, value in given]
         for option, path in (("server-properties", server_properties), ("metadata", metadata)):
             words += [] if path is None else [f"--{option}={path}"]
-        config = ConfigArguments(by_hand, broker, metadata, tuple(words))
+        words += [] if kafka_version is None else [f"--kafka-version={kafka_version}"]
+        config = ConfigArguments(by_hand, broker, metadata, tuple(words), kafka_version)
         return command(*args, config=config, **others)
 
     decorated: Any = with_one_argument
     for option in (
+        click.option(
+            "--kafka-version",
+            type=KafkaVersionParameter(),
+            metavar="VERSION",
+            help="Follow the rules of this Kafka, such as 4.3.1 or 4.4 (default: that of the "
+            "broker, by the cluster's metadata; else the newest that kdump knows).",
+        ),
         click.option(
             "--server-properties",
             metavar="FILE",

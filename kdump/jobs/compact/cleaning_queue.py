@@ -309,7 +309,9 @@ def _split(request: QueueRequest, each: QueuedPartition) -> CleanerSplit:
     context = load_context(
         directory,
         each.key,
-        IndexSettings(each.topic.index_interval_bytes, each.topic.segment_index_bytes),
+        IndexSettings(
+            each.topic.index_interval_bytes, each.topic.segment_index_bytes, settings.kafka_version
+        ),
         now_ms=request.now_ms,
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
         is_compacted=True,

@@ -158,7 +158,9 @@ class Wave:
         context = load_context(
             self.directory,
             key,
-            IndexSettings(topic.index_interval_bytes, topic.segment_index_bytes),
+            IndexSettings(
+                topic.index_interval_bytes, topic.segment_index_bytes, settings.kafka_version
+            ),
             now_ms=self.request.now_ms,
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
         )

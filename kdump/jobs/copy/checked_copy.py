@@ -173,7 +173,13 @@ class CopyCheck:
     def _scope(self, partition: Partition) -> PartitionScope:
         key = partition.topic_partition
         compaction = None if key is None else is_topic_compacted(self.settings, key.topic)
-        return scope_in(partition, self.directory, self.settings.cluster, compaction=compaction)
+        return scope_in(
+            partition,
+            self.directory,
+            self.settings.cluster,
+            compaction=compaction,
+            kafka_version=self.settings.kafka_version,
+        )
 
     def _parts(
         self, partition: Partition, parts: Mapping[str, SegmentPart | None]

@@ -211,7 +211,7 @@ class _Verification:
             yield from check_directory(directory)
             settings = self.request.settings.get(directory.path)
             if settings is not None:
-                yield from check_topic_configs(directory, settings.cluster)
+                yield from check_topic_configs(directory, settings.cluster, settings.kafka_version)
             yield from foreign_files(directory)
             try:
                 yield from check_access(directory)
@@ -282,7 +282,8 @@ class _Verification:
         settings = self.request.settings[directory.path]
         key = partition.topic_partition
         compaction = None if key is None else is_topic_compacted(settings, key.topic)
-        scope = scope_in(partition, directory, settings.cluster, twice, compaction)
+        version = settings.kafka_version
+        scope = scope_in(partition, directory, settings.cluster, twice, compaction, version)
         return scope, _load_split(partition, directory, settings)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TYPE_NAMES: Final = (
     *("TOPIC_RECORD", "REMOVE_TOPIC_RECORD", "CONFIG_RECORD"),
     *("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"),
-    *("REGISTER_BROKER_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD"),
+    *("REGISTER_BROKER_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD", "FEATURE_LEVEL_RECORD"),
     *("BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"),
 )
 """The types of records that the image needs; decoding the others would take time."""
@@ -83,11 +83,16 @@ class ClusterImage:
         log_dirs: ids of the log directories at each broker's last registration, as Kafka writes
             them.
         end: of the metadata log.
+        metadata_version: the level of that feature; 0 if it is unknown.
+        known_levels: the highest ``metadata.version`` that each broker said it knows when it
+            registered, which tells its release.
     """
 
     topics: Mapping[str, ClusterTopic]
     broker_configs: Mapping[str, Configs]
     log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    metadata_version: int = 0
+    known_levels: Mapping[int, int] = field(default_factory=dict)
     end: LogEnd = field(default_factory=_log_begin)
 
     def topic_of(self, topic_id: str) -> ClusterTopic | None:
@@ -155,7 +160,7 @@ def _refuse(_offset: int, _what: str) -> None:
 
 def _view_of(image: MetadataImage) -> ClusterImage:
     from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY
-    from kdump.state.metadata.metadata_image import EntityKind
+    from kdump.state.metadata.metadata_image import METADATA_VERSION, EntityKind
 
     configs = image.of(EntityKind.CONFIG)
     partitions: dict[str, dict[int, ClusterPartition]] = defaultdict(dict)
@@ -183,6 +188,13 @@ def _view_of(image: MetadataImage) -> ClusterImage:
             node_id: broker.directories
             for node_id, broker in image.of(EntityKind.BROKER).items()
             if broker.directories
+        },
+        metadata_version=image.of(EntityKind.FEATURE).get(METADATA_VERSION, 0),
+        known_levels={
+            node_id: highest
+            for node_id, broker in image.of(EntityKind.BROKER).items()
+            for name, _, highest in broker.features
+            if name == METADATA_VERSION
         },
         end=image.end,
     )

@@ -135,7 +135,7 @@ def _ratio(name: str) -> ConfigKey:
 
 
 def _segment_bytes(name: str) -> ConfigKey:
-    """A segment size; brokers before 4.0 accepted smaller ones."""
+    """A segment size; brokers before 4.1 accepted smaller ones."""
     return ConfigKey(
         name,
         number_parser(parse_int, _LEAST_SEGMENT_BYTES),

@@ -176,7 +176,7 @@ class _ImageWriter:
 
     Attributes:
         said_level: the level that the records say; 0 for none.
-        level: the level as of which they are.
+        level: the level that decides their versions.
     """
 
     image: MetadataImage

@@ -18,7 +18,9 @@ from typing import Final
 
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
+from kdump.formats.feature_levels import METADATA_VERSION
 from kdump.formats.java.java_numbers import parse_int
+from kdump.formats.kafka_versions import NEWEST, KafkaVersion, version_with_level
 from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
 from kdump.log.partition import Partition
 from kdump.phases import phase
@@ -176,16 +178,43 @@ class Settings:
         broker: the broker's file; None if not given.
         cluster: the cluster's metadata; None if there is none.
         node_id: of the broker; selects its dynamic configuration.
+        given_version: of ``--kafka-version``; None if it was not given.
     """
 
     given: Configs = field(default_factory=dict)
     broker: Configs | None = None
     cluster: ClusterImage | None = None
     node_id: int | None = None
+    given_version: KafkaVersion | None = None
     _of_topics: dict[str, TopicSettings] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     """A cache: each partition of a topic asks several times."""
+
+    @property
+    def kafka_version(self) -> KafkaVersion:
+        """The version of the broker that will start."""
+        return self._version_and_reason()[0]
+
+    @property
+    def kafka_version_reason(self) -> str:
+        """What says which version will start."""
+        return self._version_and_reason()[1]
+
+    def _version_and_reason(self) -> tuple[KafkaVersion, str]:
+        """The version: as given, as this broker registered, or at least that of its cluster."""
+        if self.given_version is not None:
+            return self.given_version, "--kafka-version"
+        cluster = self.cluster
+        if cluster is None:
+            return NEWEST, "the newest that this kdump knows"
+        if self.node_id is not None and self.node_id in cluster.known_levels:
+            level = cluster.known_levels[self.node_id]
+            return version_with_level(level), f"broker {self.node_id} registered as such"
+        if cluster.metadata_version:
+            level = cluster.metadata_version
+            return version_with_level(level), f"{METADATA_VERSION} {level} of the cluster"
+        return NEWEST, "the newest that this kdump knows"
 
     def topic(self, name: str) -> TopicSettings:
         """The configuration of the topic ``name``.
@@ -344,6 +373,7 @@ def read_settings(
     given: Configs | None = None,
     broker: Configs | None = None,
     metadata: ClusterMetadata | None = None,
+    kafka_version: KafkaVersion | None = None,
 ) -> dict[Location, Settings]:
     """Read the settings of each log directory's broker, by path of the directory.
 
@@ -356,6 +386,7 @@ def read_settings(
         given: as in :class:`Settings`.
         broker: as in :class:`Settings`.
         metadata: applies to all ``directories`` instead of the copies in them.
+        kafka_version: of ``--kafka-version``; None to tell it by the directories.
 
     Raises:
         UsageProblem: the broker's file, or ``metadata``, belongs to another broker or cluster.
@@ -382,7 +413,7 @@ def read_settings(
         if image is not None:
             images[cluster] = image
     return {
-        path: Settings(given or {}, broker, images.get(cluster), node_id)
+        path: Settings(given or {}, broker, images.get(cluster), node_id, kafka_version)
         for path, (cluster, node_id) in belongs.items()
     }
 
