@@ -106,7 +106,8 @@ def _check_size(
         into.add(
             invariants.INDEX_PADDING.finding(
                 Place(str(path), (count - padding) * entry_bytes),
-                "zeroes follow the last entry of an index, as a killed broker leaves it"
+                "zeroes follow the last entry of an index, as a killed broker, or a controller of"
+                " Kafka 4.4 that stopped, leaves it"
                 if scope.is_active
                 else "zeroes follow the last entry of an index that should be trimmed",
                 found=f"{padding * entry_bytes} bytes",

@@ -25,7 +25,7 @@ from kdump.check.part import Level
 from kdump.formats.record_batch import NO_TIMESTAMP
 
 VERSIONS = ("0.9.0.1", "0.10.2.2", "1.1.1", "2.0.1")
-STOPPED_ONLY = ("0.8.2.2", "0.11.0.3", "1.0.2", "2.4.1", "2.8.2", "3.3.2", "3.9.1")
+STOPPED_ONLY = ("0.8.2.2", "0.11.0.3", "1.0.2", "2.4.1", "2.8.2", "3.3.2", "3.9.1", "4.4.0")
 COLUMNS = "offset,timestamp,key,value,headers"
 
 
