@@ -116,3 +116,13 @@ def test_what_only_a_later_version_refuses_is_advice(
     assert [(each["code"], each["severity"]) for each in found if each["code"] in codes] == [
         (code, codes[code])
     ]
+
+
+def test_reports_say_which_kafka_they_speak_of(keyless: Path) -> None:
+    unconfigured = b"by the rules of Kafka 4.4: the newest that this kdump knows"
+    for command in (["verify"], ["recover", "--dry-run"], ["retain", "--dry-run", "--topic=*"]):
+        outcome = run_kdump([*command, str(keyless)], keyless)
+        assert unconfigured in outcome.stdout.splitlines(), command
+        outcome = run_kdump([*command, str(keyless), *OLD], keyless)
+        assert b"by the rules of Kafka 4.3.1: --kafka-version" in outcome.stdout.splitlines()
+    assert b"by the rules of Kafka 4.3.1" in compacted(keyless, *OLD).stdout

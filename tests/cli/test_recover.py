@@ -485,10 +485,11 @@ def test_an_interrupted_run_is_reported_by_a_dry_run_and_completed_by_the_next(
 
 
 def test_people_see_the_losses_and_how_to_undo(damaged: Path) -> None:
-    changes, counts, loss, *advice = recover(damaged).stdout.decode().splitlines()
+    changes, counts, version, loss, *advice = recover(damaged).stdout.decode().splitlines()
 
     assert changes.endswith(f"changes made; to undo: kdump undo {damaged} 1")
     assert counts == "1 partition, as found: 1 loss"
+    assert version == "by the rules of Kafka 4.4: the newest that this kdump knows"
     assert loss.startswith(f"{damaged}/orders-0: done: truncate ")
     assert advice == ["records were lost in 1 partition", f"to undo: kdump undo {damaged} 1"]
 

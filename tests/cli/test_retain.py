@@ -545,7 +545,7 @@ def test_every_field_is_in_the_manual(root: Path) -> None:
 
 
 def test_people_see_what_was_deleted_and_freed(root: Path) -> None:
-    first, unknown, second, third, last = (
+    first, unknown, second, third, last, version = (
         run("retain", root, *ALL, *FIRST_IS_OLD).stdout.decode().splitlines()
     )
 
@@ -555,6 +555,7 @@ def test_people_see_what_was_deleted_and_freed(root: Path) -> None:
     assert second.endswith(" changes made")
     assert third.endswith(" freed")
     assert last.startswith("1 partition: 1 segment deleted, ")
+    assert version.startswith("by the rules of Kafka ")
 
 
 def test_a_segment_that_is_old_only_by_its_time_index_is_kept(root: Path) -> None:

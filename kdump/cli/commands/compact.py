@@ -98,6 +98,7 @@ def command(
     from kdump.jobs.compact.request import CompactRequest
     from kdump.jobs.execution import locked_for_writing
     from kdump.jobs.start_blockers import severe_findings
+    from kdump.state.metadata.settings import version_lines
 
     if explain:
         if not deletion.dry_run:
@@ -176,6 +177,7 @@ def command(
                 printer.emit(event)
         printer.emit_text(report.rest())
         printer.emit(summary(results, deletion, time.monotonic() - begin))
+        printer.emit_text(version_lines(request.settings.values()))
         printer.emit_text([*recovery_report.losses, *report.unchanged.lines(), *report.problems])
         sys.stdout.flush()
     return status

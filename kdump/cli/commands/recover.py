@@ -103,6 +103,7 @@ def command(
     from kdump.jobs.recover import RecoverRequest, recover
     from kdump.log.directory import read_log_directory
     from kdump.repair.policies import Policy
+    from kdump.state.metadata.settings import version_lines
 
     begin = time.monotonic()
     diagnostics = Diagnostics()
@@ -146,6 +147,7 @@ def command(
                 preview_advice(results, config.words, is_selection=not selection.is_everything)
             )
         printer.emit(_summary(changed, repair, time.monotonic() - begin))
+        printer.emit_text(version_lines(request.settings.values()))
         printer.emit_text(report.losses)
         printer.emit_text(_advice(report, changed, repair, policy_name, selection, config))
     status |= report_failures(done)

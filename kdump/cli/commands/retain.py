@@ -74,6 +74,7 @@ def command(
     from kdump.jobs.retain.retain import RetainRequest, retain
     from kdump.jobs.start_blockers import severe_findings
     from kdump.log.directory import read_log_directory
+    from kdump.state.metadata.settings import version_lines
 
     begin = time.monotonic()
     if selection.is_everything:
@@ -135,6 +136,7 @@ def command(
         results = [result for result, _ in changed]
         printer.emit_text(report.rest())
         printer.emit(summary(results, deletion, time.monotonic() - begin))
+        printer.emit_text(version_lines(settings.values()))
         printer.emit_text([*report.unchanged.lines(), *advice(results)])
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     return diagnostics.status | report_failures(done) | status_of(results) | named

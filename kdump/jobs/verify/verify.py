@@ -52,7 +52,7 @@ from kdump.log.segment import Segment
 from kdump.phases import phase
 from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict import Verdict
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import Settings, version_lines
 from kdump.storage.location import Location
 
 _SMALL_SEGMENT_BYTES: Final = 64 << 10
@@ -115,6 +115,7 @@ class VerifySummary:
         findings: the number of findings by severity.
         seconds: how long it took.
         is_unreadable: whether something could not be read.
+        versions: lines about the Kafka that will start on the log directories.
     """
 
     partitions: int
@@ -126,6 +127,7 @@ class VerifySummary:
     findings: Mapping[Severity, int]
     seconds: float
     is_unreadable: bool
+    versions: Sequence[str] = ()
 
 
 VerifyEvent = Finding | PartitionReport | VerifySummary
@@ -198,6 +200,7 @@ class _Verification:
             findings=dict(self.severities),
             seconds=time.monotonic() - begin,
             is_unreadable=self.is_unreadable,
+            versions=version_lines(self.request.settings.values()),
         )
 
     def _counted(self, finding: Finding) -> Finding:

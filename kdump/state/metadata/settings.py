@@ -307,6 +307,12 @@ class Settings:
             yield _Properties(self.broker, SettingSource.FILE)
 
 
+def version_lines(settings: Iterable[Settings]) -> list[str]:
+    """Which Kafka will start on log directories, and what says so: a line for each version."""
+    found = {(each.kafka_version, each.kafka_version_reason) for each in settings}
+    return [f"by the rules of Kafka {version}: {reason}" for version, reason in sorted(found)]
+
+
 def _readable(topic_property: TopicProperty, source: SettingSource) -> Sequence[ConfigKey]:
     """The broker names that a source may use: only the first synonym is dynamic."""
     is_dynamic = source in (SettingSource.BROKER, SettingSource.EVERY_BROKER)
