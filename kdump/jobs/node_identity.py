@@ -169,10 +169,11 @@ class NodeIdentity:
     @property
     def has_empty_disk(self) -> bool:
         """Whether a directory has no partition of a topic."""
-        return any(
-            all(each.name in _EXPECTED for each in self._entries(directory))
-            for directory in self.directories
-        )
+        with phase("listing the log directories"):
+            return any(
+                all(each.name in _EXPECTED for each in self._entries(directory))
+                for directory in self.directories
+            )
 
     def _entries(self, *directories: LogDirectory) -> Iterator[Entry]:
         for each in directories or self.directories:

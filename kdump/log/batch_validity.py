@@ -213,7 +213,10 @@ def without_false_claims(
     """
     batches = window.batches
     first, last = batches.base_offset, batches.last_offset
-    following = np.append(first[1:], next_offset)
+    later = np.append(first[1:], next_offset)
+    # Of all that follow, the batch with the smallest offset, unless it is its own that is wrong.
+    smallest = np.minimum.accumulate(later[::-1])[::-1]
+    following = np.where(smallest > first, smallest, later)
     is_wide = (batches.magic >= 2) & (last - first >= batches.records_count) & is_possible
     is_wide &= (last >= np.minimum(following, end_offset)) & (first < following)
     claims: dict[int, int] = {}

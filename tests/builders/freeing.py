@@ -10,7 +10,7 @@ from typing import Any, Final
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
-from builders.log_directories import offset_checkpoint
+from builders.log_directories import begin_epochs_at, offset_checkpoint
 from builders.manual import document_of
 from builders.verified import END_OFFSET
 from kdump.formats import names
@@ -49,6 +49,8 @@ def write_line(root: Path, file_name: str, key: tuple[str, int], offset: int | N
     entries = decode_offset_checkpoint(path.read_bytes())
     before: dict[tuple[str, int], int] = {each: at for each, at in entries if each != key}
     path.write_bytes(offset_checkpoint(before if offset is None else before | {key: offset}))
+    if file_name == names.LOG_START_OFFSET_CHECKPOINT and offset is not None:
+        begin_epochs_at(root / "{}-{}".format(*key), offset)
 
 
 def lines_of(root: Path, file_name: str) -> dict[str, int]:

@@ -14,10 +14,12 @@ from kdump.formats.checkpoints import (
     OffsetEntry,
     encode_leader_epoch_checkpoint,
     encode_offset_checkpoint,
+    known_leader_epochs,
 )
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import FileKind, OffsetFileName, TopicPartition
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
+from kdump.state.epochs.epoch_history import EpochHistory
 
 TOPIC_ID: Final = uuid.UUID("96be52f9-d44a-4569-8f70-32a65ffda637")
 TOPIC_ID_TEXT: Final = "lr5S-dRKRWmPcDKmX_2mNw"
@@ -78,6 +80,14 @@ def offset_checkpoint(offsets: Mapping[tuple[str, int], int]) -> bytes:
     return encode_offset_checkpoint(
         OffsetEntry(TopicPartition(*partition), offset) for partition, offset in offsets.items()
     )
+
+
+def begin_epochs_at(partition: Path, log_start_offset: int) -> None:
+    """Let the leader epochs of a partition begin with its log, as a broker does."""
+    path = partition / names.LEADER_EPOCH_CHECKPOINT
+    history = EpochHistory(known_leader_epochs(path.read_bytes()))
+    history.truncate_from_start(log_start_offset)
+    path.write_bytes(encode_leader_epoch_checkpoint(history.entries))
 
 
 def write_log_directory(

@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from builders.log_directories import META_PROPERTIES, offset_checkpoint, write_log_directory
+from builders.log_directories import (
+    META_PROPERTIES,
+    begin_epochs_at,
+    offset_checkpoint,
+    write_log_directory,
+)
 from builders.trees import contents_of
 from builders.verified import LogModel
 from kdump.formats import names
@@ -52,6 +57,8 @@ def write_lines(directory: Path, offsets: Mapping[str, int]) -> None:
         for partition, offset in offsets.items():
             topic, _, number = partition.rpartition("-")
             lines[topic, int(number)] = offset - at
+            if name == names.LOG_START_OFFSET_CHECKPOINT and (directory / partition).exists():
+                begin_epochs_at(directory / partition, offset - at)
         (directory / name).write_bytes(offset_checkpoint(lines))
 
 

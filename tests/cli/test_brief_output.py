@@ -99,7 +99,7 @@ def test_a_long_name_has_a_line_of_its_own(tmp_path: Path) -> None:
 def test_a_large_plan_is_counted_and_its_losses_come_last(many: Path) -> None:
     lines = lines_of(many, "recover", "--dry-run", "d")
 
-    assert len(lines) < COUNT
+    assert len(lines) <= COUNT
     assert any(f"write {COUNT} producer snapshots" in line for line in lines)
     losses = [f"d/events-{number}: " for number in DAMAGED]
     at = [n for n, line in enumerate(lines) if line.startswith(tuple(losses))]

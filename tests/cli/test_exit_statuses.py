@@ -309,7 +309,7 @@ SET: Final = ("checkpoint", "set", ".", "cleaner-offset", "orders-0=5")
 LOOKUP: Final = ("lookup", "--offset", "0")
 OUT: Final = ("--out", "../collection.json")
 REPORT: Final = ("report", "--out", "../report.html", ".")
-PLAN: Final = ("metadata", "plan", "--controller", "1@h:9093", "--out", "../p.json", "../c.json")
+PLAN: Final = ("metadata", "plan", "--controller", "4001@h:9093", "--out", "../p.json", "../c.json")
 REBUILD: Final = (
     *("metadata", "rebuild", "--controller", "9@h:9093", "--into", "../empty"),
     ".",

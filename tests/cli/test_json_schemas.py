@@ -65,7 +65,7 @@ READING: Final = (
     "metadata collect --out OUT",
     "quorum show",
     "quorum reset --dry-run --without-this-node --listener-name C --voter 1@h:1",
-    "metadata plan --set cluster.id=c --controller 1@h:9093 --out OUT COLLECTION",
+    "metadata plan --set cluster.id=c --controller 4001@h:9093 --out OUT COLLECTION",
     "metadata apply --dry-run PLAN DIR",
     f"transplant PARTITION --into TARGET --topic-id {TOPIC_ID_TEXT} --leader-epoch 0 --dry-run",
     "metadata rebuild --dry-run --accept-loss --controller 9@h:9093 --into EMPTY DIR",

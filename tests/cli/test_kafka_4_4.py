@@ -34,7 +34,7 @@ def test_its_version_is_that_of_its_registration(home: Path) -> None:
     directory = read_log_directory(local(home / "clean"), DirectoryKind.LOG_DIRECTORY)
     (settings,) = read_settings([directory]).values()
     assert str(settings.kafka_version) == "4.4"
-    assert settings.kafka_version_reason == "broker 1 registered as such"
+    assert settings.kafka_version_reason == "broker 1 last ran that version"
 
 
 @pytest.mark.parametrize("state", ["clean", "crashed"])

@@ -17,6 +17,7 @@ from builders.json_answers import objects
 from builders.log_dir_trees import original_of
 from builders.log_directories import (
     TOPIC_ID_TEXT,
+    begin_epochs_at,
     offset_checkpoint,
     write_log_directory,
     write_partition,
@@ -122,6 +123,7 @@ def test_the_lines_of_the_checkpoints_come_along(source: Path, target: Path) -> 
     starts = {("orders", 0): 3}
     log_dir = source.parent
     (log_dir / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint(starts))
+    begin_epochs_at(source, 3)
     (log_dir / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({("orders", 0): 4}))
     transplant(source, target, *TO_NEW)
     lines = {name: (target / name).read_text().splitlines() for name in CHECKPOINTS}

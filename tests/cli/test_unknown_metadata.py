@@ -26,7 +26,7 @@ from kdump.errors import ExitStatus
 from kdump.formats.feature_levels import HIGHEST_METADATA_VERSION, METADATA_VERSION
 from kdump.formats.internal_topics import encode_cluster_metadata
 
-CONTROLLER: Final = "1@localhost:9093"
+CONTROLLER: Final = "4001@localhost:9093"
 BEGINNING: Final = (
     feature_record(METADATA_VERSION, HIGHEST_METADATA_VERSION),
     topic_record("orders", 7),

@@ -177,6 +177,7 @@ def test_all_readers_agree(
         if number not in export_damage and consumed[whole] != " ".join(map(str, found)):
             complain(f"silent, {found}, a consumer gets {consumed[whole]}")
         end = loaded.get(f"t-{number}/log-end")
-        if end is not None and int(end) != ends[number]:
+        # After an end that wraps, a broker deletes the log, because it ends before it begins.
+        if end is not None and int(end) != max(ends[number], 0):
             complain(f"ls END {ends[number]}, loaded {end}")
     assert not wrong, "\n".join([f"{len(wrong)} differ", *wrong])

@@ -55,7 +55,10 @@ def batches_past_end(
         following = every[at + 1 :]
         bound = following[0].base_offset if following else end_offset
         is_recovered = segment.base_offset in recovered
-        if segment.next_offset() <= bound if is_recovered else not is_in_doubt:
+        is_reached = segment.next_offset() <= bound if is_recovered else not is_in_doubt
+        if following:
+            segment.tail = None  # only the last one's is asked for
+        if is_reached:
             continue
         content = directory.content(segment.log_name)
         loss = measure_loss(directory, content, Selection(from_offset=bound))

@@ -182,7 +182,7 @@ def _brief_preview(
         for event in finding_events(severe, findings):
             printer.emit(event)
         printer.emit_text(findings.rest())
-        printer.emit_text(brief_preview(selected, deletion))
+        printer.emit_text(brief_preview(selected, deletion, settings.values()))
     status = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     for each in selected:
         for partition in each.partitions:

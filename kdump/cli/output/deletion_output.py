@@ -32,7 +32,7 @@ from kdump.state.metadata.config_keys import (
     RETENTION_BYTES,
     RETENTION_MS,
 )
-from kdump.state.metadata.settings import TopicSettings
+from kdump.state.metadata.settings import Settings, TopicSettings, version_lines
 from kdump.words import counted, discard_command
 
 if TYPE_CHECKING:
@@ -394,7 +394,9 @@ class ShowBriefly:
 
 
 def brief_preview(
-    previews: Sequence[DirectoryPreview[BriefPartition]], deletion: DeletionArguments
+    previews: Sequence[DirectoryPreview[BriefPartition]],
+    deletion: DeletionArguments,
+    settings: Iterable[Settings],
 ) -> Iterator[str]:
     """Yield what :class:`DeletionReport` shows to people of a preview, without ``--verbose``."""
     from kdump.apply.plan import space_bytes
@@ -434,6 +436,7 @@ def brief_preview(
         sum(each.freed_bytes for each in every),
         deletion,
     )
+    yield from version_lines(settings)
     yield from unchanged.lines()
     yield from _advice([each.needed_config for each in every if each.needed_config is not None])
 

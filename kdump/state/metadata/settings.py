@@ -210,7 +210,7 @@ class Settings:
             return NEWEST, "the newest that this kdump knows"
         if self.node_id is not None and self.node_id in cluster.known_levels:
             level = cluster.known_levels[self.node_id]
-            return version_with_level(level), f"broker {self.node_id} registered as such"
+            return version_with_level(level), f"broker {self.node_id} last ran that version"
         if cluster.metadata_version:
             level = cluster.metadata_version
             return version_with_level(level), f"{METADATA_VERSION} {level} of the cluster"
