@@ -725,7 +725,10 @@ def test_keys_that_are_not_in_the_directory_are_left_out_and_said(
     assert problem in outcome.stderr.decode().splitlines()
     assert b"sewhere" not in outcome.stdout + outcome.stderr
     if command == "copy":
-        assert contents_of(tmp_path / "out").keys() == contents_of(large).keys()
+        # The listing is not whole: the copy holds a broker back.
+        held = {".kafka_cleanshutdown"}, {".kdump-copy.jsonl"}
+        expected_files = (contents_of(large).keys() - held[0]) | held[1]
+        assert contents_of(tmp_path / "out").keys() == expected_files
     if command == "ls":
         assert outcome.stdout == expected
 

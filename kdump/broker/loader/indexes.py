@@ -108,13 +108,12 @@ class _EntriesFile(ABC):
         """The bytes of all entries."""
 
     def _entries(self) -> tuple[Column, Column]:
+        if self._released is not None:
+            # Not kept: a partition may have many segments.
+            size_bytes = self._count * self._entry_bytes
+            return self._decoded(self._directory.read_first(self.name, size_bytes))
         if self._columns is None:
-            if self._released is None:
-                data = self._file.padded()
-            else:
-                size_bytes = self._count * self._entry_bytes
-                data = self._directory.read_first(self.name, size_bytes)
-            self._columns = self._decoded(data)
+            self._columns = self._decoded(self._file.padded())
         return self._columns
 
     @property
