@@ -10,6 +10,7 @@ A search reads at most :data:`LIMIT_BYTES`, whatever the size of the log, if the
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -36,6 +37,8 @@ LIMIT_BYTES: Final = 1 << 20
 """The most that a search reads where the indexes hold."""
 _VERIFIED_BYTES: Final = LIMIT_BYTES // 2
 """After so many bytes, time indexes of other segments count without a look at their batches."""
+_IN_DOUBT: Final = 2
+"""So many batches before one that does not follow may have the wrong offsets themselves."""
 _TAIL_BYTES: Final = LIMIT_BYTES // 4
 """Checksums at the end of the log are verified if its last batches have no more bytes."""
 _NEAR_BYTES: Final = 64 << 10
@@ -307,22 +310,23 @@ class RecordSearch:
         Up to the first damage that is seen in headers, checksums are not verified.
         """
         position, least_offset = start, segment.base_offset
-        last: BatchSpan | None = None
+        held = deque[BatchSpan]()
         for span in batch_spans(log, start, segment.base_offset):
-            if last is not None:
-                yield last
-                position, least_offset = last.next_position, last.last_offset + 1
-            last = span
+            if len(held) == _IN_DOUBT:
+                sure = held.popleft()
+                yield sure
+                position, least_offset = sure.next_position, sure.last_offset + 1
+            held.append(span)
             if span.reached_offset > span.last_offset:
                 break
-        end, end_offset = (start, 0) if last is None else (last.next_position, last.last_offset + 1)
-        is_end = last is None or last.reached_offset == last.last_offset
+        end, end_offset = (held[-1].next_position, held[-1].last_offset + 1) if held else (start, 0)
+        is_end = all(each.reached_offset == each.last_offset for each in held)
         is_end &= end == log.size_bytes or (following is None and _is_padding(log, end))
         is_inside = following is None or end_offset <= following.base_offset
-        if last is not None and is_end and is_inside:
-            yield last
+        if held and is_end and is_inside:
+            yield from held
             return
-        # The offsets of the last one may be wrong, rather than those of what follows.
+        # The offsets of the last ones may be wrong, rather than those of what follows.
         yield from self._spans_after(log, segment, following, position, least_offset)
 
     def _spans_after(
