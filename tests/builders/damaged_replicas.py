@@ -19,6 +19,7 @@ from kdump.formats import names
 from kdump.formats.checkpoints import (
     EpochEntry,
     decode_leader_epoch_checkpoint,
+    decode_offset_checkpoint,
     encode_leader_epoch_checkpoint,
 )
 from kdump.jobs.collect.collect import CollectRequest, collect
@@ -107,8 +108,9 @@ def move_start_after_the_end(path: Path, _drawn: random.Random) -> None:
 
 def _set_start(path: Path, offset: int) -> None:
     topic, _, number = path.name.rpartition("-")
-    lines = offset_checkpoint({(topic, int(number)): offset})
-    (path.parent / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(lines)
+    file = path.parent / names.LOG_START_OFFSET_CHECKPOINT
+    lines = dict(decode_offset_checkpoint(file.read_bytes())) if file.exists() else {}
+    file.write_bytes(offset_checkpoint({**lines, (topic, int(number)): offset}))
 
 
 def cut_half(path: Path, drawn: random.Random) -> None:
