@@ -109,8 +109,10 @@ def move_start_after_the_end(path: Path, _drawn: random.Random) -> None:
 def _set_start(path: Path, offset: int) -> None:
     topic, _, number = path.name.rpartition("-")
     file = path.parent / names.LOG_START_OFFSET_CHECKPOINT
-    lines = dict(decode_offset_checkpoint(file.read_bytes())) if file.exists() else {}
-    file.write_bytes(offset_checkpoint({**lines, (topic, int(number)): offset}))
+    lines: dict[tuple[str, int], int] = {}
+    if file.exists():
+        lines.update(decode_offset_checkpoint(file.read_bytes()))
+    file.write_bytes(offset_checkpoint(lines | {(topic, int(number)): offset}))
 
 
 def cut_half(path: Path, drawn: random.Random) -> None:
