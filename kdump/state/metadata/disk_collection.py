@@ -296,15 +296,11 @@ def _claim_fields(claim: TopicClaim) -> dict[str, Any]:
 
 
 def _metadata_fields(metadata: CollectedMetadata) -> dict[str, Any]:
-    fields = plain_fields(metadata) | {
+    return plain_fields(metadata) | {
         "voters": [plain_fields(each) for each in metadata.voters],
         "removed_topics": [plain_fields(each) for each in metadata.removed_topics],
         "records": [plain_fields(each) for each in metadata.records],
     }
-    if not metadata.unknown:
-        # A kdump that does not know the field refuses it: only where it must.
-        del fields["unknown"]
-    return fields
 
 
 # --- from JSON
@@ -430,7 +426,7 @@ def _metadata(document: JsonObject) -> CollectedMetadata:
         removed_topics=tuple(map(_removed_topic, document.objects("removed_topics"))),
         records=tuple(map(decode_record, document.objects("records"))),
         problems=document.texts("problems"),
-        unknown=document.texts("unknown") if "unknown" in document.fields else (),
+        unknown=document.texts("unknown"),
     )
 
 
