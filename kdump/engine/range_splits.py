@@ -13,12 +13,13 @@ from typing import Final
 from kdump.engine.job import Split
 from kdump.engine.splits import SMALLEST_SPLIT_BYTES, segment_splits
 from kdump.formats.names import FileKind
+from kdump.log.batch_validity import LogPart
 from kdump.log.headers import batch_span_at, batch_spans
 from kdump.log.partition import Partition
 from kdump.log.seek import SeekableLog
 from kdump.log.segment import Segment
 from kdump.log.time_search import is_older
-from kdump.log.valid_windows import LogPart, segment_part
+from kdump.log.valid_windows import segment_part
 from kdump.storage.location import StoredFile
 
 _SOUGHT_BYTES: Final = 64 << 10

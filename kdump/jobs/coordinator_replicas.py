@@ -16,9 +16,9 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC, GroupLog, Records, read_logs
 from kdump.jobs.unreadable import Unreadable
+from kdump.log.batch_validity import NO_OFFSET
 from kdump.log.directory import LogDirectory
 from kdump.log.replicas import Replica, ReplicaEnd, replica_end, replicas_by_partition
-from kdump.log.valid_windows import NO_OFFSET
 from kdump.phases import phase
 from kdump.state.compacted.latest_records import LatestRecords
 from kdump.state.epochs.follower_truncation import LoadedReplica, truncation_as_follower

@@ -22,8 +22,8 @@ from kdump.jobs.group_report import (
     ShareOffsetReport,
 )
 from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC, GroupLog
+from kdump.log.batch_validity import NO_OFFSET
 from kdump.log.replicas import Replica, replicas_by_partition
-from kdump.log.valid_windows import NO_OFFSET
 from kdump.phases import phase
 from kdump.state.compacted.latest_records import LatestRecords
 from kdump.state.groups.consumer_groups import GroupsFound, read_groups

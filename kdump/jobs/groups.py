@@ -19,8 +19,9 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats.names import TopicPartition
 from kdump.jobs.unreadable import Unreadable
+from kdump.log.batch_validity import NO_OFFSET, LogPart
 from kdump.log.replicas import EMPTY, Replica, ReplicaEnd
-from kdump.log.valid_windows import NO_OFFSET, Damage, LogPart, valid_windows
+from kdump.log.valid_windows import Damage, valid_windows
 from kdump.processes.worker_pool import usable_cpus
 from kdump.scan.batches import WINDOW_BYTES, Window, new_buffer
 from kdump.state.compacted.latest_records import LatestRecords
@@ -135,7 +136,7 @@ class GroupLog:
         records: what its records add up to.
         end: where its last valid batch ends.
         uncertain_up_to: records up to this offset may have been replaced by some that could not be
-            read; :data:`~kdump.log.valid_windows.NO_OFFSET` if all could be.
+            read; :data:`~kdump.log.batch_validity.NO_OFFSET` if all could be.
         damage: in it.
         unreadable: why not all of it could be read; None if it could.
     """

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_PARTITION_LEADER_EPOCH
+from kdump.log.batch_validity import LogPart
 from kdump.log.header_seek import HeaderSeekableLog
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.log.valid_windows import Damage, LogPart, valid_windows
+from kdump.log.valid_windows import Damage, valid_windows
 from kdump.scan.batches import Window
 from kdump.storage.location import StoredFile
 

@@ -9,9 +9,7 @@ import numpy as np
 
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import HEADER_BYTES, PREFIX_BYTES
-from kdump.log.batch_validity import NO_OFFSET as NO_OFFSET
-from kdump.log.batch_validity import BatchJudge, JudgedWindow
-from kdump.log.batch_validity import LogPart as LogPart
+from kdump.log.batch_validity import BatchJudge, JudgedWindow, LogPart
 from kdump.log.segment import Segment
 from kdump.scan.batches import (
     WINDOW_BYTES,

@@ -17,9 +17,9 @@ from kdump.log.replicas import most_advanced, replicas_by_partition
 from kdump.log.valid_records import valid_records
 from kdump.log.valid_windows import Damage
 from kdump.phases import phase
+from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
 from kdump.state.remote_segments import RemoteSegment, RemoteSegments, SegmentState
-from kdump.state.transactions.markers import is_control
 from kdump.storage.location import Location
 
 _SEGMENT: Final = "REMOTE_LOG_SEGMENT_METADATA_RECORD"

@@ -17,7 +17,8 @@ from builders.json_answers import Row, objects
 from builders.log_directories import write_log_directory, write_partition
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
-from kdump.log.valid_windows import Damage, LogPart, valid_windows
+from kdump.log.batch_validity import LogPart
+from kdump.log.valid_windows import Damage, valid_windows
 from kdump.scan.batches import Window
 from kdump.storage.location import StoredFile
 

@@ -20,7 +20,8 @@ from builders.duel import generate
 from builders.replays import State, fail, log_of, states_of
 from builders.samples import at_some_or_all, moments_of, seeds
 from kdump.formats.uuids import ZERO_UUID, format_uuid
-from kdump.log.valid_windows import LogPart, valid_windows
+from kdump.log.batch_validity import LogPart
+from kdump.log.valid_windows import valid_windows
 from kdump.scan.batches import Window
 from kdump.state.compacted.latest_records import LatestRecords, joined
 from kdump.state.groups.consumer_groups import read_groups

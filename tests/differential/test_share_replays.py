@@ -18,7 +18,8 @@ import pytest
 from builders.duel import generate
 from builders.replays import State, fail, log_of, states_of
 from builders.samples import at_some_or_all, moments_of
-from kdump.log.valid_windows import LogPart, valid_windows
+from kdump.log.batch_validity import LogPart
+from kdump.log.valid_windows import valid_windows
 from kdump.scan.batches import Window
 from kdump.state.groups.share_groups import (
     UNKNOWN,

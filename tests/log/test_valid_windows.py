@@ -17,7 +17,8 @@ from kdump.formats.record_batch import (
     MAGIC_START,
     PREFIX_BYTES,
 )
-from kdump.log.valid_windows import Damage, LogPart, valid_windows
+from kdump.log.batch_validity import LogPart
+from kdump.log.valid_windows import Damage, valid_windows
 from kdump.scan.batches import WINDOW_BYTES
 from kdump.storage.local_disk import local
 

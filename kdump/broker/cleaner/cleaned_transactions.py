@@ -19,8 +19,8 @@ from kdump.formats import record_batch
 from kdump.formats.end_txn_marker import ABORT, COMMIT, ControlRecordError, parse_type
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
+from kdump.scan.control_batches import is_control
 from kdump.scan.window_records import read_records
-from kdump.state.transactions.markers import is_control
 from kdump.target.refusal import Refused
 
 

@@ -25,9 +25,9 @@ from kdump.broker.cleaner.rebuilt_batches import (
 from kdump.broker.cleaner.record_retention import Fate, Fates, fates_of
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.scan.batches import BatchColumns, Column, Flags, Window, is_among, read_windows
+from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
-from kdump.state.transactions.markers import is_control
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom
 from kdump.target.virtual_directory import BytesSource

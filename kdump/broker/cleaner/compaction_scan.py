@@ -33,10 +33,10 @@ from kdump.scan.batches import (
     new_buffer,
     read_windows,
 )
+from kdump.scan.control_batches import is_control
 from kdump.scan.distinct_keys import KEY_TYPE
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
-from kdump.state.transactions.markers import is_control
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
 

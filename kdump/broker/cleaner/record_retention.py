@@ -16,7 +16,7 @@ from kdump.formats import record_batch
 from kdump.formats.kafka_versions import KAFKA_4_4, ChangedRule
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.scan.batches import BatchColumns, Column, Flags
-from kdump.state.transactions.markers import is_control
+from kdump.scan.control_batches import is_control
 
 NO_HORIZON = -1
 

@@ -16,7 +16,7 @@ import numpy as np
 from kdump.jobs.diff.record_rows import RecordRows, same_records
 from kdump.jobs.diff.replica_log import Batches, OffsetRanges, ReplicaLog, inside
 from kdump.scan.batches import BatchColumns, Column, Flags
-from kdump.state.transactions.markers import is_control
+from kdump.scan.control_batches import is_control
 
 _ABSENT: Final = -1
 _MAX_OFFSET: Final = 2**63 - 1

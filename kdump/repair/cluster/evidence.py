@@ -153,7 +153,7 @@ def missing_disks(evidence: Evidence, copy: MetadataEvidence | None) -> dict[int
     for node, broker in copy.image.of(EntityKind.BROKER).items():
         known[node].update(broker.directories)
     for partition in copy.image.of(EntityKind.PARTITION).values():
-        for node, directory_id in zip(partition.replicas, partition.directories, strict=True):
+        for node, directory_id in partition.directory_of.items():
             known[node].add(directory_id)
     found = {}
     for node in sorted(evidence.nodes):

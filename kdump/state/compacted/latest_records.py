@@ -21,14 +21,16 @@ import pyarrow as pa
 
 from kdump.formats import record_batch
 from kdump.formats.schemas.group_coordinator import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT
-from kdump.log.valid_windows import NO_OFFSET, OnDamage, batch_damage
+from kdump.log.batch_validity import NO_OFFSET
+from kdump.log.valid_windows import OnDamage, batch_damage
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
+from kdump.scan.control_batches import is_control
 from kdump.scan.distinct_keys import last_rows
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.compacted.latest_columns import LatestColumns
-from kdump.state.transactions.markers import is_control, read_markers
+from kdump.state.transactions.markers import read_markers
 from kdump.state.transactions.transaction_outcomes import log_path
 
 _DIRECT: Final = 0

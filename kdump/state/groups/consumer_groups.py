@@ -21,7 +21,7 @@ from kdump.formats.names import TopicPartition
 from kdump.formats.schema import RecordType
 from kdump.formats.schemas import group_coordinator as types
 from kdump.formats.uuids import ZERO_UUID, format_uuid
-from kdump.log.valid_windows import NO_OFFSET
+from kdump.log.batch_validity import NO_OFFSET
 from kdump.state.compacted.latest_records import Latest, LatestRecords
 from kdump.state.groups.group_image import (
     CommittedOffset,

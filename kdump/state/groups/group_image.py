@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kdump.formats.names import TopicPartition
-from kdump.log.valid_windows import NO_OFFSET
+from kdump.log.batch_validity import NO_OFFSET
 from kdump.state.groups.group_members import CONSUMER_PROTOCOL_TYPE, GroupMember
 
 

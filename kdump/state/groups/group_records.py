@@ -13,7 +13,7 @@ from kdump.formats.message_decoder import MessageValue
 from kdump.formats.names import TopicPartition
 from kdump.formats.schema import RecordType
 from kdump.formats.schemas import group_coordinator as types
-from kdump.log.valid_windows import NO_OFFSET
+from kdump.log.batch_validity import NO_OFFSET
 from kdump.state.compacted.latest_records import Latest, LatestRecords
 
 _NOTHING: Final = Latest(NO_OFFSET, None)

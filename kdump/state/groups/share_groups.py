@@ -15,12 +15,13 @@ import numpy as np
 from kdump.formats.coordinator_records import decode_key, decode_value
 from kdump.formats.errors import FormatError
 from kdump.formats.schemas import share
-from kdump.log.valid_windows import NO_OFFSET, OnDamage, batch_damage
+from kdump.log.batch_validity import NO_OFFSET
+from kdump.log.valid_windows import OnDamage, batch_damage
 from kdump.scan.batches import Column, Flags, Window
+from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.compacted.latest_records import Latest, last_of_each
-from kdump.state.transactions.markers import is_control
 from kdump.state.transactions.transaction_outcomes import log_path
 from kdump.words import counted
 

@@ -20,8 +20,7 @@ from kdump.formats.end_txn_marker import (
     parse_end_txn_marker,
 )
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
-from kdump.scan.control_batches import is_control as is_control
-from kdump.scan.control_batches import plain_markers
+from kdump.scan.control_batches import is_control, plain_markers
 from kdump.scan.window_records import read_records
 from kdump.state.decompression import require_decompressible
 from kdump.target.refusal import Refused

@@ -17,9 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from kdump.formats import record_batch
-from kdump.log.valid_windows import NO_OFFSET, Damage, OnDamage, batch_damage
+from kdump.log.batch_validity import NO_OFFSET
+from kdump.log.valid_windows import Damage, OnDamage, batch_damage
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
-from kdump.state.transactions.markers import is_control, marker_rows, read_markers
+from kdump.scan.control_batches import is_control
+from kdump.state.transactions.markers import marker_rows, read_markers
 from kdump.storage.location import StoredFile
 
 

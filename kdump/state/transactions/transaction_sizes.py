@@ -16,7 +16,7 @@ from kdump.log.seek import SeekableLog
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage, OnDamage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Flags
-from kdump.state.transactions.markers import is_control
+from kdump.scan.control_batches import is_control
 from kdump.state.transactions.producers import OpenTxn
 
 

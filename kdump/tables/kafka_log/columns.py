@@ -20,7 +20,7 @@ from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import control_record_value
 from kdump.scan.batches import Column
-from kdump.state.transactions.markers import is_control
+from kdump.scan.control_batches import is_control
 from kdump.state.transactions.transaction_outcomes import TransactionState
 from kdump.tables.kafka_log.rows import HEADERS_TYPE, RecordOrigin, Rows
 from kdump.tables.table import TIMESTAMP, TableColumn, named_columns, timestamps

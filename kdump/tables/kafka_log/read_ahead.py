@@ -8,8 +8,9 @@ from dataclasses import replace
 from kdump.broker.loader.swapped_partition import as_loaded
 from kdump.formats import names
 from kdump.formats.names import FileKind, FileStage
+from kdump.log.batch_validity import LogPart
 from kdump.log.directory import read_lone_partition
-from kdump.log.valid_windows import LogPart, segment_part, valid_windows
+from kdump.log.valid_windows import segment_part, valid_windows
 from kdump.state.transactions.transaction_outcomes import Step
 from kdump.storage.location import Location
 

@@ -10,8 +10,8 @@ import numpy as np
 from kdump.engine.range_splits import RangeSplit
 from kdump.log.valid_windows import Damage, OnDamage, valid_windows
 from kdump.scan.batches import WINDOW_BYTES, BatchColumns, Column, Window, new_buffer
+from kdump.scan.control_batches import is_control
 from kdump.scan.selection import Selection
-from kdump.state.transactions.markers import is_control
 from kdump.state.transactions.transaction_outcomes import (
     TransactionOutcomes,
     TransactionState,
