@@ -22,7 +22,7 @@ from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.meta_properties import encode_meta_properties
 from kdump.formats.server_properties import ServerProperties
-from kdump.jobs.metadata_copies import read_copies
+from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.log.directory import DirectoryKind, LogDirectory, directory_kind, read_log_directory
 from kdump.log.partition import Partition
 from kdump.phases import phase

@@ -22,12 +22,12 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
-from kdump.jobs.large_content import LargeContent
-from kdump.jobs.load_split import LoadSplit, load_split
-from kdump.jobs.loading import put_away
-from kdump.jobs.unreadable import Unreadable
-from kdump.jobs.verdict_words import REMOTE_STORAGE, TWICE
+from kdump.jobs.loading.load_partition import put_away
+from kdump.jobs.loading.load_split import LoadSplit, load_split
+from kdump.jobs.loading.verdict_words import REMOTE_STORAGE, TWICE
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.verify.verify_partition import PartitionSplit, VerifyJob
+from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition

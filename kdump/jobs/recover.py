@@ -26,11 +26,9 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, PartitionState
-from kdump.jobs.large_content import LargeContent
-from kdump.jobs.load_split import LoadSplit, load_split
-from kdump.jobs.loading import Outcome, RecoverJob
-from kdump.jobs.unreadable import Unreadable
-from kdump.jobs.verdict_words import (
+from kdump.jobs.loading.load_partition import Outcome, RecoverJob
+from kdump.jobs.loading.load_split import LoadSplit, load_split
+from kdump.jobs.loading.verdict_words import (
     REMOTE_STORAGE,
     STRAY_CODES,
     TWICE,
@@ -38,6 +36,8 @@ from kdump.jobs.verdict_words import (
     refused_finding,
     verdict_words,
 )
+from kdump.jobs.problems.unreadable import Unreadable
+from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
 from kdump.log.partition import Partition

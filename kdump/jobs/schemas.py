@@ -14,8 +14,8 @@ from typing import Any, Final
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.formats.names import TopicPartition
-from kdump.jobs.coordinator_replicas import ChosenLog, read_coordinators
-from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.groups.coordinator_replicas import ChosenLog, read_coordinators
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import (
     LogDirectory,
     directory_kind,

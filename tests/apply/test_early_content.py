@@ -20,7 +20,7 @@ from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
 from kdump.apply.undo import undo
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
-from kdump.jobs.execution import Writing, locked_for_writing
+from kdump.jobs.writing.execution import Writing, locked_for_writing
 from kdump.storage.local_disk import local
 from kdump.target.content_store import without_content
 from kdump.target.target_file import Gone, NewBytes, StagedBytes, TargetFile

@@ -240,7 +240,7 @@ def test_an_interruption_during_early_removals_affects_only_leftover_files(
     attic.mkdir()
     files = VolatileFiles(root, attic, stop_after=at)
     monkeypatch.setattr("kdump.apply.disk_space.free_bytes_at", lambda _: 0)
-    monkeypatch.setattr("kdump.jobs.execution.apply_plan", partial(apply_plan, files=files))
+    monkeypatch.setattr("kdump.jobs.writing.execution.apply_plan", partial(apply_plan, files=files))
     expected = last_values(root / "users-0")
 
     with pytest.raises(Stopped):
@@ -367,7 +367,7 @@ def test_after_an_interruption_during_early_removals_the_next_run_has_the_same_r
     # There is enough space once half of the leftover files are deleted.
     rooms = itertools.chain([0] * 5, itertools.repeat(1 << 30))
     monkeypatch.setattr("kdump.apply.disk_space.free_bytes_at", lambda _: next(rooms))
-    monkeypatch.setattr("kdump.jobs.execution.apply_plan", partial(apply_plan, files=files))
+    monkeypatch.setattr("kdump.jobs.writing.execution.apply_plan", partial(apply_plan, files=files))
     with pytest.raises(Stopped):
         recover("--no-undo", "--now", str(NOW_MS), log_dir)
     monkeypatch.undo()

@@ -26,7 +26,7 @@ from builders.repair_cases import CASES
 from builders.verified import with_body
 from kdump.apply.journal_preview import Restored
 from kdump.cli.output.write_report import interrupted_event
-from kdump.jobs.execution import Interrupted
+from kdump.jobs.writing.execution import Interrupted
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 CONFIG: Final = (

@@ -31,8 +31,8 @@ from kdump.apply.apply import apply_plan
 from kdump.apply.files import DISK
 from kdump.apply.plan import Plan
 from kdump.formats import names
-from kdump.jobs import execution
 from kdump.jobs.move import move as move_job
+from kdump.jobs.writing import execution
 
 FUTURE = "users-0.184f5a4c945d4277a4671794019b3c74-future"
 

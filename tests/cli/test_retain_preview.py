@@ -25,7 +25,8 @@ from builders.samples import examples
 from builders.trees import tree_of
 from builders.verified import END_OFFSET, LogModel
 from kdump.formats import names
-from kdump.jobs import execution, partition_listing
+from kdump.jobs.listing import list_partitions as partition_listing
+from kdump.jobs.writing import execution
 
 REPLICATED = {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET}
 FIRST = "00000000000000000000"

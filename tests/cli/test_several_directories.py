@@ -88,7 +88,7 @@ def _second_fails(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KdumpError(f"{plan.path}: the disk is on fire; nothing has been changed")
         return apply_plan(plan, **options)
 
-    monkeypatch.setattr("kdump.jobs.execution.apply_plan", failing)
+    monkeypatch.setattr("kdump.jobs.writing.execution.apply_plan", failing)
 
 
 @pytest.mark.usefixtures("_second_fails")

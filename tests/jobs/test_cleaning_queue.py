@@ -17,7 +17,7 @@ from kdump.jobs.compact.cleaning_queue import (
     cleaning_queues,
     list_compacted,
 )
-from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.selection import EVERYTHING
 from kdump.state.metadata.cluster import ClusterImage, ClusterTopic

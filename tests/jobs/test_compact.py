@@ -41,7 +41,7 @@ from kdump.jobs.compact.compact import DirectoryCompaction, compact_on
 from kdump.jobs.compact.request import CompactRequest
 from kdump.jobs.compact.swap import NoSpace
 from kdump.jobs.compact.tasks import RewriteJob, ScanJob, rewrite_splits, scan_splits
-from kdump.jobs.execution import Writing
+from kdump.jobs.writing.execution import Writing
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local

@@ -7,7 +7,7 @@ from pathlib import Path
 from builders.batches import batches
 from builders.log_directories import write_log_directory, write_partition
 from kdump.formats.names import PARTITION_METADATA, TopicPartition
-from kdump.jobs.consumed_logs import ConsumedLogs
+from kdump.jobs.groups.consumed_logs import ConsumedLogs
 from kdump.log.directory import read_log_directory
 from kdump.log.replicas import replicas_by_partition
 from kdump.storage.local_disk import local

@@ -23,11 +23,11 @@ from kdump.apply.plan import Plan
 from kdump.broker.loader.load_context import IndexSettings
 from kdump.broker.loader.loader import Recovered
 from kdump.engine.spark import SparkEngine
-from kdump.jobs import execution
-from kdump.jobs.execution import Writing
-from kdump.jobs.large_content import LargeContent
-from kdump.jobs.load_split import LoadSplit, load_split
-from kdump.jobs.loading import RecoverJob
+from kdump.jobs.loading.load_partition import RecoverJob
+from kdump.jobs.loading.load_split import LoadSplit, load_split
+from kdump.jobs.writing import execution
+from kdump.jobs.writing.execution import Writing
+from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local

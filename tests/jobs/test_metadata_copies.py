@@ -9,7 +9,7 @@ import pytest
 from builders.batches import batch, record
 from builders.log_directories import write_partition
 from builders.metadata_log import topic_record
-from kdump.jobs.metadata_copies import (
+from kdump.jobs.metadata.metadata_copies import (
     CopyVerdict,
     MetadataCopy,
     committed_end,

@@ -14,12 +14,12 @@ import pytest
 from builders.in_process import run_kdump
 from builders.log_directories import write_log_directory, write_partition
 from builders.programs import PYTHON_PATH
-from kdump.jobs import partition_listing
+from kdump.jobs.listing import list_partitions as partition_listing
 
 LOG = f"{0:020d}.log"
 PROCESSES = """
 import json, os, sys
-from kdump.jobs.partition_listing import described_partitions
+from kdump.jobs.listing.list_partitions import described_partitions
 from kdump.log.directory import DirectoryKind
 from kdump.storage.local_disk import local
 

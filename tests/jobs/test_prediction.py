@@ -20,8 +20,8 @@ from kdump.check.part import Level
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, TopicPartition
-from kdump.jobs.load_split import LoadSplit, load_split
-from kdump.jobs.loading import RecoverJob
+from kdump.jobs.loading.load_partition import RecoverJob
+from kdump.jobs.loading.load_split import LoadSplit, load_split
 from kdump.jobs.verify import verify_partition
 from kdump.jobs.verify.verify import VerifyEvent, VerifySummary
 from kdump.jobs.verify.verify_partition import PartitionReport

@@ -15,10 +15,10 @@ from kdump.engine.progress import Silent
 from kdump.engine.spark import SparkEngine
 from kdump.formats import names
 from kdump.formats.names import FileKind
-from kdump.jobs.load_split import is_topic_compacted, load_split
-from kdump.jobs.loading import RecoverJob
+from kdump.jobs.loading.load_partition import RecoverJob
+from kdump.jobs.loading.load_split import is_topic_compacted, load_split
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.recover import DirectoryRecovery, RecoverRequest, recover
-from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.selection import PartitionSelection
 from kdump.repair.policies import Policy

@@ -12,7 +12,7 @@ from builders.in_process import run_kdump
 from builders.log_directories import write_log_directory, write_partition
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
-from kdump.jobs.survey import survey
+from kdump.jobs.listing.batch_survey import survey
 from kdump.log.directory import read_log_directory
 from kdump.log.partition import Partition
 from kdump.storage.local_disk import local

@@ -21,8 +21,13 @@ from builders.transactional_logs import (
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
 from kdump.formats.names import FileKind, OffsetFileName
-from kdump.jobs.partition_transactions import TxnsJob, TxnsResult, TxnsSplit
-from kdump.jobs.txns import PartitionTransactions, TxnsReport, TxnsRequest, txns
+from kdump.jobs.transactions.open_transactions import (
+    PartitionTransactions,
+    TxnsReport,
+    TxnsRequest,
+    txns,
+)
+from kdump.jobs.transactions.partition_transactions import TxnsJob, TxnsResult, TxnsSplit
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import PartitionSelection
 from kdump.state.transactions.stability import Pin

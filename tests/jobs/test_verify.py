@@ -19,9 +19,9 @@ from kdump.check.part import Level
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
 from kdump.formats import names
-from kdump.jobs.load_split import LoadSplit
-from kdump.jobs.loading import RecoverJob
-from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.loading.load_partition import RecoverJob
+from kdump.jobs.loading.load_split import LoadSplit
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.verify import verify as pipeline
 from kdump.jobs.verify.verify import VerifyEvent, VerifySummary
 from kdump.jobs.verify.verify_partition import PartitionReport

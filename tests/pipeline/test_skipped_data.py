@@ -15,12 +15,12 @@ from builders.read_tables import table_rows
 from kdump.errors import ExitStatus
 from kdump.formats.compression import Codec
 from kdump.formats.errors import OverLimitError
-from kdump.jobs.found_problems import Problem
-from kdump.jobs.loading import RecoverJob
+from kdump.jobs.loading.load_partition import RecoverJob
+from kdump.jobs.problems.found_problems import Problem
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.table_rows import whole_rows
 from kdump.jobs.table_rows.table_reader import open_table
-from kdump.jobs.txns import TxnsReport, txns
-from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.transactions.open_transactions import TxnsReport, txns
 from kdump.log.valid_windows import Damage
 from kdump.pipeline.table_views import SkippedData, problems_logged
 from kdump.tables.kafka_log import splits

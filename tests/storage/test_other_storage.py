@@ -20,9 +20,9 @@ from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.files import DumpKind, DumpOptions, dump_rows, dump_text
 from kdump.dump.report import DumpReport
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
-from kdump.jobs.execution import Writing, locked_for_writing
 from kdump.jobs.node_identity import NodeIdentity, read_node_directory
 from kdump.jobs.verify.verify import VerifyRequest, VerifySummary, VerifyTarget, verify
+from kdump.jobs.writing.execution import Writing, locked_for_writing
 from kdump.log.directory import read_log_directory
 from kdump.scan.batches import Stop, Window
 from kdump.scan.walk import walk_segment

@@ -41,8 +41,8 @@ def command(
     """
     from kdump.cli.output.controller_output import applied_event
     from kdump.cli.output.write_report import interrupted_event, open_report
-    from kdump.jobs.execution import locked_for_writing, plan_and_apply
-    from kdump.jobs.metadata_apply import apply_plan_to
+    from kdump.jobs.metadata.metadata_apply import apply_plan_to
+    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
     writing = repair.writing("metadata apply")
     cluster = _read_plan(plan)

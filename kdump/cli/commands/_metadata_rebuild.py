@@ -20,7 +20,7 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.output.plan_output import PlanPage
-    from kdump.jobs.metadata_rebuild import RebuildRequest
+    from kdump.jobs.metadata.metadata_rebuild import RebuildRequest
     from kdump.state.metadata.cluster_plan import ClusterPlan
 
 _MOST_NODE_ID = 2**31 - 1
@@ -65,7 +65,7 @@ def command(
         read_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.metadata_rebuild import RebuildRequest, plan_rebuild
+    from kdump.jobs.metadata.metadata_rebuild import RebuildRequest, plan_rebuild
     from kdump.repair.cluster.notice_codes import unaccepted
 
     diagnostics = Diagnostics()
@@ -97,8 +97,8 @@ def _apply(
     from kdump.cli.output.controller_output import applied_event
     from kdump.cli.output.plan_output import start_lines
     from kdump.cli.output.write_report import interrupted_event, open_report, report_failures
-    from kdump.jobs.execution import locked_for_writing, plan_and_apply
-    from kdump.jobs.metadata_rebuild import directories_to_change, rebuilt_directories
+    from kdump.jobs.metadata.metadata_rebuild import directories_to_change, rebuilt_directories
+    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
     writing = repair.writing("metadata rebuild")
     paths = directories_to_change(request, plan)
@@ -119,8 +119,8 @@ def _apply(
 
 def _finish_interrupted(paths: Sequence[Location], repair: RepairArguments) -> None:
     """Finish an interrupted run in any of the directories: it decides what they know."""
-    from kdump.jobs.execution import locked_for_writing
-    from kdump.jobs.metadata_rebuild import interrupted_directories
+    from kdump.jobs.metadata.metadata_rebuild import interrupted_directories
+    from kdump.jobs.writing.execution import locked_for_writing
 
     if repair.dry_run:
         return

@@ -32,7 +32,7 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.jobs.execution import PlanResult
+    from kdump.jobs.writing.execution import PlanResult
     from kdump.log.directory import LogDirectory, Offsets
     from kdump.log.selection import PartitionSelection
     from kdump.target.target_file import TargetFile
@@ -254,7 +254,7 @@ def _write(
     """Write the root files of log directories that ``target_root`` computes."""
     from kdump.apply.plan import TargetDirectory
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.log.directory import read_log_directory
 
     log_dirs, status = _log_dirs(paths)

@@ -96,8 +96,8 @@ def command(
     from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.compact.compact import compact, outcome_line, recover_first
     from kdump.jobs.compact.request import CompactRequest
-    from kdump.jobs.execution import locked_for_writing
-    from kdump.jobs.start_blockers import severe_findings
+    from kdump.jobs.writing.execution import locked_for_writing
+    from kdump.jobs.writing.start_blockers import severe_findings
     from kdump.state.metadata.settings import version_lines
 
     if explain:

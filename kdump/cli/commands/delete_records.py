@@ -58,9 +58,9 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.retain.delete_records import DeleteRecordsRequest, delete_records
-    from kdump.jobs.start_blockers import severe_findings
+    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.writing.start_blockers import severe_findings
     from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
 

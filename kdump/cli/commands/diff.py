@@ -207,7 +207,7 @@ def _write_for_people(
 def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> list[NamedDirectory]:
     """Read the directories that were named, each once."""
     from kdump.jobs.diff.sides import NamedDirectory
-    from kdump.jobs.listed_partitions import read_lone_partition
+    from kdump.jobs.listing.partition_facts import read_lone_partition
     from kdump.log.directory import directory_kind, read_log_directory
 
     found: list[NamedDirectory] = []

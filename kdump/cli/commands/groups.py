@@ -20,7 +20,7 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
     from kdump.formats.names import TopicPartition
-    from kdump.jobs.group_report import GroupsReport
+    from kdump.jobs.groups.group_report import GroupsReport
     from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
     from kdump.state.metadata.settings import Settings
@@ -74,9 +74,9 @@ def command(
     is counted to the end of the logs. Nothing is written, and no broker is needed.
     """
     from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
-    from kdump.jobs.found_problems import report_all
-    from kdump.jobs.group_report import GroupsRequest
-    from kdump.jobs.group_reporting import report_groups
+    from kdump.jobs.groups.build_report import report_groups
+    from kdump.jobs.groups.group_report import GroupsRequest
+    from kdump.jobs.problems.found_problems import report_all
 
     diagnostics = Diagnostics()
     with without_garbage_collection():
@@ -133,8 +133,8 @@ def _directories(
 ) -> Iterator[LogDirectory]:
     """Read the log directories: the coordinators' partitions and what groups may consume."""
     from kdump.cli.shared.directories import find_log_directories
-    from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC
-    from kdump.jobs.listed_partitions import listed_as_loaded
+    from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+    from kdump.jobs.listing.partition_facts import listed_as_loaded
 
     def is_needed(name: str, key: TopicPartition) -> bool:
         return key.topic in (OFFSETS_TOPIC, SHARE_STATE_TOPIC) or selection.needs(name, key)

@@ -28,8 +28,8 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from kdump.jobs.execution import Interrupted, Writing
     from kdump.jobs.node_identity import NodeIdentity, ServerFile
+    from kdump.jobs.writing.execution import Interrupted, Writing
     from kdump.log.directory import LogDirectory
     from kdump.repair.rebuild.node_directories import GivenIdentity
 
@@ -98,7 +98,7 @@ def command(
     LOG_DIR is a log directory of a broker or a controller, which may be empty. If the node has
     several, name all of them. Nothing is written without --repair.
     """
-    from kdump.jobs.execution import Writing
+    from kdump.jobs.writing.execution import Writing
     from kdump.repair.rebuild.node_directories import GivenIdentity
 
     if not repair:
@@ -222,8 +222,8 @@ def _repair(
         status_of,
         summary,
     )
-    from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.node_identity import NodeIdentity, read_node_directory, targets_of
+    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
     interrupted: list[Interrupted]
     with locked_for_writing(paths, writing) as interrupted:

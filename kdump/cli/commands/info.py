@@ -21,8 +21,8 @@ from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.listed_partitions import LonePartition
-    from kdump.jobs.partition_totals import PartitionTotals
+    from kdump.jobs.listing.partition_facts import LonePartition
+    from kdump.jobs.listing.partition_totals import PartitionTotals
     from kdump.log.directory import DirectoryKind, LogDirectory
     from kdump.log.partition import Partition
     from kdump.log.remote_files import RemotePlace
@@ -171,7 +171,7 @@ def _row(
     is_tiered: bool,
 ) -> Row | None:
     """Return the row of a directory; None for a partition that is not selected."""
-    from kdump.jobs.listed_partitions import read_lone_partition
+    from kdump.jobs.listing.partition_facts import read_lone_partition
     from kdump.log.directory import directory_kind, log_directories_below
 
     kind = directory_kind(path)
@@ -209,8 +209,8 @@ def _listed(
     Without, workers list 10,000 partitions and send only their totals.
     """
     from kdump.cli.shared.directories import without_garbage_collection
-    from kdump.jobs.partition_listing import described_partitions
-    from kdump.jobs.partition_totals import only_totals, totals_and_loaded
+    from kdump.jobs.listing.list_partitions import described_partitions
+    from kdump.jobs.listing.partition_totals import only_totals, totals_and_loaded
 
     with without_garbage_collection():
         found, described = described_partitions(
@@ -298,7 +298,7 @@ def _totals(partitions: Sequence[PartitionTotals]) -> Row:
 
 def _remote_totals(partitions: Sequence[Partition], *, is_one: bool) -> Row:
     """How much is in tiered storage, and where the local log of a single partition begins."""
-    from kdump.jobs.listed_partitions import remote_fields
+    from kdump.jobs.listing.partition_facts import remote_fields
 
     rows = [remote_fields(each) for each in partitions]
     start = {"local_log_start_offset": rows[0]["local_log_start_offset"]} if is_one else {}
@@ -311,7 +311,7 @@ _REMOTE_SUMS: Final = ("remote_segments", "remote_log_bytes")
 
 def _quorum_fields(partition: Partition, diagnostics: Diagnostics) -> Row:
     from kdump.formats.names import QUORUM_STATE, MetadataSnapshotName
-    from kdump.jobs.listed_partitions import readable
+    from kdump.jobs.listing.partition_facts import readable
 
     state = readable(partition.path / QUORUM_STATE, partition.read_quorum_state, diagnostics)
     latest = partition.metadata_snapshots[-1:]
@@ -328,8 +328,8 @@ def _partition_fields(
     lone: LonePartition, diagnostics: Diagnostics
 ) -> tuple[Row, Sequence[Partition]]:
     from kdump.formats.names import LEADER_EPOCH_CHECKPOINT
-    from kdump.jobs.listed_partitions import bounds_fields, readable, topic_id
-    from kdump.jobs.partition_totals import totals_and_loaded
+    from kdump.jobs.listing.partition_facts import bounds_fields, readable, topic_id
+    from kdump.jobs.listing.partition_totals import totals_and_loaded
 
     partition = lone.partition
     totals, loaded = totals_and_loaded(partition, lone.log_directory, diagnostics)
@@ -357,8 +357,8 @@ def _partition_fields(
 def _deep_fields(
     partitions: Sequence[Partition], engine: EngineArguments, diagnostics: Diagnostics
 ) -> Row:
-    from kdump.jobs.found_problems import report_all
-    from kdump.jobs.survey import survey
+    from kdump.jobs.listing.batch_survey import survey
+    from kdump.jobs.problems.found_problems import report_all
 
     with phase(f"reading {counted(len(partitions), 'partition')}"):
         total, problems = survey(partitions, engine.options, engine.progress)

@@ -134,7 +134,7 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.listed_partitions import listed_as_loaded
+    from kdump.jobs.listing.partition_facts import listed_as_loaded
     from kdump.jobs.lookup import LookupRequest, Question, lookup
 
     if (offset is None) == (timestamp is None):

@@ -19,7 +19,7 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.found_problems import ProblemReporter
+    from kdump.jobs.problems.found_problems import ProblemReporter
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
     from kdump.log.remote_files import RemotePlace
@@ -160,8 +160,8 @@ def _rows(
     remote: RemotePlace | None,
 ) -> Iterator[Row]:
     """Yield the rows of a log directory, or the single row of a partition."""
-    from kdump.jobs.listed_partitions import partition_row, read_lone_partition, remote_fields
-    from kdump.jobs.partition_listing import described_partitions
+    from kdump.jobs.listing.list_partitions import described_partitions
+    from kdump.jobs.listing.partition_facts import partition_row, read_lone_partition, remote_fields
     from kdump.log.directory import directory_kind
 
     try:
@@ -205,7 +205,7 @@ def _row_and_partition(
 def _only_row(
     partition: Partition, log_directory: LogDirectory, problems: ProblemReporter
 ) -> tuple[Row, None]:
-    from kdump.jobs.listed_partitions import partition_row
+    from kdump.jobs.listing.partition_facts import partition_row
 
     return partition_row(partition, log_directory, problems), None
 

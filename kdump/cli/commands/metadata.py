@@ -22,7 +22,7 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.jobs.metadata_questions import ShownMetadata
+    from kdump.jobs.metadata.metadata_questions import ShownMetadata
     from kdump.log.selection import PartitionSelection
     from kdump.state.metadata.metadata_history import MetadataEvent
 
@@ -108,7 +108,7 @@ def show(
     from kdump.cli.output.metadata_output import SECTIONS, section_rows, show_lines
     from kdump.cli.output.sections import open_sections
     from kdump.cli.shared.directories import without_garbage_collection
-    from kdump.jobs.metadata_questions import show_metadata
+    from kdump.jobs.metadata.metadata_questions import show_metadata
     from kdump.state.metadata.metadata_replay import MetadataPoint
 
     problems = CopyProblems()
@@ -248,8 +248,8 @@ def history(
     """
     from kdump.cli.output.metadata_output import EVENT_COLUMNS, history_lines
     from kdump.cli.output.sections import write_summary
-    from kdump.jobs.metadata_copies import committed_end
-    from kdump.jobs.metadata_questions import HistoryReading
+    from kdump.jobs.metadata.metadata_copies import committed_end
+    from kdump.jobs.metadata.metadata_questions import HistoryReading
     from kdump.state.metadata.metadata_replay import MetadataPoint
 
     problems = CopyProblems()
@@ -334,7 +334,7 @@ def diff(
     """
     from kdump.cli.output.metadata_output import DIFFERENCE_COLUMNS, difference_lines
     from kdump.cli.output.sections import write_summary
-    from kdump.jobs.metadata_questions import compare_metadata
+    from kdump.jobs.metadata.metadata_questions import compare_metadata
     from kdump.state.metadata.metadata_difference import difference_rows
     from kdump.state.metadata.metadata_replay import MetadataPoint
 

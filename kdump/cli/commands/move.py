@@ -106,9 +106,9 @@ def command(
     from kdump.cli.output.move_output import MoveReport
     from kdump.cli.output.progress_bar import shown
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.execution import Writing, locked_for_writing
     from kdump.jobs.move.move import carry_out
     from kdump.jobs.move.selected_moves import require_one_clean_broker, require_space
+    from kdump.jobs.writing.execution import Writing, locked_for_writing
 
     way = _way(paths, source, drained, targets, is_balance=balance)
     if source is not None and selection.is_everything:

@@ -17,7 +17,7 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.formats.dynamic_voter import DynamicVoter
-    from kdump.jobs.metadata_copies import MetadataCopy
+    from kdump.jobs.metadata.metadata_copies import MetadataCopy
 
 
 @click.group("quorum")
@@ -41,7 +41,7 @@ def show(paths: Sequence[Location], output: OutputFormat) -> ExitStatus:
         ranking_summary,
     )
     from kdump.cli.output.sections import open_sections
-    from kdump.jobs.quorum_ranking import rank_copies
+    from kdump.jobs.quorum.quorum_ranking import rank_copies
 
     problems = CopyProblems()
     copies = find_copies(paths, problems)
@@ -108,8 +108,8 @@ def reset(
     """
     from kdump.cli.output.controller_output import reset_event
     from kdump.cli.output.write_report import interrupted_event, open_report
-    from kdump.jobs.execution import locked_for_writing, plan_and_apply
-    from kdump.jobs.quorum_reset import ResetRequest, reset_quorum
+    from kdump.jobs.quorum.quorum_reset import ResetRequest, reset_quorum
+    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
     problems = CopyProblems()
     writing = repair.writing("quorum reset")

@@ -40,8 +40,8 @@ from kdump.storage.location import Location
 from kdump.words import counted, shell_command, undo_command
 
 if TYPE_CHECKING:
-    from kdump.jobs.execution import PlanResult
     from kdump.jobs.recover import DirectoryRecovery, PartitionRecovery
+    from kdump.jobs.writing.execution import PlanResult
     from kdump.log.selection import PartitionSelection
 
 
@@ -98,9 +98,9 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.execution import locked_for_writing, plan_and_apply
-    from kdump.jobs.large_content import LargeContent
     from kdump.jobs.recover import RecoverRequest, recover
+    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.writing.large_content import LargeContent
     from kdump.log.directory import read_log_directory
     from kdump.repair.policies import Policy
     from kdump.state.metadata.settings import version_lines

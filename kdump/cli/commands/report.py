@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kdump.cli.output.report.redaction import Redaction
     from kdump.cli.output.report.report_page import ReportContent
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.found_problems import Problem
+    from kdump.jobs.problems.found_problems import Problem
     from kdump.log.selection import PartitionSelection
 
 
@@ -59,7 +59,7 @@ def command(
     from kdump.check.part import Level
     from kdump.cli.output.report.report_page import render_report
     from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
-    from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+    from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
     from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 
     verification = Verification(
@@ -124,7 +124,7 @@ def _with_surroundings(
     This reads little, so it is never a job for Spark.
     """
     from kdump.engine.engine_choice import EngineChoice
-    from kdump.jobs.listed_partitions import with_partitions_as_loaded
+    from kdump.jobs.listing.partition_facts import with_partitions_as_loaded
     from kdump.jobs.report.consumer_lag import consumer_lag
     from kdump.jobs.report.freeable_space import freeable_space
     from kdump.jobs.report.open_transactions_found import unstable_partitions

@@ -28,7 +28,7 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.execution import Interrupted
+    from kdump.jobs.writing.execution import Interrupted
     from kdump.log.directory import DirectoryKind
     from kdump.log.selection import PartitionSelection
 
@@ -70,9 +70,9 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.retain.retain import RetainRequest, retain
-    from kdump.jobs.start_blockers import severe_findings
+    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.writing.start_blockers import severe_findings
     from kdump.log.directory import read_log_directory
     from kdump.state.metadata.settings import version_lines
 
@@ -154,7 +154,7 @@ def _brief_preview(
     from kdump.cli.output.deletion_output import ShowBriefly, brief_preview
     from kdump.jobs.retain.preview import preview, read_unlisted
     from kdump.jobs.retain.retain import RetainRequest
-    from kdump.jobs.start_blockers import severe_with
+    from kdump.jobs.writing.start_blockers import severe_with
 
     directories = read_unlisted(log_dirs)
     if directories is None:

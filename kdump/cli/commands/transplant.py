@@ -16,8 +16,8 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.apply.plan import TargetDirectory
-    from kdump.jobs.execution import PlanResult, Writing
-    from kdump.jobs.transplant import Transplant
+    from kdump.jobs.transplant.transplant import Transplant
+    from kdump.jobs.writing.execution import PlanResult, Writing
     from kdump.log.directory import LogDirectory
     from kdump.repair.transplanted_log import OpenTransactions
 
@@ -110,8 +110,8 @@ def command(
     """
     from kdump.cli.output.transplant_output import transplant_report
     from kdump.cli.output.write_report import preview_status, report_failures
-    from kdump.jobs.execution import locked_for_writing
-    from kdump.jobs.transplant import TransplantRequest, transplant
+    from kdump.jobs.transplant.transplant import TransplantRequest, transplant
+    from kdump.jobs.writing.execution import locked_for_writing
 
     writing = repair.writing("transplant")
     listed, around = _source(source)
@@ -144,7 +144,7 @@ def _source(path: Location) -> tuple[Any, LogDirectory | None]:
     Raises:
         KdumpError: it is no partition, or a running process has its log directory.
     """
-    from kdump.jobs.listed_partitions import read_lone_partition
+    from kdump.jobs.listing.partition_facts import read_lone_partition
     from kdump.log.directory import directory_kind
     from kdump.log.lock_holders import holder_of
 
@@ -207,7 +207,7 @@ def _applied(found: Transplant, writing: Writing) -> Sequence[PlanResult]:
     """
     from dataclasses import replace
 
-    from kdump.jobs.execution import plan_and_apply
+    from kdump.jobs.writing.execution import plan_and_apply
 
     if found.creation is None:
         return []

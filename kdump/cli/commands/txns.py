@@ -16,7 +16,7 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.output.sections import SectionedOutput
-    from kdump.jobs.shown_transactions import ShownTransactions
+    from kdump.jobs.transactions.shown_transactions import ShownTransactions
     from kdump.log.selection import PartitionSelection
 
 _MINUTE_MS = 60_000
@@ -69,9 +69,9 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.found_problems import report_all
-    from kdump.jobs.shown_transactions import ShownTransactions
-    from kdump.jobs.txns import TxnsRequest, is_needed, txns
+    from kdump.jobs.problems.found_problems import report_all
+    from kdump.jobs.transactions.open_transactions import TxnsRequest, is_needed, txns
+    from kdump.jobs.transactions.shown_transactions import ShownTransactions
     from kdump.log.directory import read_log_directory
 
     diagnostics = Diagnostics()
@@ -104,7 +104,7 @@ def command(
 
 def _write(shown: ShownTransactions, out: SectionedOutput) -> None:
     from kdump.cli.output.txns_output import partition_row
-    from kdump.jobs.transaction_rows import open_transaction_row, transaction_row
+    from kdump.jobs.transactions.transaction_rows import open_transaction_row, transaction_row
 
     if not shown.only_hanging:
         for number, transaction in shown.transactions():

@@ -78,8 +78,8 @@ def command(
     """
     from kdump.cli.output.undelete_output import report_undelete
     from kdump.cli.shared.directories import Diagnostics, find_log_directories
-    from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.undelete import UndeleteRequest, is_candidate, undelete
+    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.log.directory import read_log_directory
     from kdump.state.metadata.settings import read_cluster_metadata
 

@@ -116,7 +116,7 @@ def command(
     )
     if repair:
         from kdump.cli.shared.verify_repair import verify_and_repair
-        from kdump.jobs.execution import Writing
+        from kdump.jobs.writing.execution import Writing
         from kdump.repair.policies import Policy
 
         if output_format not in (VerifyFormat.TEXT, VerifyFormat.JSON, VerifyFormat.JSONL):

@@ -13,7 +13,7 @@ from kdump.cli.output.events import EventFormat
 from kdump.cli.output.rendering import format_option
 
 if TYPE_CHECKING:
-    from kdump.jobs.execution import Writing
+    from kdump.jobs.writing.execution import Writing
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,8 +35,8 @@ class RepairArguments:
     verbose: bool
 
     def writing(self, command: str) -> Writing:
-        """Return the same options for :mod:`kdump.jobs.execution`."""
-        from kdump.jobs.execution import Writing
+        """Return the same options for :mod:`kdump.jobs.writing.execution`."""
+        from kdump.jobs.writing.execution import Writing
 
         return Writing(command, dry_run=self.dry_run, keep_undo=self.keep_undo)
 

@@ -15,8 +15,8 @@ from kdump.errors import ExitStatus
 from kdump.formats.names import CLEANER_OFFSET_CHECKPOINT
 from kdump.jobs.compact.cleaner_view import CleanerView, Uncleanable
 from kdump.jobs.compact.cleaning_queue import CleaningQueue, CleaningState, QueuedPartition
-from kdump.jobs.unreadable import Unreadable
-from kdump.jobs.verdict_words import TWICE
+from kdump.jobs.loading.verdict_words import TWICE
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.state.metadata.config_keys import (
     MAX_COMPACTION_LAG_MS,
     MIN_CLEANABLE_DIRTY_RATIO,

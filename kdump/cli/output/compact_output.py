@@ -199,7 +199,7 @@ def _group_line(group: RewrittenGroup) -> str:
 
 def _problem_sentence(result: PartitionCompaction) -> str:
     from kdump.jobs.compact.swap import NoSpace
-    from kdump.jobs.unreadable import Unreadable
+    from kdump.jobs.problems.unreadable import Unreadable
 
     problem = result.problem
     if isinstance(problem, NoSpace):

@@ -13,9 +13,9 @@ from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.options.repair_options import RepairArguments
-    from kdump.jobs.execution import PlanResult
-    from kdump.jobs.metadata_apply import AppliedPlan
-    from kdump.jobs.quorum_reset import QuorumReset, ResetRequest
+    from kdump.jobs.metadata.metadata_apply import AppliedPlan
+    from kdump.jobs.quorum.quorum_reset import QuorumReset, ResetRequest
+    from kdump.jobs.writing.execution import PlanResult
     from kdump.repair.rebuild.controller_snapshot import ControllerSnapshot
     from kdump.state.metadata.cluster_plan import ClusterPlan
     from kdump.state.metadata.metadata_nodes import Voter

@@ -22,9 +22,9 @@ from kdump.cli.output.write_report import (
     preview_line,
 )
 from kdump.errors import ExitStatus
-from kdump.jobs.execution import PlanResult
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.retain.old_segments import DirectoryDeletion, PartitionDeletion, SegmentDecision
-from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.writing.execution import PlanResult
 from kdump.repair.verdict import VerdictKind
 from kdump.state.metadata.config_keys import (
     CLEANUP_POLICY,

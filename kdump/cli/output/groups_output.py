@@ -9,11 +9,11 @@ from kdump.cli.output.groups_summary import why_missing
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
 from kdump.cli.output.value_text import Kind
-from kdump.jobs.offset_rows import log_fields, offset_row
+from kdump.jobs.groups.offset_rows import log_fields, offset_row
 
 if TYPE_CHECKING:
-    from kdump.jobs.coordinator_topics import PartitionCount
-    from kdump.jobs.group_report import (
+    from kdump.jobs.groups.coordinator_topics import PartitionCount
+    from kdump.jobs.groups.group_report import (
         GroupReport,
         GroupsReport,
         OtherShare,

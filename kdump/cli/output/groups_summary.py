@@ -11,8 +11,8 @@ from kdump.storage.place_names import TypedName, kdump_command
 from kdump.words import counted
 
 if TYPE_CHECKING:
-    from kdump.jobs.coordinator_topics import PartitionCount
-    from kdump.jobs.group_report import GroupsReport, OffsetReport, ShareOffsetReport
+    from kdump.jobs.groups.coordinator_topics import PartitionCount
+    from kdump.jobs.groups.group_report import GroupsReport, OffsetReport, ShareOffsetReport
     from kdump.log.replicas import Replica
     from kdump.storage.location import Location
 

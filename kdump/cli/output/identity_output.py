@@ -17,8 +17,8 @@ from kdump.storage.location import Location
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
-    from kdump.jobs.execution import PlanResult
     from kdump.jobs.node_identity import NodeIdentity
+    from kdump.jobs.writing.execution import PlanResult
     from kdump.log.directory import LogDirectory
     from kdump.repair.rebuild.node_directories import GivenIdentity, RepairedIdentity
 

@@ -11,7 +11,7 @@ from kdump.cli.output.value_text import Kind, format_timestamp, format_value
 from kdump.words import counted
 
 if TYPE_CHECKING:
-    from kdump.jobs.metadata_questions import OtherCopy, ShownMetadata
+    from kdump.jobs.metadata.metadata_questions import OtherCopy, ShownMetadata
 
 _COMMITTED: Final = Column("is_committed", "Committed", dropped=9)
 

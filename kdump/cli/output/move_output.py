@@ -17,9 +17,9 @@ from kdump.formats.names import PartitionState, parse_partition_directory_name
 from kdump.words import counted, undo_command
 
 if TYPE_CHECKING:
-    from kdump.jobs.execution import PlanResult
     from kdump.jobs.move.move import MoveResult
     from kdump.jobs.move.selected_moves import PlannedMove
+    from kdump.jobs.writing.execution import PlanResult
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
 

@@ -13,8 +13,8 @@ from kdump.storage.place_names import kdump_command
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
-    from kdump.jobs.metadata_copies import CopyComparison, MetadataCopy
-    from kdump.jobs.quorum_ranking import QuorumRanking
+    from kdump.jobs.metadata.metadata_copies import CopyComparison, MetadataCopy
+    from kdump.jobs.quorum.quorum_ranking import QuorumRanking
 
 SECTIONS: Final = (
     Section(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kdump.broker.loader.load_report import HandledLeftover, LoadReport, Loss
-    from kdump.jobs.loading import Outcome
+    from kdump.jobs.loading.load_partition import Outcome
+    from kdump.jobs.problems.unreadable import Unreadable
     from kdump.jobs.recover import DirectoryRecovery, PartitionRecovery
-    from kdump.jobs.unreadable import Unreadable
     from kdump.log.directory import Offsets
     from kdump.target.refusal import Refusal
 
@@ -49,7 +49,7 @@ def partition_row(result: PartitionRecovery) -> dict[str, Any]:
 
 def _refusal_rows(outcome: Outcome | None) -> list[dict[str, Any]]:
     """Return why a partition could not be recovered; empty if it could."""
-    from kdump.jobs.unreadable import Unreadable
+    from kdump.jobs.problems.unreadable import Unreadable
     from kdump.target.refusal import Refusal
 
     return [refusal_row(outcome)] if isinstance(outcome, Unreadable | Refusal) else []
@@ -57,7 +57,7 @@ def _refusal_rows(outcome: Outcome | None) -> list[dict[str, Any]]:
 
 def refusal_row(refusal: Refusal | Unreadable) -> dict[str, Any]:
     """Return the row of why something is left unchanged."""
-    from kdump.jobs.unreadable import Unreadable
+    from kdump.jobs.problems.unreadable import Unreadable
 
     if isinstance(refusal, Unreadable):
         return {"why": refusal.what, "file": refusal.path, "position": None, "exception": None}

@@ -16,7 +16,7 @@ from kdump.cli.output.events import write_line
 from kdump.cli.output.groups_summary import missing_lines, why_missing
 
 if TYPE_CHECKING:
-    from kdump.jobs.group_report import GroupReport, GroupsReport, OffsetReport
+    from kdump.jobs.groups.group_report import GroupReport, GroupsReport, OffsetReport
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+")
 

@@ -21,8 +21,8 @@ from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
     from kdump.cli.options.repair_options import RepairArguments
-    from kdump.jobs.execution import Interrupted, PlanResult
-    from kdump.jobs.transplant import Transplant, TransplantRequest
+    from kdump.jobs.transplant.transplant import Transplant, TransplantRequest
+    from kdump.jobs.writing.execution import Interrupted, PlanResult
 
 
 def transplant_report(

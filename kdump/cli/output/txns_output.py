@@ -7,7 +7,7 @@ from typing import Final
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
 from kdump.cli.output.value_text import Kind
-from kdump.jobs.txns import OpenTransaction, PartitionTransactions
+from kdump.jobs.transactions.open_transactions import OpenTransaction, PartitionTransactions
 from kdump.state.transactions.stability import Pin
 
 SECTIONS: Final = (

@@ -8,8 +8,8 @@ from typing import Final
 
 from kdump.cli.output.rendering import Row
 from kdump.cli.output.value_text import format_timestamp
-from kdump.jobs.shown_transactions import OpenHere, ShownTransactions
-from kdump.jobs.transaction_rows import end_commands
+from kdump.jobs.transactions.shown_transactions import OpenHere, ShownTransactions
+from kdump.jobs.transactions.transaction_rows import end_commands
 from kdump.state.transactions.transaction_coordinator import (
     TRANSACTION_STATE_TOPIC,
     CoordinatorState,

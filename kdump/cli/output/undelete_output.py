@@ -26,8 +26,8 @@ from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
     from kdump.cli.options.repair_options import RepairArguments
-    from kdump.jobs.execution import Interrupted, PlanResult
     from kdump.jobs.undelete import LogEnds, UndeleteOutcome
+    from kdump.jobs.writing.execution import Interrupted, PlanResult
     from kdump.repair.restored_directories import Candidate
 
 

@@ -20,7 +20,7 @@ from kdump.words import counted, undo_command
 if TYPE_CHECKING:
     from kdump.apply.operations import Operation, OperationKind
     from kdump.check.findings import Finding
-    from kdump.jobs.execution import Interrupted, PlanResult
+    from kdump.jobs.writing.execution import Interrupted, PlanResult
     from kdump.storage.location import Location
 
 
@@ -185,7 +185,7 @@ def open_report(output_format: EventFormat, done: Iterable[PlanResult]) -> Itera
 @contextlib.contextmanager
 def outcome_notes(done: Iterable[PlanResult]) -> Iterator[None]:
     """Add what was done to log directories to every exception, as notes."""
-    from kdump.jobs.execution import outcome_line
+    from kdump.jobs.writing.execution import outcome_line
 
     try:
         yield

@@ -13,7 +13,7 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.jobs.metadata_copies import MetadataCopy
+    from kdump.jobs.metadata.metadata_copies import MetadataCopy
     from kdump.log.directory import LogDirectory
 
 _MOST_PROBLEMS: Final = 20
@@ -56,7 +56,7 @@ def find_copies(paths: Sequence[Location], problems: CopyProblems) -> list[Metad
     Raises:
         UsageProblem: the log directories have none, or they belong to several clusters.
     """
-    from kdump.jobs.metadata_copies import read_copies
+    from kdump.jobs.metadata.metadata_copies import read_copies
 
     directories = [found for path in paths if (found := _directory(path, problems)) is not None]
     copies = []
@@ -85,7 +85,7 @@ def find_copies(paths: Sequence[Location], problems: CopyProblems) -> list[Metad
 
 def _directory(path: Location, problems: CopyProblems) -> LogDirectory | None:
     """Read the log directory at a path, or around the partition there; None after a report."""
-    from kdump.jobs.listed_partitions import read_lone_partition
+    from kdump.jobs.listing.partition_facts import read_lone_partition
     from kdump.log.directory import directory_kind, read_log_directory
 
     diagnostics = problems.diagnostics

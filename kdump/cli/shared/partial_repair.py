@@ -138,9 +138,9 @@ def run_parts(
         config: the configuration.
         engine: what does the work.
     """
-    from kdump.jobs.execution import locked_for_writing, plan_and_apply
-    from kdump.jobs.large_content import LargeContent
     from kdump.jobs.part_repair import repair_parts, target_directories
+    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.writing.large_content import LargeContent
 
     if not named:
         return ExitStatus.SOUND
@@ -258,7 +258,7 @@ def _base_offsets(named: Iterable[NamedPath]) -> dict[str, tuple[int, ...] | Non
 
 
 def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
-    from kdump.jobs.unreadable import Unreadable
+    from kdump.jobs.problems.unreadable import Unreadable
 
     partition, outcome = result.target.partition, result.outcome
     path = partition.path
@@ -284,7 +284,7 @@ def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
 
 def _loss_lines(result: PartResult) -> Iterator[str]:
     """Yield what cannot be repaired or is lost; printed last."""
-    from kdump.jobs.unreadable import Unreadable
+    from kdump.jobs.problems.unreadable import Unreadable
 
     path, outcome = result.target.partition.path, result.outcome
     if isinstance(outcome, Unreadable):
@@ -309,7 +309,7 @@ def _change_lines(
 
 
 def _status(result: PartResult) -> ExitStatus:
-    from kdump.jobs.unreadable import Unreadable
+    from kdump.jobs.problems.unreadable import Unreadable
 
     if isinstance(result.outcome, Unreadable):
         return ExitStatus.OPERATIONAL_ERROR

@@ -11,7 +11,7 @@ from kdump.cli.output.events import write_line
 from kdump.cli.shared.directories import Diagnostics
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.names import PartitionState
-from kdump.jobs.listed_partitions import as_loaded
+from kdump.jobs.listing.partition_facts import as_loaded
 from kdump.log.directory import DirectoryKind, directory_kind, read_log_directory
 from kdump.log.selection import PartitionSelection
 from kdump.storage.entries import EntryKind

@@ -195,7 +195,7 @@ class Verification:
                         if partition in self.selection
                     )
                 elif kind.is_partition:
-                    from kdump.jobs.listed_partitions import read_lone_partition
+                    from kdump.jobs.listing.partition_facts import read_lone_partition
 
                     lone = read_lone_partition(path)
                     if lone.partition in self.selection:

@@ -22,14 +22,14 @@ from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
 from kdump.cli.shared.partial_repair import find_named_paths
 from kdump.cli.shared.verification import Verification
 from kdump.errors import ExitStatus
-from kdump.jobs.execution import PlanResult, Writing, locked_for_writing, plan_and_apply
-from kdump.jobs.large_content import LargeContent
 from kdump.jobs.verify.minimal_repair import (
     MinimalRepair,
     RepairableFindings,
     RepairOptions,
     plan_minimal_repair,
 )
+from kdump.jobs.writing.execution import PlanResult, Writing, locked_for_writing, plan_and_apply
+from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.repair.policies import Policy
 from kdump.storage.location import Location

@@ -8,8 +8,8 @@ from typing import Any
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import parse_metadata_snapshot_name
-from kdump.jobs.metadata_copies import MetadataCopy, committed_end, read_copies
-from kdump.jobs.metadata_questions import HistoryReading
+from kdump.jobs.metadata.metadata_copies import MetadataCopy, committed_end, read_copies
+from kdump.jobs.metadata.metadata_questions import HistoryReading
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.valid_end import valid_end

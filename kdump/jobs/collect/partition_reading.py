@@ -20,9 +20,9 @@ from kdump.jobs.collect.header_history import (
     first_headers,
     read_headers,
 )
-from kdump.jobs.load_split import LoadSplit
-from kdump.jobs.loading import RecoverJob, loaded_replica
-from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.loading.load_partition import RecoverJob, loaded_replica
+from kdump.jobs.loading.load_split import LoadSplit
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.bounds import find_log_start
 from kdump.log.partition import Partition
 from kdump.log.replicas import replica_end

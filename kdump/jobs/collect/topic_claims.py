@@ -18,7 +18,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import decode_remote_log_metadata
 from kdump.formats.names import REMOTE_LOG_METADATA_TOPIC, PartitionState, TopicPartition
 from kdump.formats.uuids import ZERO_UUID, format_uuid
-from kdump.jobs.groups import OFFSETS_TOPIC, GroupLog, read_logs
+from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, GroupLog, read_logs
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.replicas import Replica

@@ -18,7 +18,7 @@ from kdump.broker.loader.loader import Recovered, load_directory
 from kdump.broker.retention.retention import SegmentFate, fates
 from kdump.broker.retention.retention_outcome import retainable_log
 from kdump.engine.job import Split
-from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.headers import batch_span_at
 from kdump.scan.batches import Stop, StopReason, read_windows
 from kdump.state.metadata.settings import TopicSettings

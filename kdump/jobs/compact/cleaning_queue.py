@@ -22,7 +22,7 @@ from kdump.jobs.compact.cleaner_view import (
     CleanerViewJob,
     Uncleanable,
 )
-from kdump.jobs.load_split import is_topic_compacted
+from kdump.jobs.loading.load_split import is_topic_compacted
 from kdump.log.broker import Broker, by_broker, partitions_twice
 from kdump.log.cleaner_lines import (
     MisplacedLine,

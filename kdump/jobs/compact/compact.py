@@ -18,12 +18,13 @@ from kdump.engine.engine import Engine
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.progress import SILENT, Progress
-from kdump.jobs import execution, recover
+from kdump.jobs import recover
 from kdump.jobs.compact.request import CompactRequest, PartitionCompaction
 from kdump.jobs.compact.swap import Discarder, Swapper
 from kdump.jobs.compact.wave import Wave, Writer
-from kdump.jobs.execution import PlanResult, Writing, plan_and_apply
-from kdump.jobs.large_content import LargeContent
+from kdump.jobs.writing import execution
+from kdump.jobs.writing.execution import PlanResult, Writing, plan_and_apply
+from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.directory import LogDirectory
 from kdump.log.lock_holders import in_use_by
 from kdump.log.partition import Partition

@@ -12,8 +12,8 @@ from kdump.broker.loader.checkpoints import is_loaded
 from kdump.formats.names import PartitionState
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.compact.swap import NoSpace
-from kdump.jobs.unreadable import Unreadable
-from kdump.jobs.verdict_words import TWICE
+from kdump.jobs.loading.verdict_words import TWICE
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection

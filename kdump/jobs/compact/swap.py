@@ -27,7 +27,7 @@ from kdump.broker.cleaner.cleaned_segment import GroupRewriter, GroupToRewrite, 
 from kdump.broker.cleaner.compaction_rewrite import Chunk
 from kdump.broker.cleaner.compaction_round import Compacted, Round, staged_name
 from kdump.formats.names import FileKind, TopicPartition
-from kdump.jobs.execution import Writing
+from kdump.jobs.writing.execution import Writing
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.storage.location import Location

@@ -20,7 +20,7 @@ from kdump.broker.cleaner.live_records import LiveRecords
 from kdump.engine.job import Split
 from kdump.engine.splits import segment_splits
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
-from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.partition import Partition
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location

@@ -38,7 +38,7 @@ from kdump.jobs.compact.tasks import (
     scan_splits,
     survey_splits,
 )
-from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import phase

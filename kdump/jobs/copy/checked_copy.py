@@ -13,7 +13,7 @@ from kdump.check.invariants import INVARIANTS
 from kdump.check.part import Level, SegmentPart
 from kdump.check.scope import PartitionScope, scope_in
 from kdump.jobs.copy.copy_plan import CopiedPartition
-from kdump.jobs.load_split import is_topic_compacted, load_split
+from kdump.jobs.loading.load_split import is_topic_compacted, load_split
 from kdump.jobs.verify.finding_row import finding_row
 from kdump.jobs.verify.verify_partition import (
     PartitionReport,

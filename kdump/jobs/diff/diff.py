@@ -28,8 +28,8 @@ from kdump.jobs.diff.results import (
     TopicDiff,
     UnrelatedReplica,
 )
-from kdump.jobs.load_split import LoadSplit
-from kdump.jobs.loading import load, loaded_replica
+from kdump.jobs.loading.load_partition import load, loaded_replica
+from kdump.jobs.loading.load_split import LoadSplit
 from kdump.log.directory import read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.replicas import ReplicaEnd

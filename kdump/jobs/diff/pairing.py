@@ -9,7 +9,7 @@ from kdump.broker.loader.load_context import LoadContext, load_context
 from kdump.formats.names import TopicPartition
 from kdump.jobs.diff.diff import DiffSplit, ReplicaToCompare
 from kdump.jobs.diff.sides import NamedDirectory, Side
-from kdump.jobs.load_split import is_topic_compacted
+from kdump.jobs.loading.load_split import is_topic_compacted
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
 from kdump.state.metadata.cluster import ClusterImage

@@ -32,8 +32,8 @@ from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.jobs.execution import PlanResult, Writing, plan_and_apply
 from kdump.jobs.move.selected_moves import PlannedMove, is_without_logs
+from kdump.jobs.writing.execution import PlanResult, Writing, plan_and_apply
 from kdump.log.directory import LogDirectory, Offsets, read_log_directory
 from kdump.storage.location import Location
 from kdump.target.target_file import NewBytes, TargetFile

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import TopicPartition
-from kdump.jobs.found_problems import Problem
-from kdump.jobs.group_report import GroupReport, GroupsReport, GroupsRequest
-from kdump.jobs.group_reporting import report_groups
-from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from kdump.jobs.groups.build_report import report_groups
+from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from kdump.jobs.groups.group_report import GroupReport, GroupsReport, GroupsRequest
+from kdump.jobs.problems.found_problems import Problem
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
 from kdump.state.metadata.settings import Settings

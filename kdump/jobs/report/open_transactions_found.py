@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.jobs.found_problems import Problem
-from kdump.jobs.partition_transactions import all_txns
+from kdump.jobs.problems.found_problems import Problem
 from kdump.jobs.report.collected import statistics_of
-from kdump.jobs.txns import TxnsRequest, txns
+from kdump.jobs.transactions.open_transactions import TxnsRequest, txns
+from kdump.jobs.transactions.partition_transactions import all_txns
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection

@@ -22,8 +22,8 @@ from kdump.broker.retention.retention_outcome import (
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
-from kdump.jobs.unreadable import Unreadable
-from kdump.jobs.verdict_words import REMOTE_STORAGE, TWICE
+from kdump.jobs.loading.verdict_words import REMOTE_STORAGE, TWICE
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.lock_holders import how_to_clean
 from kdump.log.partition import Leftover, LeftoverKind, Partition

@@ -24,11 +24,11 @@ from kdump.broker.retention.retention_outcome import RetainedPartition
 from kdump.check.findings import Finding
 from kdump.errors import KdumpError
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
-from kdump.jobs.found_problems import ProblemReporter
-from kdump.jobs.partition_listing import are_many, describe_places
+from kdump.jobs.listing.list_partitions import are_many, describe_places
+from kdump.jobs.problems.found_problems import ProblemReporter
 from kdump.jobs.retain.old_segments import PartitionDeletion, has_stale_log_start, target_of_root
 from kdump.jobs.retain.retain import RetainRequest, decide_partition
-from kdump.jobs.start_blockers import severe_in
+from kdump.jobs.writing.start_blockers import severe_in
 from kdump.log.directory import DirectoryKind, LogDirectory, PartitionPlace, read_root
 from kdump.log.partition import Partition
 from kdump.storage.entries import EntryKind

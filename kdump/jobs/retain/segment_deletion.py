@@ -21,8 +21,8 @@ from kdump.broker.retention.retention_outcome import (
     wrongly_old,
 )
 from kdump.engine.job import Split
-from kdump.jobs.load_split import load_split
-from kdump.jobs.unreadable import Unreadable
+from kdump.jobs.loading.load_split import load_split
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.repair.outcome_verdict import verdict

@@ -11,8 +11,8 @@ import pyarrow as pa
 from kdump.check.findings import Finding
 from kdump.check.part import Level
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
-from kdump.jobs.listed_partitions import read_lone_partition
-from kdump.jobs.table_rows.listing_splits import (
+from kdump.jobs.listing.partition_facts import read_lone_partition
+from kdump.jobs.table_rows.partition_splits import (
     directory_kinds,
     is_selected,
     kind_of,

@@ -115,7 +115,7 @@ def open_table(
         from kdump.jobs.table_rows.whole_rows import WholeReader
 
         return WholeReader(parsed, columns)
-    from kdump.jobs.table_rows.listing_rows import ListingReader
+    from kdump.jobs.table_rows.partition_rows import ListingReader
 
     return ListingReader(parsed, columns)
 

@@ -15,23 +15,23 @@ import pyarrow as pa
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
-from kdump.jobs.found_problems import report_all
-from kdump.jobs.group_report import GroupsRequest
-from kdump.jobs.group_reporting import report_groups
-from kdump.jobs.groups import OFFSETS_TOPIC
-from kdump.jobs.listed_partitions import partition_row
-from kdump.jobs.metadata_copies import read_copies
-from kdump.jobs.metadata_questions import ShownMetadata, show_metadata
-from kdump.jobs.offset_rows import offset_row
-from kdump.jobs.shown_transactions import ShownTransactions
-from kdump.jobs.table_rows.listing_splits import (
+from kdump.jobs.groups.build_report import report_groups
+from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC
+from kdump.jobs.groups.group_report import GroupsRequest
+from kdump.jobs.groups.offset_rows import offset_row
+from kdump.jobs.listing.partition_facts import partition_row
+from kdump.jobs.metadata.metadata_copies import read_copies
+from kdump.jobs.metadata.metadata_questions import ShownMetadata, show_metadata
+from kdump.jobs.problems.found_problems import report_all
+from kdump.jobs.table_rows.partition_splits import (
     LoggedProblems,
     directory_kinds,
     is_selected,
     listed_directories,
 )
-from kdump.jobs.transaction_rows import open_transaction_row, transaction_row
-from kdump.jobs.txns import TxnsRequest, txns
+from kdump.jobs.transactions.open_transactions import TxnsRequest, txns
+from kdump.jobs.transactions.shown_transactions import ShownTransactions
+from kdump.jobs.transactions.transaction_rows import open_transaction_row, transaction_row
 from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
 from kdump.log.selection import EVERYTHING
 from kdump.state.metadata.metadata_image import EntityKind

@@ -33,10 +33,10 @@ from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.uuids import parse_uuid
-from kdump.jobs.large_content import LargeContent
-from kdump.jobs.load_split import load_split
-from kdump.jobs.loading import RecoverJob
+from kdump.jobs.loading.load_partition import RecoverJob
+from kdump.jobs.loading.load_split import load_split
 from kdump.jobs.part_repair import PartTarget, RepairPart, repair_parts
+from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition

@@ -32,9 +32,9 @@ from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
-from kdump.jobs.load_split import LoadSplit, is_topic_compacted, load_split
-from kdump.jobs.unreadable import Unreadable
-from kdump.jobs.verdict_words import STATE_VERDICTS
+from kdump.jobs.loading.load_split import LoadSplit, is_topic_compacted, load_split
+from kdump.jobs.loading.verdict_words import STATE_VERDICTS
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.verify.verify_partition import (
     PartitionReport,
     PartitionRun,

@@ -25,9 +25,9 @@ from kdump.engine.job import Split
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
-from kdump.jobs.load_split import LoadSplit
-from kdump.jobs.unreadable import Unreadable
-from kdump.jobs.verdict_words import HIDING, refused_finding, swap_findings, verdict_words
+from kdump.jobs.loading.load_split import LoadSplit
+from kdump.jobs.loading.verdict_words import HIDING, refused_finding, swap_findings, verdict_words
+from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.verify.prediction import is_plain, recovered_bases, verdict_of_checks
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -209,7 +209,7 @@ class VerifyJob:
         """Predict by the loader's rules."""
         # Imported here, because most verifications never need them: they are an eighth of what it
         # takes to start one.
-        from kdump.jobs.loading import RecoverJob
+        from kdump.jobs.loading.load_partition import RecoverJob
         from kdump.repair.outcome_verdict import verdict
 
         outcome = RecoverJob().run(split)

@@ -11,8 +11,8 @@ from kdump.check.findings import Finding, Severity
 from kdump.check.invariants import INVARIANTS, Remedy
 from kdump.cli.output.report.redaction import Redaction
 from kdump.cli.output.value_text import format_bytes
+from kdump.jobs.loading.verdict_words import NOT_SERVED_CODES
 from kdump.jobs.report.collected import CollectedResults
-from kdump.jobs.verdict_words import NOT_SERVED_CODES
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory
 from kdump.log.lock_holders import in_use_by

@@ -1,0 +1,1 @@
+"""What groups committed, and the logs that they consume."""

@@ -1,0 +1,1 @@
+"""Partitions as listings show them."""

@@ -1,0 +1,63 @@
+"""Count what kinds of batches partitions have: the job of ``kdump info --deep``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
+from kdump.engine.job import Split
+from kdump.engine.progress import SILENT, Progress
+from kdump.jobs.problems.found_problems import Problem
+from kdump.log.contents import LogContents, merged, survey_segment
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+
+
+def survey(
+    partitions: Iterable[Partition],
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> tuple[LogContents, list[Problem]]:
+    """Read and verify the batches of partitions.
+
+    Returns:
+        The contents of all valid batches, and the damage in the order of partitions and segments.
+
+    Raises:
+        KdumpError: the engine failed.
+    """
+    splits = [
+        _SurveySplit(
+            partition.segment_path(segment, segment.log_kind),
+            size_bytes=segment.data_bytes,
+            label=partition.path.name,
+            segment=segment,
+            following=following,
+        )
+        for partition in partitions
+        for segment, following in partition.with_following()
+    ]
+    results = run_job(_SurveyJob(), splits, options, progress)
+    return (
+        merged(contents for contents, _ in results),
+        [problem for _, problems in results for problem in problems],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SurveySplit(Split):
+    """A segment, and the one after it."""
+
+    segment: Segment | None = None
+    following: Segment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _SurveyJob:
+    """Counts the batches of a segment."""
+
+    def run(self, split: _SurveySplit) -> tuple[LogContents, tuple[Problem, ...]]:
+        assert split.segment is not None
+        contents, problems = survey_segment(split.path, split.segment, split.following)
+        return contents, tuple(map(Problem.of_file, problems))

@@ -1,0 +1,211 @@
+"""Partitions as listings show them: which files they have, and where their logs begin and end.
+
+Nothing heavy is imported here: ``kdump ls`` starts fast.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from kdump.formats.errors import FormatError
+from kdump.formats.names import (
+    CLUSTER_METADATA_TOPIC,
+    PARTITION_METADATA,
+    FileStage,
+    TopicPartition,
+)
+from kdump.jobs.problems.found_problems import ProblemReporter
+from kdump.log import directory
+from kdump.log.bounds import LogBounds, read_bounds
+from kdump.log.directory import DirectoryKind, LogDirectory
+from kdump.log.partition import Partition
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+Value = TypeVar("Value")
+
+REMOTE_FIELDS: Final = ("local_log_start_offset", "remote_segments", "remote_log_bytes")
+"""What is listed of tiered storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class LonePartition:
+    """A partition whose directory was named itself.
+
+    Attributes:
+        partition: its contents; ``path`` is as given.
+        log_directory: the log directory around it, with its checkpoints and the cluster's metadata
+            but no other partition; None if it cannot be read.
+    """
+
+    partition: Partition
+    log_directory: LogDirectory | None
+
+
+def read_lone_partition(path: Location) -> LonePartition:
+    """Read a partition, and the log directory around it.
+
+    Raises:
+        OSError: the partition's directory cannot be listed.
+    """
+    named = path.as_absolute()
+    if named.name in ("", ".."):
+        named = named.resolved()
+    partition = directory.read_lone_partition(path, named.name)
+    try:
+        around = directory.read_log_directory(
+            named.parent,
+            select=lambda _name, key: key.topic == CLUSTER_METADATA_TOPIC,
+        )
+    except OSError:
+        return LonePartition(partition, None)
+    return LonePartition(partition, around)
+
+
+def readable(
+    path: Location, read: Callable[[], Value | None], problems: ProblemReporter
+) -> Value | None:
+    """Return what ``read`` returns for the file ``path``; report a failure and return None."""
+    try:
+        return read()
+    except (FormatError, OSError) as problem:
+        problems.report(path, problem)
+        return None
+
+
+def topic_id(partition: Partition, problems: ProblemReporter) -> str | None:
+    """Return the topic id of a partition as Kafka writes it; None if it has none."""
+    return readable(partition.path / PARTITION_METADATA, partition.read_topic_id, problems)
+
+
+def as_loaded(partition: Partition, problems: ProblemReporter) -> Partition | None:
+    """Return a partition as a starting broker sees it; report it if none can load it."""
+    # Importing the loader takes time, and few directories need it.
+    if not any(name.endswith(FileStage.SWAP.value) for name in partition.unused_names()):
+        return partition
+    from kdump.broker.loader import swapped_partition
+
+    try:
+        return swapped_partition.as_loaded(partition)
+    except swapped_partition.UnfinishedSwapError as failure:
+        problems.report_failure(failure)
+    except OSError as failure:
+        problems.report(failure.filename or partition.path, failure)
+    return None
+
+
+def listed_as_loaded(
+    path: Location,
+    kind: DirectoryKind,
+    problems: ProblemReporter,
+    select: Callable[[str, TopicPartition], bool],
+) -> LogDirectory | None:
+    """List a log directory, with its partitions as :func:`with_partitions_as_loaded` says.
+
+    Args:
+        path: the directory.
+        kind: of it.
+        problems: takes what cannot be read or loaded.
+        select: as for :func:`~kdump.log.directory.read_log_directory`.
+
+    Returns:
+        The directory; None if it cannot be listed.
+    """
+    try:
+        found = directory.read_log_directory(path, kind, select=select)
+    except OSError as failure:
+        problems.report(path, failure)
+        return None
+    for problem in found.problems:
+        problems.report(problem.path, problem.error)
+    return with_partitions_as_loaded(found, problems)
+
+
+def with_partitions_as_loaded(listed: LogDirectory, problems: ProblemReporter) -> LogDirectory:
+    """Return a log directory with its partitions as a starting broker sees them.
+
+    Partitions that no broker loads are reported, and among the unreadable ones.
+    """
+    loaded: list[Partition] = []
+    unreadable = [*listed.unreadable]
+    with phase(f"looking for unfinished swaps in {listed.path}"):
+        for each in listed.partitions:
+            partition = as_loaded(each, problems)
+            if partition is None:
+                unreadable.append(each.path.name)
+            else:
+                loaded.append(partition)
+    return dataclasses.replace(
+        listed, partitions=tuple(loaded), unreadable=tuple(sorted(unreadable))
+    )
+
+
+_BOUNDS: Final = tuple(field.name for field in dataclasses.fields(LogBounds))
+
+
+def bounds_fields(
+    partition: Partition | None, log_directory: LogDirectory | None, problems: ProblemReporter
+) -> dict[str, int | None]:
+    """Return the bounds of a partition's log by name; report a failure, with all of them None."""
+    if partition is None:
+        return dict.fromkeys(_BOUNDS)
+    try:
+        if log_directory is None:
+            bounds = read_bounds(partition)
+        else:
+            bounds = read_bounds(
+                partition, log_directory.checkpoints, is_clean=log_directory.is_clean
+            )
+    except OSError as failure:
+        problems.report(failure.filename or partition.path, failure)
+        return dict.fromkeys(_BOUNDS)
+    return {name: getattr(bounds, name) for name in _BOUNDS}
+
+
+def remote_fields(partition: Partition) -> dict[str, int | None]:
+    """What a partition has in tiered storage; None for all if it was not listed with that.
+
+    Raises:
+        KdumpError: ``__remote_log_metadata`` cannot be loaded.
+        OSError: something cannot be read.
+    """
+    # Importing it takes time, and few listings need it.
+    from kdump.tiered.tiered_storage import remote_part
+
+    plan = remote_part(partition)
+    if plan is None:
+        return dict.fromkeys(REMOTE_FIELDS)
+    sizes = [each.size_bytes for each in plan.remote_logs]
+    return dict(zip(REMOTE_FIELDS, (plan.local_start_offset, len(sizes), sum(sizes)), strict=True))
+
+
+def partition_row(
+    partition: Partition, log_directory: LogDirectory | None, problems: ProblemReporter
+) -> dict[str, Any]:
+    """Return a partition as ``kdump ls`` shows it to programs.
+
+    Args:
+        partition: as it is listed.
+        log_directory: around it; None if that cannot be read.
+        problems: takes what cannot be read.
+    """
+    loaded = as_loaded(partition, problems)
+    topic, number = partition.topic_partition or (None, None)
+    return {
+        "type": "partition",
+        "log_dir": str(log_directory.path if log_directory else partition.path.parent),
+        "directory": partition.path.name,
+        "topic": topic,
+        "partition": number,
+        "state": partition.state.name.lower(),
+        "segments": len((loaded or partition).segments),
+        "log_bytes": (loaded or partition).log_bytes,
+        "total_bytes": partition.total_bytes,
+        **bounds_fields(loaded, log_directory, problems),
+        "topic_id": topic_id(partition, problems),
+        "leftovers": {kind.value: count for kind, count in partition.leftover_counts.items()},
+        "foreign": list(partition.foreign),
+    }

@@ -1,0 +1,1 @@
+"""What a partition becomes when a broker loads it, or kdump salvages it."""

@@ -1,0 +1,1 @@
+"""The copies of a cluster's metadata: questions, rebuilding, writing."""

@@ -1,0 +1,1 @@
+"""The controllers' quorum: which disk has the most, and new voters."""

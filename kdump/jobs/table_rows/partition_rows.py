@@ -1,0 +1,158 @@
+"""The rows of tables about single partitions, for which a listing and a few small reads suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kdump.broker.loader.loader import Recovered
+from kdump.formats.record_batch import NO_TIMESTAMP
+from kdump.jobs.listing.partition_facts import (
+    LonePartition,
+    as_loaded,
+    partition_row,
+    remote_fields,
+)
+from kdump.jobs.loading.load_partition import RecoverJob
+from kdump.jobs.loading.load_split import load_split
+from kdump.jobs.loading.verdict_words import STATE_VERDICTS
+from kdump.jobs.problems.unreadable import Unreadable
+from kdump.jobs.table_rows.partition_splits import (
+    ListingSplit,
+    LoggedProblems,
+    UnlistedPartition,
+    listed,
+    listing_splits,
+)
+from kdump.log.bounds import read_segment_end
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.state.metadata.settings import Settings
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
+from kdump.tables.log_tables import PARTITIONS, SEGMENTS
+from kdump.tables.state_tables import PRODUCERS
+from kdump.tables.table import TableColumn, row_batches
+from kdump.tables.table_options import TableOptions
+from kdump.tiered.tiered_storage import remote_part
+
+Row = Mapping[str, Any]
+Listed = LonePartition | UnlistedPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ListingReader:
+    """Reads a table about single partitions.
+
+    Attributes:
+        options: what to list.
+        columns: to return.
+    """
+
+    options: TableOptions
+    columns: tuple[TableColumn, ...]
+
+    def splits(self, filters: PushedFilters, /) -> Sequence[ListingSplit]:
+        return [] if filters.is_empty else list(listing_splits(self.options, filters))
+
+    def read(self, split: ListingSplit, filters: PushedFilters, /) -> Iterator[pa.RecordBatch]:
+        rows_of = _ROWS[self.options.table.name]
+        rows = (row for each in listed(split) for row in rows_of(each, filters))
+        return row_batches(rows, self.columns)
+
+
+def _partition_rows(each: Listed, _filters: PushedFilters) -> Iterator[Row]:
+    if isinstance(each, LonePartition):
+        row = partition_row(each.partition, each.log_directory, LoggedProblems())
+        yield {**row, **remote_fields(each.partition)}
+    else:
+        yield {"log_dir": each.log_dir, "directory": each.directory}
+
+
+def _segment_rows(each: Listed, filters: PushedFilters) -> Iterator[Row]:
+    if not isinstance(each, LonePartition):
+        return
+    partition = as_loaded(each.partition, LoggedProblems())
+    if partition is None:
+        return
+    around = each.log_directory
+    topic, number = partition.topic_partition or (None, None)
+    remote = remote_part(each.partition)
+    for segment, following in partition.with_following():
+        if filters.offsets.has(segment.base_offset):
+            yield {
+                "log_dir": str(around.path if around else partition.path.parent),
+                "directory": partition.path.name,
+                "topic": topic,
+                "partition": number,
+                "state": partition.state.name.lower(),
+                "path": str(partition.segment_path(segment, segment.log_kind)),
+                "base_offset": segment.base_offset,
+                **_end_fields(partition, segment),
+                "log_bytes": segment.log_bytes,
+                "offset_index_bytes": segment.offset_index_bytes,
+                "time_index_bytes": segment.time_index_bytes,
+                "transaction_index_bytes": segment.transaction_index_bytes,
+                "is_active": following is None,
+                "is_remote": remote is not None and segment.log_name in remote.files,
+            }
+
+
+def _end_fields(partition: Partition, segment: Segment) -> dict[str, int | None]:
+    try:
+        end = read_segment_end(partition, segment)
+    except OSError as failure:
+        LoggedProblems().report(partition.segment_path(segment, segment.log_kind), failure)
+        return {"end_offset": None, "latest_timestamp_ms": None}
+    latest = end.latest_timestamp_ms
+    return {
+        "end_offset": end.end_offset,
+        "latest_timestamp_ms": None if latest == NO_TIMESTAMP else latest,
+    }
+
+
+def _producer_rows(each: Listed, _filters: PushedFilters) -> Iterator[Row]:
+    """The producers as a starting broker has them, after it recovered the log if need be."""
+    if not isinstance(each, LonePartition) or each.log_directory is None:
+        return
+    partition, around = each.partition, each.log_directory
+    if partition.is_0_7 or partition.state in STATE_VERDICTS or partition.topic_partition is None:
+        return
+    outcome = RecoverJob().run(load_split(partition, around, Settings()))
+    if isinstance(outcome, Unreadable):
+        LoggedProblems().report_problem(outcome.path, outcome.what, is_damage=False)
+        return
+    if not isinstance(outcome, Recovered):
+        LoggedProblems().report(partition.path, f"a broker does not load it: {outcome}")
+        return
+    topic, number = partition.topic_partition
+    for entry in sorted(outcome.producers, key=lambda entry: entry.producer_id):
+        yield {
+            "log_dir": str(around.path),
+            "directory": partition.path.name,
+            "topic": topic,
+            "partition": number,
+            "producer_id": entry.producer_id,
+            "producer_epoch": _known(entry.epoch),
+            "coordinator_epoch": _known(entry.coordinator_epoch),
+            "first_sequence": _known(entry.first_sequence),
+            "last_sequence": _known(entry.last_sequence),
+            "last_offset": _known(entry.last_offset),
+            "offset_delta": entry.offset_delta if entry.last_offset >= 0 else None,
+            "timestamp_ms": _known(entry.timestamp),
+            "current_txn_first_offset": _known(entry.current_txn_first_offset),
+        }
+
+
+def _known(value: int) -> int | None:
+    """A value; None where Kafka writes -1 for "none"."""
+    return None if value < 0 else value
+
+
+_ROWS: Final[dict[str, Callable[[Listed, PushedFilters], Iterator[Row]]]] = {
+    PARTITIONS.name: _partition_rows,
+    SEGMENTS.name: _segment_rows,
+    PRODUCERS.name: _producer_rows,
+}

@@ -1,0 +1,229 @@
+"""Listing the partitions that a table is about, divided into splits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.formats.errors import FormatError
+from kdump.formats.names import TopicPartition
+from kdump.jobs.listing.partition_facts import LonePartition, listed_as_loaded, read_lone_partition
+from kdump.log import directory
+from kdump.log.directory import DirectoryKind, LogDirectory
+from kdump.log.valid_windows import Damage
+from kdump.processes.worker_pool import usable_cpus
+from kdump.size_groups import size_groups
+from kdump.storage.location import Location
+from kdump.storage.places import parse_location
+from kdump.tables.kafka_log.damage import status_of, with_status
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
+from kdump.tables.table_options import TableOptions
+
+_LOG: Final = logging.getLogger(__name__)
+_FEW_PARTITIONS: Final = 250
+"""A task costs more than listing so many partitions."""
+
+
+class LoggedProblems:
+    """Logs what cannot be read, as a warning; the table has null there."""
+
+    def report(self, path: Location, problem: FormatError | OSError | str, /) -> None:
+        is_failure = isinstance(problem, OSError)
+        status = ExitStatus.OPERATIONAL_ERROR if is_failure else ExitStatus.DAMAGE_LEFT
+        _LOG.warning("%s: %s", path, problem, extra=with_status(status))
+
+    def remark(self, what: str, /) -> None:
+        _LOG.warning("%s", what, extra=with_status(ExitStatus.DAMAGE_LEFT))
+
+    def report_problem(self, path: str, what: str, /, *, is_damage: bool) -> None:
+        status = ExitStatus.DAMAGE_LEFT if is_damage else ExitStatus.OPERATIONAL_ERROR
+        _LOG.warning("%s: %s", path, what, extra=with_status(status))
+
+    def report_damage(self, damage: Damage, /) -> None:
+        _LOG.warning("%s", damage, extra=with_status(status_of(damage)))
+
+    def report_failure(self, failure: KdumpError, /) -> None:
+        _LOG.warning("%s", failure, extra=with_status(failure.exit_status))
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistedPartition:
+    """A partition whose directory cannot be listed."""
+
+    log_dir: str
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListingSplit:
+    """Some partitions of a log directory, or a partition named itself.
+
+    Attributes:
+        path: the directory.
+        kind: of it.
+        names: the directories of the partitions; empty for a partition.
+    """
+
+    path: Location
+    kind: DirectoryKind
+    names: frozenset[str] = frozenset()
+
+    def read_places(self) -> Iterable[Location]:
+        """As of a :class:`~kdump.engine.job.Split`."""
+        return (self.path, *(self.path / name for name in self.names))
+
+
+def listing_splits(options: TableOptions, filters: PushedFilters) -> Iterator[ListingSplit]:
+    """The splits of the partitions that match.
+
+    Raises:
+        UsageProblem: a path is not Kafka's, or has no topic or partition that an option names.
+        OSError: a directory cannot be listed.
+    """
+    present = set[TopicPartition]()
+    found: list[ListingSplit] = []
+    for path in options.locations():
+        found += _splits_at(path, options, filters, present)
+    refuse_missing(options, present)
+    names = sum(len(each.names) for each in found)
+    most = max(_FEW_PARTITIONS, -(-names // (2 * usable_cpus())))
+    for each in found:
+        if not each.names:
+            yield each
+        for group in size_groups(sorted(each.names), lambda _: 1, most):
+            yield ListingSplit(each.path, each.kind, frozenset(group))
+
+
+def refuse_missing(options: TableOptions, present: AbstractSet[TopicPartition]) -> None:
+    """Refuse topics and partitions that an option names and that are not there.
+
+    Raises:
+        UsageProblem: there are some.
+    """
+    if missing := options.topics.missing(present):
+        named = ", ".join(str(parse_location(path)) for path in options.paths)
+        raise UsageProblem(
+            f"kafka-log finds no {', '.join(missing)} in {named};"
+            " run kdump ls to see the partitions"
+        )
+
+
+def _splits_at(
+    path: Location,
+    options: TableOptions,
+    filters: PushedFilters,
+    present: set[TopicPartition],
+) -> Iterator[ListingSplit]:
+    kind = kind_of(path)
+    if kind.is_partition:
+        key = read_lone_partition(path).partition.topic_partition
+        if key is not None:
+            present.add(key)
+        if is_selected(key, options, filters):
+            yield ListingSplit(path, kind)
+    elif kind.is_log_directory:
+        yield from _split_of_directory(path, kind, options, filters, present)
+    elif inside := directory.log_directories_below(path):
+        for each in inside:
+            yield from _splits_at(each, options, filters, present)
+    else:
+        raise UsageProblem(f"{path} is neither a Kafka log directory nor a partition")
+
+
+def kind_of(path: Location) -> DirectoryKind:
+    """What is at a path.
+
+    Raises:
+        UsageProblem: nothing is.
+        OSError: it cannot be listed.
+    """
+    if path.kind() is None:
+        raise UsageProblem(f"{path.as_absolute()} does not exist")
+    return directory.directory_kind(path)
+
+
+def _split_of_directory(
+    path: Location,
+    kind: DirectoryKind,
+    options: TableOptions,
+    filters: PushedFilters,
+    present: set[TopicPartition],
+) -> Iterator[ListingSplit]:
+    names: list[str] = []
+
+    def note(name: str, key: TopicPartition) -> bool:
+        present.add(key)
+        if is_selected(key, options, filters):
+            names.append(name)
+        return False
+
+    directory.read_log_directory(path, kind, select=note)
+    if names:
+        yield ListingSplit(path, kind, frozenset(names))
+
+
+def is_selected(key: TopicPartition | None, options: TableOptions, filters: PushedFilters) -> bool:
+    """Whether rows about a partition may match."""
+    return (
+        options.topics.has(key)
+        and filters.has_topic(key.topic if key else None)
+        and filters.has_partition(key.partition if key else None)
+    )
+
+
+def listed(split: ListingSplit) -> Iterator[LonePartition | UnlistedPartition]:
+    """The partitions of a split; only their names of those that cannot be listed."""
+    if not split.names:
+        yield read_lone_partition(split.path)
+        return
+    found = directory.read_log_directory(
+        split.path, split.kind, select=lambda name, _key: name in split.names
+    )
+    for problem in found.problems:
+        LoggedProblems().report(problem.path, problem.error)
+    for partition in found.partitions:
+        yield LonePartition(partition, found)
+    for name in found.unreadable:
+        yield UnlistedPartition(str(split.path), name)
+
+
+def listed_directories(
+    directories: Mapping[Location, DirectoryKind], select: Callable[[str, TopicPartition], bool]
+) -> list[LogDirectory]:
+    """The log directories with the selected partitions as they are loaded."""
+    found: list[LogDirectory] = []
+    for path, kind in directories.items():
+        listed = listed_as_loaded(path, kind, LoggedProblems(), select)
+        if listed is not None:
+            found.append(listed)
+    return found
+
+
+def directory_kinds(
+    options: TableOptions, paths: Iterable[Location] | None = None
+) -> dict[Location, DirectoryKind]:
+    """The log directories at ``paths``, or below them, each once; None is the paths of the options.
+
+    Raises:
+        UsageProblem: a path is not a log directory.
+        OSError: it cannot be listed.
+    """
+    found: dict[Location, DirectoryKind] = {}
+    for path in options.locations() if paths is None else paths:
+        kind = kind_of(path)
+        if kind.is_partition:
+            raise UsageProblem(
+                f"{path} is a partition: for the table {options.table.name}, name its log"
+                f" directory, {path.as_absolute().parent}"
+            )
+        inside = [path] if kind.is_log_directory else directory.log_directories_below(path)
+        if not inside:
+            raise UsageProblem(f"{path} is not a Kafka log directory")
+        for each in inside:
+            if not any(each.is_same(other) for other in found):
+                found[each] = directory.directory_kind(each)
+    return found

@@ -1,0 +1,1 @@
+"""Open transactions, and what they pin."""

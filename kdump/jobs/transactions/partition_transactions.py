@@ -1,0 +1,148 @@
+"""The job of ``kdump txns``: find the transactions of one partition, as its log leaves them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
+from kdump.engine.job import Split
+from kdump.jobs.problems.unreadable import Unreadable
+from kdump.log.directory import read_lone_partition
+from kdump.log.partition import Partition
+from kdump.log.replicas import replica_end
+from kdump.log.valid_records import valid_records
+from kdump.log.valid_windows import Damage, OnDamage
+from kdump.state.transactions.open_transactions import (
+    LogTransactions,
+    read_transactions,
+    snapshot_transactions,
+    usable_snapshots,
+)
+from kdump.state.transactions.producers import OpenTxn
+from kdump.state.transactions.transaction_coordinator import CoordinatorLog, CoordinatorLogReader
+from kdump.state.transactions.transaction_sizes import TransactionSize, transaction_sizes
+
+
+@dataclass(frozen=True, slots=True)
+class TxnsSplit(Split):
+    """A partition to read.
+
+    Attributes:
+        name: of its directory.
+        log_start_offset: from the checkpoint; 0 if it has no line.
+        flushed_offset: a starting broker recovers the log from there on; None after a clean
+            shutdown.
+        high_watermark: None if unknown.
+        has_coordinator: whether it is a partition of ``__transaction_state``.
+    """
+
+    name: str = ""
+    log_start_offset: int = 0
+    flushed_offset: int | None = None
+    high_watermark: int | None = None
+    has_coordinator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TxnsResult:
+    """What one partition says.
+
+    Attributes:
+        log: its transactions.
+        log_start_offset: where it begins.
+        log_end_offset: where it ends.
+        sizes: of the open transactions, by producer id.
+        coordinator: what the coordinator knows, if it is a partition of ``__transaction_state``.
+        damages: the damage found.
+    """
+
+    log: LogTransactions
+    log_start_offset: int
+    log_end_offset: int
+    sizes: Mapping[int, TransactionSize] = field(default_factory=dict)
+    coordinator: CoordinatorLog | None = None
+    damages: tuple[Damage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotLoadable:
+    """Why a broker cannot load a partition."""
+
+    what: str
+
+
+TxnsOutcome = TxnsResult | Unreadable | NotLoadable
+
+
+@dataclass(frozen=True, slots=True)
+class TxnsJob:
+    """Finds the transactions of a partition."""
+
+    def run(self, split: TxnsSplit, /) -> TxnsOutcome:
+        """Read one partition."""
+        try:
+            partition = as_loaded(read_lone_partition(split.path, split.name))
+            return _read(partition, split)
+        except UnfinishedSwapError as failure:
+            return NotLoadable(str(failure))
+        except OSError as failure:
+            return Unreadable.of(failure, split.path)
+
+
+def _read(partition: Partition, split: TxnsSplit) -> TxnsResult:
+    damages: dict[str, Damage] = {}
+
+    def on_damage(damage: Damage) -> None:
+        damages.setdefault(str(damage), damage)
+
+    first = partition.segments[0].base_offset if partition.segments else 0
+    start = max(first, split.log_start_offset)
+    log = _transactions(partition, split, on_damage)
+    coordinator = None
+    if split.has_coordinator:
+        coordinator = _coordinator_log(partition, on_damage)
+    return TxnsResult(
+        log,
+        start,
+        max(start, log.end_offset or 0),
+        transaction_sizes(partition, [txn for txn, _ in all_txns(log)], on_damage),
+        coordinator,
+        tuple(damages.values()),
+    )
+
+
+def _transactions(partition: Partition, split: TxnsSplit, on_damage: OnDamage) -> LogTransactions:
+    if split.flushed_offset is None and partition.segments:
+        found = snapshot_transactions(partition, replica_end(partition).offset)
+        if found is not None:
+            return found
+    snapshots = usable_snapshots(partition, split.log_start_offset, split.flushed_offset)
+    return read_transactions(partition, snapshots, on_damage, high_watermark=split.high_watermark)
+
+
+def _coordinator_log(partition: Partition, on_damage: OnDamage) -> CoordinatorLog:
+    reader = CoordinatorLogReader()
+
+    def on_lost_records(damage: Damage) -> None:
+        on_damage(damage)
+        reader.take_damage()
+
+    for records in valid_records(partition, on_lost_records):
+        reader.take(records)
+    return reader.log()
+
+
+def all_txns(log: LogTransactions) -> list[tuple[OpenTxn, bool]]:
+    """The transactions of a log by first offset, and whether each is certainly open from there.
+
+    If a producer wrote after damage, its transaction may be the one from before.
+    """
+    open_now = {txn.producer_id: txn for txn in log.open_txns}
+    found = []
+    for txn in log.uncertain_txns:
+        later = open_now.pop(txn.producer_id, txn)
+        last = {"last_offset": later.last_offset, "last_timestamp": later.last_timestamp}
+        found.append((replace(txn, **last), False))
+    found += [(txn, True) for txn in open_now.values()]
+    return sorted(found, key=lambda each: each[0].first_offset)

@@ -1,0 +1,1 @@
+"""What all commands share that change a directory."""
