@@ -161,7 +161,7 @@ NOT_FOR_VERIFYING: Final = frozenset(
         "kdump.check.log_0_7",
         "kdump.check.partition_statistics",
         "kdump.formats.schema",
-        "kdump.repair.outcome_verdict",
+        "kdump.repair.verdict.outcome_verdict",
         "kdump.target.virtual_directory",
         "pyarrow",
         "tempfile",
@@ -171,7 +171,7 @@ NOT_FOR_LOADING: Final = frozenset(
     {"concurrent.futures", "kdump.formats.schema", "kdump.scan.walk_0_7", "pyarrow", "tempfile"}
 )
 NOT_FOR_QUESTIONS: Final = frozenset(
-    {"kdump.broker.loader.loader", "kdump.check.findings", "kdump.repair.verdict"}
+    {"kdump.broker.loader.loader", "kdump.check.findings", "kdump.repair.verdict.verdict"}
 )
 
 

@@ -43,10 +43,10 @@ from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import during
-from kdump.repair.outcome_verdict import verdict
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.recovered_0_7 import Recovered07
-from kdump.repair.verdict import VerdictKind
+from kdump.repair.verdict.outcome_verdict import verdict
+from kdump.repair.verdict.verdict import VerdictKind
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location

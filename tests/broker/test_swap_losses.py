@@ -19,11 +19,11 @@ from kdump.broker.loader.load_report import HandledLeftover, LeftoverOutcome
 from kdump.broker.loader.loader import Recovered
 from kdump.formats.record_batch import TRANSACTIONAL_FLAG
 from kdump.log.directory import read_lone_partition
-from kdump.repair.outcome_verdict import verdict
 from kdump.repair.partition_repair import repair_partition
 from kdump.repair.policies import Policy
 from kdump.repair.rebuild.leftovers import resolve_leftovers
-from kdump.repair.verdict import VerdictKind
+from kdump.repair.verdict.outcome_verdict import verdict
+from kdump.repair.verdict.verdict import VerdictKind
 from kdump.storage.local_disk import local
 
 FIRST, SECOND = log_name(0), log_name(12)

@@ -27,10 +27,10 @@ from kdump.jobs.verify.verify import VerifyRequest, VerifyTarget, verify
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
 from kdump.log.partition import Partition
-from kdump.repair.outcome_verdict import verdict
 from kdump.repair.partition_repair import repair_partition
 from kdump.repair.policies import Policy
-from kdump.repair.verdict import VerdictKind
+from kdump.repair.verdict.outcome_verdict import verdict
+from kdump.repair.verdict.verdict import VerdictKind
 from kdump.state.metadata.settings import read_settings
 from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal

@@ -16,10 +16,10 @@ from kdump.formats import names, producer_snapshot
 from kdump.formats.names import TopicPartition
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.repair.outcome_verdict import verdict
 from kdump.repair.partition_repair import repair_partition
 from kdump.repair.policies import Policy
-from kdump.repair.verdict import VerdictKind
+from kdump.repair.verdict.outcome_verdict import verdict
+from kdump.repair.verdict.verdict import VerdictKind
 from kdump.storage.local_disk import local
 
 NAME = "codec-zstd-0"

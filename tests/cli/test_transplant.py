@@ -28,7 +28,7 @@ from builders.trees import contents_of
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
 from kdump.formats.uuids import format_uuid
-from kdump.repair import lowered_epochs
+from kdump.repair.transplant import lowered_epochs
 
 LOG = f"{0:020d}.log"
 OTHER_ID = format_uuid(UUID(int=7))

@@ -26,7 +26,7 @@ from kdump.jobs.verify import verify_partition
 from kdump.jobs.verify.verify import VerifyEvent, VerifySummary
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.repair.outcome_verdict import verdict
+from kdump.repair.verdict.outcome_verdict import verdict
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 

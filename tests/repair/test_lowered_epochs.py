@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from builders.batches import batch, record
 from builders.message_sets import message
 from kdump.formats.checkpoints import EpochEntry
-from kdump.repair.lowered_epochs import lowered, lowered_entries
+from kdump.repair.transplant.lowered_epochs import lowered, lowered_entries
 from kdump.scan.batches import read_windows
 from kdump.target.virtual_directory import BytesSource
 

@@ -21,11 +21,11 @@ from kdump.broker.loader.load_report import AddedMarker, Cause, SplitSegment
 from kdump.broker.loader.loader import Recovered, load_directory, recover_partition
 from kdump.formats.record_batch import CRC_START, LENGTH_START
 from kdump.log.directory import read_lone_partition
-from kdump.repair.outcome_verdict import verdict
 from kdump.repair.partition_repair import repair_partition
 from kdump.repair.policies import Policy
 from kdump.repair.salvage import salvage
-from kdump.repair.verdict import VerdictKind
+from kdump.repair.verdict.outcome_verdict import verdict
+from kdump.repair.verdict.verdict import VerdictKind
 from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, Kept, KeptUpTo

@@ -24,10 +24,10 @@ from kdump.check.findings import Severity
 from kdump.check.part import Level
 from kdump.formats.names import leading_offset
 from kdump.log.directory import read_lone_partition
-from kdump.repair.outcome_verdict import verdict
 from kdump.repair.partition_repair import repair_partition
 from kdump.repair.policies import Policy
-from kdump.repair.verdict import VerdictKind
+from kdump.repair.verdict.outcome_verdict import verdict
+from kdump.repair.verdict.verdict import VerdictKind
 from kdump.storage.local_disk import local
 
 SETTINGS: Final = IndexSettings(interval_bytes=200)

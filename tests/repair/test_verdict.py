@@ -12,10 +12,10 @@ from builders.recovery import joined, load, log_name, of_producer, positions
 from kdump.broker.loader.load_context import LoadContext
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import read_lone_partition
-from kdump.repair.outcome_verdict import verdict
 from kdump.repair.partition_repair import repair_partition
 from kdump.repair.policies import Policy
-from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict
+from kdump.repair.verdict.outcome_verdict import verdict
+from kdump.repair.verdict.verdict import Verdict, VerdictKind, lasting_verdict
 from kdump.storage.local_disk import local
 
 TWO_SEGMENTS = {base: joined(batches(4, base_offset=base)) for base in (0, 12)}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kdump.jobs.transplant.transplant import Transplant
     from kdump.jobs.writing.execution import PlanResult, Writing
     from kdump.log.directory import LogDirectory
-    from kdump.repair.transplanted_log import OpenTransactions
+    from kdump.repair.transplant.transplanted_log import OpenTransactions
 
 _MOST_INT32 = 2**31 - 1
 _WORDS = ("refuse", "abort", "truncate")
@@ -44,7 +44,7 @@ class TopicIdParameter(click.ParamType[UUID]):
 
 
 def _open_transactions(ctx: click.Context, param: click.Parameter, value: Any) -> OpenTransactions:
-    from kdump.repair.transplanted_log import OpenTransactions
+    from kdump.repair.transplant.transplanted_log import OpenTransactions
 
     return OpenTransactions(value)
 

@@ -25,7 +25,7 @@ from kdump.errors import ExitStatus
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.retain.old_segments import DirectoryDeletion, PartitionDeletion, SegmentDecision
 from kdump.jobs.writing.execution import PlanResult
-from kdump.repair.verdict import VerdictKind
+from kdump.repair.verdict.verdict import VerdictKind
 from kdump.state.metadata.config_keys import (
     CLEANUP_POLICY,
     REMOTE_STORAGE_ENABLE,

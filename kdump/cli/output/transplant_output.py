@@ -15,8 +15,8 @@ from kdump.cli.output.write_report import (
     plan_row,
 )
 from kdump.formats.uuids import format_uuid
-from kdump.repair.transplanted_log import OpenTransactions
-from kdump.repair.verdict import VerdictKind
+from kdump.repair.transplant.transplanted_log import OpenTransactions
+from kdump.repair.verdict.verdict import VerdictKind
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from kdump.check.invariants import (
 )
 from kdump.formats.names import PartitionState
 from kdump.log.partition import Partition
-from kdump.repair.verdict import Verdict, VerdictKind, lost_with
+from kdump.repair.verdict.verdict import Verdict, VerdictKind, lost_with
 from kdump.target.refusal import OFFLINE
 
 STATE_VERDICTS: Final = {

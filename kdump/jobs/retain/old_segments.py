@@ -27,7 +27,7 @@ from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.lock_holders import how_to_clean
 from kdump.log.partition import Leftover, LeftoverKind, Partition
-from kdump.repair.verdict import Verdict
+from kdump.repair.verdict.verdict import Verdict
 from kdump.state.metadata.settings import TopicSettings
 from kdump.storage.location import Location
 from kdump.target.target_file import Gone, TargetFile

@@ -25,8 +25,8 @@ from kdump.jobs.loading.load_split import load_split
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.repair.outcome_verdict import verdict
-from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict
+from kdump.repair.verdict.outcome_verdict import verdict
+from kdump.repair.verdict.verdict import Verdict, VerdictKind, lasting_verdict
 from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.storage.entries import Entry
 from kdump.target.refusal import Refusal

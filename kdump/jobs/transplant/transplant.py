@@ -31,8 +31,8 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.valid_end import valid_end
 from kdump.phases import phase
-from kdump.repair.lowered_epochs import StoredRange, TransplantedFile
-from kdump.repair.transplanted_log import (
+from kdump.repair.transplant.lowered_epochs import StoredRange, TransplantedFile
+from kdump.repair.transplant.transplanted_log import (
     Destination,
     NotTransplantableError,
     OpenTransactions,

@@ -41,11 +41,11 @@ from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
-from kdump.repair.outcome_verdict import verdict
 from kdump.repair.policies import Policy
 from kdump.repair.rebuild.identity import rebuilt_meta_properties
 from kdump.repair.salvage.recovered_0_7 import Recovered07
-from kdump.repair.verdict import VerdictKind
+from kdump.repair.verdict.outcome_verdict import verdict
+from kdump.repair.verdict.verdict import VerdictKind
 from kdump.state.metadata.cluster import ClusterTopic
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local

@@ -19,7 +19,7 @@ from kdump.formats import time_index
 from kdump.formats.names import FileKind, OffsetFileName
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.repair.verdict import Verdict, harmless_verdict
+from kdump.repair.verdict.verdict import Verdict, harmless_verdict
 
 _LARGEST_LOG_BYTES: Final = 2**31 - 1
 

@@ -51,7 +51,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.phases import phase
 from kdump.processes.worker_pool import usable_cpus
-from kdump.repair.verdict import Verdict
+from kdump.repair.verdict.verdict import Verdict
 from kdump.state.metadata.settings import Settings, version_lines
 from kdump.storage.location import Location
 

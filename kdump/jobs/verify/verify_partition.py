@@ -31,7 +31,7 @@ from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.verify.prediction import is_plain, recovered_bases, verdict_of_checks
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.repair.verdict import Verdict, VerdictKind
+from kdump.repair.verdict.verdict import Verdict, VerdictKind
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -210,7 +210,7 @@ class VerifyJob:
         # Imported here, because most verifications never need them: they are an eighth of what it
         # takes to start one.
         from kdump.jobs.loading.load_partition import RecoverJob
-        from kdump.repair.outcome_verdict import verdict
+        from kdump.repair.verdict.outcome_verdict import verdict
 
         outcome = RecoverJob().run(split)
         return outcome if isinstance(outcome, Unreadable) else verdict(outcome)

@@ -9,7 +9,7 @@ from kdump.broker.loader.swap_losses import SwapRules, resolve_swaps
 from kdump.formats import names
 from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
-from kdump.repair.verdict import lost_with
+from kdump.repair.verdict.verdict import lost_with
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.virtual_directory import INDEX_SUFFIXES, VirtualDirectory, Written
 

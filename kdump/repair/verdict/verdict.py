@@ -1,7 +1,7 @@
 """What loading, or a repair, would do to a partition, in one sentence.
 
-:mod:`kdump.repair.outcome_verdict` judges an outcome. A verdict on a partition that is valid needs
-none, and so nothing of what loads and repairs.
+:mod:`kdump.repair.verdict.outcome_verdict` judges an outcome. A verdict on a partition that is
+valid needs none, and so nothing of what loads and repairs.
 """
 
 from __future__ import annotations

@@ -32,10 +32,15 @@ from kdump.formats.partition_metadata import PartitionMetadata, encode_partition
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_PARTITION_LEADER_EPOCH, BatchHeader
 from kdump.log.partition import Partition
-from kdump.repair.lowered_epochs import StoredRange, TransplantedFile, lowered, lowered_entries
-from kdump.repair.outcome_verdict import verdict
 from kdump.repair.salvage.lost_markers import abort_marker
-from kdump.repair.verdict import Verdict, VerdictKind
+from kdump.repair.transplant.lowered_epochs import (
+    StoredRange,
+    TransplantedFile,
+    lowered,
+    lowered_entries,
+)
+from kdump.repair.verdict.outcome_verdict import verdict
+from kdump.repair.verdict.verdict import Verdict, VerdictKind
 from kdump.scan.batches import read_windows
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal

@@ -20,7 +20,7 @@ from kdump.broker.loader.load_report import (
 from kdump.broker.loader.loader import Recovered
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.recovered_0_7 import Recovered07
-from kdump.repair.verdict import (
+from kdump.repair.verdict.verdict import (
     SUBJECTS,
     Verdict,
     VerdictKind,

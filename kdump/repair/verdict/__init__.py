@@ -1,0 +1,1 @@
+"""What loading, or a repair, would do to a partition, in words."""
