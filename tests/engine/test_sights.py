@@ -22,7 +22,7 @@ from kdump.engine.sights import AnotherPlaceError, DriverSights, Sight, require_
 from kdump.engine.splits import partition_splits
 from kdump.jobs.table_rows.table_reader import open_table, places_of
 from kdump.log.partition import read_partition
-from kdump.pipeline.table_views import ReadTask
+from kdump.pipeline.sql.table_views import ReadTask
 from kdump.storage.local_disk import local
 from kdump.storage.places import forget_places, parse_location
 from kdump.tables.all_tables import TABLES

@@ -22,7 +22,7 @@ from kdump.jobs.table_rows import whole_rows
 from kdump.jobs.table_rows.table_reader import open_table
 from kdump.jobs.transactions.open_transactions import TxnsReport, txns
 from kdump.log.valid_windows import Damage
-from kdump.pipeline.table_views import SkippedData, problems_logged
+from kdump.pipeline.sql.table_views import SkippedData, problems_logged
 from kdump.tables.kafka_log import splits
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 

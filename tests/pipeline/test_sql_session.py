@@ -19,11 +19,11 @@ from builders.large_segments import LargeSegment
 from kdump.engine.spark import SparkEngine
 from kdump.errors import KdumpError
 from kdump.jobs.table_rows.table_reader import open_table
-from kdump.pipeline import sql_session
-from kdump.pipeline.sql_session import SqlSession, _Running
-from kdump.pipeline.sql_statements import StatementError, with_quoted_offset
-from kdump.pipeline.statement_needs import TableNeeds, statement_needs
-from kdump.pipeline.table_views import TaskEnd
+from kdump.pipeline.sql import sql_session
+from kdump.pipeline.sql.sql_session import SqlSession, _Running
+from kdump.pipeline.sql.sql_statements import StatementError, with_quoted_offset
+from kdump.pipeline.sql.statement_needs import TableNeeds, statement_needs
+from kdump.pipeline.sql.table_views import TaskEnd
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
 pytestmark = pytest.mark.slow

@@ -13,11 +13,11 @@ from builders.batches import batch, record
 from builders.programs import in_a_fresh_process
 from kdump.engine import spark_archive
 from kdump.engine.spark import SparkEngine
-from kdump.pipeline.sql_session import SqlSession
+from kdump.pipeline.sql.sql_session import SqlSession
 
 PYTHONS_OF_A_STATEMENT: Final = """
 from pathlib import Path
-from kdump.pipeline.sql_session import SqlSession
+from kdump.pipeline.sql.sql_session import SqlSession
 
 def children(pid):
     tasks = Path(f"/proc/{{pid}}/task").glob("*/children")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.pipeline.sql_statements import (
+from kdump.pipeline.sql.sql_statements import (
     Statement,
     StatementError,
     clean_message,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.pipeline.statement_needs import EVERYTHING, TableNeeds, either
+from kdump.pipeline.sql.statement_needs import EVERYTHING, TableNeeds, either
 from kdump.tables.kafka_log.pushed_filters import Interval, PushedFilters
 
 BOUNDS = st.none() | st.integers(-2, 6)

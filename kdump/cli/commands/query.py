@@ -81,7 +81,7 @@ def command(
     DIR is a log directory; several are queried together. The first argument is a STATEMENT if it
     begins with SELECT, WITH, VALUES, FROM, TABLE, SHOW or DESCRIBE.
     """
-    from kdump.pipeline.sql_spark import SqlSpark
+    from kdump.pipeline.sql.sql_spark import SqlSpark
 
     asked = _Asked.of(arguments, options["script"], remote)
     _require_output(output, out, asked.statements)
@@ -89,7 +89,7 @@ def command(
     with SqlSpark.begin(spark.master, dict(spark.spark_conf)).ended_by_failures() as started:
         # What is imported from here on takes time that Spark needs anyway.
         from kdump.cli.shared.directories import Diagnostics
-        from kdump.pipeline.sql_session import SqlSession
+        from kdump.pipeline.sql.sql_session import SqlSession
 
         diagnostics = Diagnostics()
         decoded = payloads.read(map(parse_location, asked.paths), diagnostics)
@@ -169,7 +169,7 @@ class _Asked:
 
     @classmethod
     def of(cls, arguments: Sequence[str], script: Any, remote: RemotePlace | None) -> Self:
-        from kdump.pipeline.sql_statements import is_statement, require_readable, statements
+        from kdump.pipeline.sql.sql_statements import is_statement, require_readable, statements
 
         text = None
         names = list(arguments)
@@ -207,7 +207,7 @@ def _require_directory(name: str, remote: RemotePlace | None, *, is_first: bool)
         OSError: it cannot be listed.
     """
     from kdump.log.directory import directory_kind, log_directories_below
-    from kdump.pipeline.sql_statements import (
+    from kdump.pipeline.sql.sql_statements import (
         FIRST_WORDS,
         is_other_statement,
         is_statement,

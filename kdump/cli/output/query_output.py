@@ -28,8 +28,8 @@ from kdump.words import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kdump.pipeline.sql_session import QueryResult, ResultColumn
-    from kdump.pipeline.table_views import SkippedData
+    from kdump.pipeline.sql.sql_session import QueryResult, ResultColumn
+    from kdump.pipeline.sql.table_views import SkippedData
 
 
 class QueryFormat(enum.Enum):

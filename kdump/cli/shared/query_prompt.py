@@ -23,10 +23,10 @@ from kdump.cli.output.rendering import Column, OutputFormat, open_output
 from kdump.cli.shared.query_history import history_path
 from kdump.errors import ExitStatus, KdumpError
 from kdump.phases import phase
-from kdump.pipeline.sql_statements import statements
+from kdump.pipeline.sql.sql_statements import statements
 
 if TYPE_CHECKING:
-    from kdump.pipeline.sql_session import SqlSession
+    from kdump.pipeline.sql.sql_session import SqlSession
     from kdump.tables.table import Table
 
 _PROMPT: Final = "kdump> "

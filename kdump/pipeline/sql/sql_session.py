@@ -21,8 +21,8 @@ from kdump.engine.spark_installation import first_line
 from kdump.errors import KdumpError
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.phases import phase
-from kdump.pipeline.sql_spark import SPARK_PROPERTIES, SqlSpark, only_on_spark
-from kdump.pipeline.sql_statements import (
+from kdump.pipeline.sql.sql_spark import SPARK_PROPERTIES, SqlSpark, only_on_spark
+from kdump.pipeline.sql.sql_statements import (
     UNSAFE_FUNCTIONS,
     StatementError,
     clean_message,
@@ -33,8 +33,8 @@ from kdump.pipeline.sql_statements import (
     spark_cause,
     with_quoted_offset,
 )
-from kdump.pipeline.statement_needs import EVERYTHING, TableNeeds, statement_needs
-from kdump.pipeline.table_views import (
+from kdump.pipeline.sql.statement_needs import EVERYTHING, TableNeeds, statement_needs
+from kdump.pipeline.sql.table_views import (
     Report,
     ReportQueue,
     SkippedData,

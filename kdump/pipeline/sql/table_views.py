@@ -24,7 +24,7 @@ from kdump.engine.spark_session import is_local_master
 from kdump.errors import ExitStatus, KdumpError
 from kdump.jobs.table_rows.table_reader import TableReader, open_table, places_of
 from kdump.payloads.record_payloads import RecordPayloads
-from kdump.pipeline.statement_needs import TableNeeds
+from kdump.pipeline.sql.statement_needs import TableNeeds
 from kdump.processes.heap import keep_freed_memory
 from kdump.tables.kafka_log.damage import STATUS_FIELD, failure_status, failure_text
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
