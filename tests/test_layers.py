@@ -151,6 +151,33 @@ def test_a_room_imports_only_from_the_floors_below(room: str) -> None:
     )
 
 
+FLOORS_OF_THE_COMMAND_LINE: Final = ("output", "options", "shared", "commands")
+"""From the ground up. Commands import none of each other but the parts of their own."""
+
+
+@pytest.mark.parametrize("floor", FLOORS_OF_THE_COMMAND_LINE)
+def test_a_floor_of_the_command_line_imports_only_from_those_below(floor: str) -> None:
+    number = FLOORS_OF_THE_COMMAND_LINE.index(floor)
+    above = FLOORS_OF_THE_COMMAND_LINE[number + 1 :]
+    assert not listing(
+        found
+        for found in IMPORTS
+        if found.path.is_relative_to(PACKAGE / "cli" / floor)
+        and any(found.name.startswith(f"kdump.cli.{other}.") for other in above)
+    )
+
+
+def test_no_command_imports_another() -> None:
+    """A part of a command, such as ``_metadata_plan``, has an underscore before its name."""
+    assert not listing(
+        found
+        for found in IMPORTS
+        if found.path.is_relative_to(PACKAGE / "cli" / "commands")
+        and found.name.startswith("kdump.cli.commands.")
+        and not found.name.startswith(f"kdump.cli.commands._{found.path.stem}_")
+    )
+
+
 def module_of(path: Path) -> str:
     parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

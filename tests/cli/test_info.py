@@ -14,7 +14,7 @@ from builders.lock_holder import held_elsewhere
 from builders.log_directories import TOPIC_ID_TEXT, write_log_directory, write_partition
 from builders.memory_storage import MemoryStorage
 from kdump.cli.commands.info import info_rows
-from kdump.cli.shared.directories import Diagnostics
+from kdump.cli.output.diagnostics import Diagnostics
 from kdump.formats import names
 from kdump.formats.compression import Codec
 from kdump.log.selection import PartitionSelection

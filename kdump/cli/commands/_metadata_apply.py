@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.parameters import LocationParameter, NumberParameter
-from kdump.cli.options.repair_options import RepairArguments, repair_options
+from kdump.cli.options.repair_options import repair_options
+from kdump.cli.output.write_arguments import RepairArguments
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.out_option import out_option
 from kdump.cli.options.parameters import paths_argument
-from kdump.cli.output.out_file import OutFile, out_option
+from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.errors import ExitStatus
 from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.state.metadata.disk_collection import DiskCollection
 
 
@@ -36,12 +37,9 @@ def command(
     the cluster's metadata, secrets included. Nothing else is written, and no lock is taken.
     """
     from kdump.cli.output.collect_output import SECTIONS, directory_row, summary_lines, summary_row
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.sections import open_sections
-    from kdump.cli.shared.directories import (
-        Diagnostics,
-        read_log_directories,
-        without_garbage_collection,
-    )
+    from kdump.cli.shared.directories import read_log_directories, without_garbage_collection
     from kdump.jobs.collect.collect import CollectRequest, collect
     from kdump.state.metadata.disk_collection import encode_collection
 

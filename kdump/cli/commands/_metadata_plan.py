@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kdump.cli.options.out_option import out_option
 from kdump.cli.options.parameters import paths_argument
 from kdump.cli.options.plan_options import plan_options
-from kdump.cli.output.out_file import OutFile, out_option
+from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter

@@ -11,8 +11,9 @@ import click
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import LocationParameter, NumberParameter, paths_argument
 from kdump.cli.options.plan_options import plan_options
-from kdump.cli.options.repair_options import RepairArguments, repair_options
+from kdump.cli.options.repair_options import repair_options
 from kdump.cli.output.events import Event, open_printer
+from kdump.cli.output.write_arguments import RepairArguments
 from kdump.errors import ExitStatus
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.phases import phase
@@ -59,12 +60,9 @@ def command(
     Name the log directories of all brokers. Nothing is written if the plan drops something that a
     disk has, without --accept-loss. Preview it with --dry-run, and read the page that it prints.
     """
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.plan_output import PlanPage, refusal_lines
-    from kdump.cli.shared.directories import (
-        Diagnostics,
-        read_log_directories,
-        without_garbage_collection,
-    )
+    from kdump.cli.shared.directories import read_log_directories, without_garbage_collection
     from kdump.jobs.metadata.metadata_rebuild import RebuildRequest, plan_rebuild
     from kdump.repair.cluster.notice_codes import unaccepted
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli.options.parameters import LocationParameter, parse_integer, paths_argument
-from kdump.cli.options.repair_options import RepairArguments, repair_options
+from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import Event
 from kdump.cli.output.rendering import Column, OutputFormat, open_output, output_option
 from kdump.cli.output.value_text import Kind
+from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import (
     Operations,
     failure_events,
@@ -64,7 +65,8 @@ def command() -> None:
 
 
 def _log_dirs(paths: Sequence[Location]) -> tuple[list[Location], ExitStatus]:
-    from kdump.cli.shared.directories import Diagnostics, find_log_directories
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.shared.directories import find_log_directories
 
     diagnostics = Diagnostics()
     found = find_log_directories(paths, diagnostics)
@@ -79,7 +81,7 @@ def show(
     paths: Sequence[Location], selection: PartitionSelection, output: OutputFormat
 ) -> ExitStatus:
     """Show the offsets of each partition in the four checkpoints."""
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.log.directory import read_log_directory
 
     log_dirs, status = _log_dirs(paths)
@@ -253,7 +255,7 @@ def _write(
 ) -> ExitStatus:
     """Write the root files of log directories that ``target_root`` computes."""
     from kdump.apply.plan import TargetDirectory
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.log.directory import read_log_directory
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdump.cli.commands import recover
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.conflicts import require_at_most_one
-from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
+from kdump.cli.options.deletion_options import deletion_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
 from kdump.cli.options.selection_options import (
@@ -24,6 +23,8 @@ from kdump.cli.options.selection_options import (
 )
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.events import open_printer
+from kdump.cli.output.recovery_output import RecoveryReport, recovery_status
+from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import (
     Operations,
     finding_events,
@@ -88,11 +89,8 @@ def command(
     """
     from kdump.check.directory import check_cleaner_lines
     from kdump.cli.output.compact_output import CompactReport, status_of, summary
-    from kdump.cli.shared.directories import (
-        Diagnostics,
-        find_log_directories,
-        without_garbage_collection,
-    )
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
     from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.compact.compact import compact, outcome_line, recover_first
     from kdump.jobs.compact.request import CompactRequest
@@ -152,7 +150,7 @@ def command(
         with outcome_notes(done for _, done in recovered):
             results = compact(request, writing, engine.options, engine.progress, changed)
     operations = Operations([done for _, done in recovered], verbose=deletion.verbose)
-    recovery_report = recover.RecoveryReport(operations, deletion)
+    recovery_report = RecoveryReport(operations, deletion)
     report = CompactReport(deletion)
     findings = BriefFindings(verbose=deletion.verbose)
     status = diagnostics.status | status_of(results)
@@ -166,7 +164,7 @@ def command(
         for recovery, done in recovered:
             for event in recovery_report.events(recovery, done):
                 printer.emit(dataclasses.replace(event, type=f"recovery_{event.type}"))
-            status |= recover.status_of(recovery, done, deletion)
+            status |= recovery_status(recovery, done, deletion)
         printer.emit_text(recovery_report.rest())
         for event in finding_events(severe, findings):
             printer.emit(event)
@@ -192,12 +190,9 @@ def _explain(
 ) -> ExitStatus:
     """Show the queue of each broker's log cleaner; nothing is locked or written."""
     from kdump.cli.output.cleaner_output import damage_lines, queue_events, queue_status
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.events import write_line
-    from kdump.cli.shared.directories import (
-        Diagnostics,
-        find_log_directories,
-        without_garbage_collection,
-    )
+    from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
     from kdump.formats.names import CLUSTER_METADATA_TOPIC
     from kdump.jobs.compact.cleaning_queue import QueueRequest, cleaning_queues, list_compacted
     from kdump.log.directory import read_log_directory

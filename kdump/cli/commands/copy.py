@@ -23,7 +23,7 @@ from kdump.storage.location import Location, NotLocalError
 from kdump.storage.places import require_local
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.copy.copy import CopyRequest
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
@@ -64,9 +64,9 @@ def command(
     A copy that was stopped continues when it is run again.
     """
     from kdump.cli.output.copy_output import CopyReport, report_begin
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.events import open_printer
     from kdump.cli.output.progress_bar import shown
-    from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.copy.copy import copy_directory
 
     target = _target(local_dir, [source, *([] if remote is None else [remote.location])])

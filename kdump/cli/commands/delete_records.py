@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
+from kdump.cli.options.deletion_options import deletion_options
 from kdump.cli.options.parameters import NumberParameter, paths_argument
-from kdump.cli.options.selection_options import (
-    nothing_selected_in,
-    selection_options,
-    selection_words,
-)
+from kdump.cli.options.selection_options import nothing_selected_in, selection_options
 from kdump.cli.output.brief import BriefFindings
+from kdump.cli.output.selection_words import selection_words
+from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import Operations, finding_events, interrupted_event, open_report
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
@@ -53,11 +51,8 @@ def command(
     a clean shutdown. If the broker has several, name all of them.
     """
     from kdump.cli.output.deletion_output import DeletionReport, advice, status_of, summary
-    from kdump.cli.shared.directories import (
-        Diagnostics,
-        find_log_directories,
-        without_garbage_collection,
-    )
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
     from kdump.jobs.retain.delete_records import DeleteRecordsRequest, delete_records
     from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.writing.start_blockers import severe_findings

@@ -13,12 +13,9 @@ import click
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
-from kdump.cli.options.selection_options import (
-    nothing_selected,
-    selection_options,
-    selection_words,
-)
+from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Output, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.selection_words import selection_words
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -26,9 +23,9 @@ from kdump.storage.place_names import kdump_command
 from kdump.words import counted
 
 if TYPE_CHECKING:
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.diff_output import DiffReport
     from kdump.cli.output.sections import SectionedOutput
-    from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.diff.diff import DiffSplit
     from kdump.jobs.diff.pairing import Paired
     from kdump.jobs.diff.record_rows import RecordRows
@@ -60,8 +57,9 @@ def command(
     DIR is a log directory or a partition. The log directories of one broker are one side; each two
     sides are compared.
     """
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.diff_output import DiffReport
-    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.cli.shared.directories import without_garbage_collection
     from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.diff.diff import diff
     from kdump.jobs.diff.pairing import diff_split, pair

@@ -203,7 +203,7 @@ def _payloads(
     """
     if not payloads.formats:
         return None, ExitStatus.SOUND
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
 
     given = "--key-format" if payloads.key else "--value-format"
     for option in (*_TOPIC_DECODERS, "key_decoder_class", "value_decoder_class"):

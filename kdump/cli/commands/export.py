@@ -28,7 +28,7 @@ from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.export.export import ExportRequest
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
@@ -96,9 +96,10 @@ def command(
 
     An export that was stopped continues when it is run again with the same options.
     """
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.export_output import report_problems, write_result
     from kdump.cli.output.out_file import refuse_log_directories
-    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.cli.shared.directories import without_garbage_collection
     from kdump.jobs.export.export import export
     from kdump.jobs.export.export_directory import ExportDirectory
 

@@ -25,7 +25,7 @@ from kdump.storage.location import Location
 from kdump.storage.places import parse_location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.dump.contents import Contents
     from kdump.jobs.grep.grep import GrepRequest
     from kdump.log.remote_files import RemotePlace
@@ -135,7 +135,8 @@ def command(
 
     Exit status: 0 if a record was found, 1 if none was; 4 if a file is damaged.
     """
-    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.shared.directories import without_garbage_collection
     from kdump.jobs.grep.grep import grep
 
     require_at_most_one(

@@ -18,7 +18,7 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.formats.names import TopicPartition
     from kdump.jobs.groups.group_report import GroupsReport
     from kdump.log.directory import LogDirectory
@@ -73,7 +73,8 @@ def command(
     read from __consumer_offsets and __share_group_state, as a group coordinator loads them, and lag
     is counted to the end of the logs. Nothing is written, and no broker is needed.
     """
-    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.shared.directories import without_garbage_collection
     from kdump.jobs.groups.build_report import report_groups
     from kdump.jobs.groups.group_report import GroupsRequest
     from kdump.jobs.problems.found_problems import report_all

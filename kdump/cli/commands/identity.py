@@ -137,7 +137,7 @@ def _read_server(path: Path) -> ServerFile:
 
 def _read_directories(paths: Sequence[Location]) -> tuple[list[LogDirectory], ExitStatus]:
     """Read the directories, each once; those that cannot be read are reported."""
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.node_identity import read_node_directory
 
     diagnostics = Diagnostics()
@@ -270,7 +270,7 @@ def _holders(node: NodeIdentity) -> dict[Location, str]:
 
 def _unreadable(node: NodeIdentity) -> ExitStatus:
     """Report files that cannot be read."""
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
 
     diagnostics = Diagnostics()
     for each in node.directories:

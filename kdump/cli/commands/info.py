@@ -20,7 +20,7 @@ from kdump.storage.location import Location
 from kdump.words import counted
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.listing.partition_facts import LonePartition
     from kdump.jobs.listing.partition_totals import PartitionTotals
     from kdump.log.directory import DirectoryKind, LogDirectory
@@ -115,7 +115,7 @@ def command(
     While .kafka_cleanshutdown is in a directory, a starting broker assumes that it is clean and
     checks almost nothing. A lock file means that a broker is running, or was killed.
     """
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
 
     diagnostics = Diagnostics()
     paths = with_remote(directories, remote)

@@ -23,7 +23,7 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.lookup import LookupAnswer, ReplicaAnswer
     from kdump.log.directory import DirectoryKind
     from kdump.log.first_record import FoundRecord
@@ -129,11 +129,8 @@ def command(
     a broker (ListOffsets, OffsetsForLeaderEpoch). At most 1 MiB is read for each, by the indexes.
     Nothing is written.
     """
-    from kdump.cli.shared.directories import (
-        Diagnostics,
-        find_log_directories,
-        without_garbage_collection,
-    )
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
     from kdump.jobs.listing.partition_facts import listed_as_loaded
     from kdump.jobs.lookup import LookupRequest, Question, lookup
 

@@ -18,7 +18,7 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.problems.found_problems import ProblemReporter
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
@@ -124,7 +124,8 @@ def command(
     partition. Nothing is written, and no record is read: offsets and times come from the
     checkpoints, a few index entries and a few batch headers. "?" is an offset that is not on disk.
     """
-    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.shared.directories import without_garbage_collection
 
     diagnostics = Diagnostics()
     with without_garbage_collection():

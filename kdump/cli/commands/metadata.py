@@ -13,8 +13,9 @@ from kdump.cli.commands._metadata_collect import command as collect
 from kdump.cli.commands._metadata_plan import command as plan
 from kdump.cli.commands._metadata_rebuild import command as rebuild
 from kdump.cli.options.parameters import TIME, parse_integer, paths_argument
-from kdump.cli.options.selection_options import selection_options, selection_words
+from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.selection_words import selection_words
 from kdump.cli.shared.found_copies import CopyProblems, find_copies
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.names import TopicPartition

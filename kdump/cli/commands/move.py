@@ -19,7 +19,7 @@ from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.move.selected_moves import PlannedMove
     from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
@@ -103,9 +103,9 @@ def command(
     Name the log directories with --from or --drain, and --to; further LOG_DIRs are more targets.
     With --balance, they are the directories to even out.
     """
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.move_output import MoveReport
     from kdump.cli.output.progress_bar import shown
-    from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.move.move import carry_out
     from kdump.jobs.move.selected_moves import require_one_clean_broker, require_space
     from kdump.jobs.writing.execution import Writing, locked_for_writing

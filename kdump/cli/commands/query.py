@@ -12,10 +12,11 @@ import click
 
 from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.engine_options import SparkArguments, spark_options
+from kdump.cli.options.out_option import out_option
 from kdump.cli.options.parameters import NumberParameter
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.remote_option import remote_option
-from kdump.cli.output.out_file import OutFile, out_option
+from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.query_output import FOR_PEOPLE, QueryFormat, RowLimit, print_result
 from kdump.cli.output.rendering import format_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
@@ -88,7 +89,7 @@ def command(
     shown = _row_limit(limit, output)
     with SqlSpark.begin(spark.master, dict(spark.spark_conf)).ended_by_failures() as started:
         # What is imported from here on takes time that Spark needs anyway.
-        from kdump.cli.shared.directories import Diagnostics
+        from kdump.cli.output.diagnostics import Diagnostics
         from kdump.pipeline.sql.sql_session import SqlSession
 
         diagnostics = Diagnostics()

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.parameters import LocationParameter, now_option, paths_argument
-from kdump.cli.options.repair_options import RepairArguments, repair_options
+from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.voter_options import VOTER
 from kdump.cli.output.rendering import OutputFormat, output_option
+from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.shared.found_copies import CopyProblems, find_copies
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location

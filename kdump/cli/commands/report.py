@@ -11,19 +11,21 @@ import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.out_option import out_option
 from kdump.cli.options.parameters import now_option, paths_argument
-from kdump.cli.options.selection_options import selection_options, selection_words
+from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import write_line
-from kdump.cli.output.out_file import OutFile, out_option
+from kdump.cli.output.out_file import OutFile
+from kdump.cli.output.selection_words import selection_words
 from kdump.cli.shared.verification import Listed, Verification
 from kdump.errors import ExitStatus, KdumpError
 from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.report.redaction import Redaction
     from kdump.cli.output.report.report_page import ReportContent
-    from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.problems.found_problems import Problem
     from kdump.log.selection import PartitionSelection
 
@@ -57,8 +59,9 @@ def command(
     that needs no network. All data is read once, as by kdump verify.
     """
     from kdump.check.part import Level
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.report.report_page import render_report
-    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.cli.shared.directories import without_garbage_collection
     from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
     from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 

@@ -10,8 +10,9 @@ import click
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import paths_argument
-from kdump.cli.options.repair_options import RepairArguments, repair_options
+from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import selection_options
+from kdump.cli.output.write_arguments import RepairArguments
 from kdump.errors import ExitStatus
 from kdump.formats.names import PartitionState
 from kdump.storage.location import Location
@@ -44,7 +45,7 @@ def command(
     PATH is a log directory, or the directory of a partition. Nothing else is changed: no segment
     is recovered, and only the batches of .swap files are read.
     """
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
     from kdump.jobs.part_repair import RepairPart
 

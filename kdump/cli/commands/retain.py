@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
+from kdump.cli.options.deletion_options import deletion_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import SizeParameter, paths_argument
 from kdump.cli.options.selection_options import nothing_selected_in, selection_options
 from kdump.cli.output.brief import BriefFindings
+from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import (
     Operations,
     failure_events,
@@ -27,7 +28,7 @@ from kdump.formats import names
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.writing.execution import Interrupted
     from kdump.log.directory import DirectoryKind
     from kdump.log.selection import PartitionSelection
@@ -65,11 +66,8 @@ def command(
     LOG_DIR is a log directory after a clean shutdown. If the broker has several, name all of them.
     """
     from kdump.cli.output.deletion_output import DeletionReport, advice, status_of, summary
-    from kdump.cli.shared.directories import (
-        Diagnostics,
-        find_log_directories,
-        without_garbage_collection,
-    )
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
     from kdump.jobs.retain.retain import RetainRequest, retain
     from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.writing.start_blockers import severe_findings

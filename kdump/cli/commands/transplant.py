@@ -9,7 +9,8 @@ from uuid import UUID
 import click
 
 from kdump.cli.options.parameters import LocationParameter, NumberParameter, now_option
-from kdump.cli.options.repair_options import RepairArguments, repair_options
+from kdump.cli.options.repair_options import repair_options
+from kdump.cli.output.write_arguments import RepairArguments
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location

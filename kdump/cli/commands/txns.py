@@ -61,14 +61,11 @@ def command(
     LOG_DIR is a log directory. To judge whether a transaction hangs, name those of all brokers:
     its coordinator's partition of __transaction_state may be on any of them. Nothing is written.
     """
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.sections import open_sections
     from kdump.cli.output.txns_output import SECTIONS
     from kdump.cli.output.txns_summary import summary_lines, summary_row
-    from kdump.cli.shared.directories import (
-        Diagnostics,
-        find_log_directories,
-        without_garbage_collection,
-    )
+    from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
     from kdump.jobs.problems.found_problems import report_all
     from kdump.jobs.transactions.open_transactions import TxnsRequest, is_needed, txns
     from kdump.jobs.transactions.shown_transactions import ShownTransactions

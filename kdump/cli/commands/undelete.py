@@ -9,8 +9,9 @@ import click
 
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.parameters import LocationParameter, paths_argument
-from kdump.cli.options.repair_options import RepairArguments, repair_options
+from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.output.write_arguments import RepairArguments
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.storage.location import Location
@@ -76,8 +77,9 @@ def command(
 
     LOG_DIR is a log directory. If the broker has several, name all of them.
     """
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.undelete_output import report_undelete
-    from kdump.cli.shared.directories import Diagnostics, find_log_directories
+    from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.undelete import UndeleteRequest, is_candidate, undelete
     from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.log.directory import read_log_directory

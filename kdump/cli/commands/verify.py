@@ -99,7 +99,8 @@ def command(
     """
     from kdump.check.part import Level
     from kdump.cli.output.advice import AdvisingPrinter
-    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.shared.directories import without_garbage_collection
 
     require_at_most_one({"--quick": quick, "--deep": deep})
     require_at_most_one({"--remote": remote is not None, "--repair": repair})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
 from kdump.cli.options.parameters import now_option
-from kdump.cli.options.repair_options import RepairArguments, writing_options
+from kdump.cli.options.repair_options import writing_options
 from kdump.cli.output.events import EventFormat
+from kdump.cli.output.write_arguments import DeletionArguments
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -21,26 +21,6 @@ class HighWatermark(enum.Enum):
     """Which high watermark to assume; the value is the word for ``--high-watermark``."""
 
     END = "end"
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionArguments(RepairArguments):
-    """How to free space, and how to report it.
-
-    With undo data nothing is freed until that is discarded.
-
-    Attributes:
-        now_ms: the current time, or that of ``--now``.
-        is_replicated: whether to assume that every log is fully replicated.
-    """
-
-    now_ms: int
-    is_replicated: bool
-
-    @property
-    def is_brief_preview(self) -> bool:
-        """Whether people see a preview that only counts what is much alike."""
-        return self.dry_run and not self.verbose and self.output_format is EventFormat.TEXT
 
 
 def deletion_options(command: Command) -> Command:

@@ -15,7 +15,7 @@ from kdump.payloads.payload_format import PayloadFormat
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.payloads.record_payloads import RecordPayloads
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -55,7 +55,7 @@ class PayloadArguments:
 
         registry = SchemaRegistry()
         if any(each.uses_schemas for each in self.formats):
-            from kdump.cli.shared.schemas import registry_at
+            from kdump.cli.options.schemas import registry_at
             from kdump.jobs.schemas import log_directories_of
 
             places = self.schemas or tuple(log_directories_of(paths))

@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from kdump.cli.output.events import EventFormat
 from kdump.cli.output.rendering import format_option
-
-if TYPE_CHECKING:
-    from kdump.jobs.writing.execution import Writing
+from kdump.cli.output.write_arguments import RepairArguments
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class RepairArguments:
-    """How to repair, and how to report it.
-
-    Attributes:
-        dry_run: whether to preview the changes only.
-        keep_undo: whether to keep undo data.
-        output_format: the output format.
-        verbose: whether to list everything, rather than counts of what is harmless.
-    """
-
-    dry_run: bool
-    keep_undo: bool
-    output_format: EventFormat
-    verbose: bool
-
-    def writing(self, command: str) -> Writing:
-        """Return the same options for :mod:`kdump.jobs.writing.execution`."""
-        from kdump.jobs.writing.execution import Writing
-
-        return Writing(command, dry_run=self.dry_run, keep_undo=self.keep_undo)
 
 
 def repair_options(command: Command) -> Command:

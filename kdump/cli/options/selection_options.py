@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kdump.cli.output.selection_words import selection_words
 from kdump.errors import KdumpError, UsageProblem
 from kdump.storage.location import Location
 
@@ -53,15 +54,6 @@ def selection_options(command: Command) -> Command:
     ):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]
-
-
-def selection_words(selection: PartitionSelection) -> list[str]:
-    """Return the options as typed, to suggest a command with the same selection."""
-    words = []
-    for option, globs in (("--topic", selection.topics), ("--partition", selection.partitions)):
-        for glob in globs:
-            words += [option, glob]
-    return words
 
 
 def require_selected(selection: PartitionSelection, directories: Iterable[LogDirectory]) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
-from kdump.cli.options.selection_options import selection_words
 from kdump.cli.output.local_copies import LocalCopies
+from kdump.cli.output.selection_words import selection_words
 from kdump.log.lock_holders import is_anything_in_use
 from kdump.log.selection import PartitionSelection
 from kdump.storage.entries import EntryKind

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kdump.cli.options.deletion_options import DeletionArguments
 from kdump.cli.output.brief import BriefList, Unchanged
 from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import refusal_row
 from kdump.cli.output.value_text import format_bytes
+from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.errors import ExitStatus
 from kdump.words import counted, undo_command
 

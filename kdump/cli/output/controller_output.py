@@ -12,7 +12,7 @@ from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.words import counted
 
 if TYPE_CHECKING:
-    from kdump.cli.options.repair_options import RepairArguments
+    from kdump.cli.output.write_arguments import RepairArguments
     from kdump.jobs.metadata.metadata_apply import AppliedPlan
     from kdump.jobs.quorum.quorum_reset import QuorumReset, ResetRequest
     from kdump.jobs.writing.execution import PlanResult

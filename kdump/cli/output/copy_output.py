@@ -16,7 +16,7 @@ from kdump.storage.places import cut_places
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.copy.copy import CopyRequest, CopyResult
 
 _DAMAGE = ("error", "severe")

@@ -38,7 +38,7 @@ from kdump.words import counted, discard_command
 if TYPE_CHECKING:
     from kdump.apply.operations import DirectoryPlan, Operation
     from kdump.apply.usual_deletion import UsualDeletion
-    from kdump.cli.options.deletion_options import DeletionArguments
+    from kdump.cli.output.write_arguments import DeletionArguments
     from kdump.jobs.retain.preview import DirectoryPreview
     from kdump.storage.location import Location
 

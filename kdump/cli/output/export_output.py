@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
+from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import Column, OutputFormat, Row
 from kdump.cli.output.sections import Section, open_sections
 from kdump.cli.output.value_text import Kind, format_bytes
-from kdump.cli.shared.directories import Diagnostics
 from kdump.errors import ExitStatus
 from kdump.jobs.export.export import ExportedPartition, ExportResult, totals
 from kdump.words import counted

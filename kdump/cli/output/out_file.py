@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-import click
-
-from kdump.cli.options.conflicts import require_with
 from kdump.errors import KdumpError, UsageProblem
-from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -162,39 +157,3 @@ def _is_directory(place: Location) -> bool:
 def _problem(name: str, failure: Exception) -> OutFileError:
     what = failure.strerror if isinstance(failure, OSError) else None
     return OutFileError(f"--out {name}: {what or failure}")
-
-
-def out_option(what: str, *, required: bool = True) -> Callable[[Command], Command]:
-    """Add ``--out FILE`` and ``--force`` to a command, as its argument ``out``.
-
-    That is an :class:`OutFile`, checked before the command begins; None if it was not given.
-
-    Args:
-        what: what the command writes there, as in "Write the document".
-        required: whether it must be given.
-    """
-
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def with_one_argument(*args: Any, out_name: str | None, force: bool, **others: Any) -> Any:
-            if out_name is None:
-                require_with("--out", {"--force": force})
-                return command(*args, out=None, **others)
-            with phase(f"looking at {out_name}"):
-                out = OutFile.checked(out_name, is_replaced=force)
-            return command(*args, out=out, **others)
-
-        decorated: Any = with_one_argument
-        decorated = click.option(
-            "--force", is_flag=True, help="Replace FILE of --out if it exists."
-        )(decorated)
-        return click.option(  # type: ignore[no-any-return]
-            "--out",
-            "out_name",
-            type=click.Path(),
-            metavar="FILE",
-            required=required,
-            help=f"{what} to FILE, outside the log directories; only you can read it.",
-        )(decorated)
-
-    return decorate

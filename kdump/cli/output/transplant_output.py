@@ -20,7 +20,7 @@ from kdump.repair.verdict.verdict import VerdictKind
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
-    from kdump.cli.options.repair_options import RepairArguments
+    from kdump.cli.output.write_arguments import RepairArguments
     from kdump.jobs.transplant.transplant import Transplant, TransplantRequest
     from kdump.jobs.writing.execution import Interrupted, PlanResult
 

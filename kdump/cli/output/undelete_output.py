@@ -25,7 +25,7 @@ from kdump.repair.restored_directories import NextStart, StrayCause, restored
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
-    from kdump.cli.options.repair_options import RepairArguments
+    from kdump.cli.output.write_arguments import RepairArguments
     from kdump.jobs.undelete import LogEnds, UndeleteOutcome
     from kdump.jobs.writing.execution import Interrupted, PlanResult
     from kdump.repair.restored_directories import Candidate

@@ -23,7 +23,7 @@ class CopyProblems:
     """Report damage as lines on standard error, each once, and collect the exit status."""
 
     def __init__(self) -> None:
-        from kdump.cli.shared.directories import Diagnostics
+        from kdump.cli.output.diagnostics import Diagnostics
 
         self.diagnostics = Diagnostics()
         self._reported: set[str] = set()

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kdump.cli.options.repair_options import RepairArguments
 from kdump.cli.options.selection_options import nothing_selected
 from kdump.cli.output.brief import BriefList
+from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import leftover_row, refusal_row
+from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import (
     Operations,
     failure_events,
@@ -22,7 +23,7 @@ from kdump.cli.output.write_report import (
     preview_status,
     report_failures,
 )
-from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+from kdump.cli.shared.directories import without_garbage_collection
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState

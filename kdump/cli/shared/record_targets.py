@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import write_line
-from kdump.cli.shared.directories import Diagnostics
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.names import PartitionState
 from kdump.jobs.listing.partition_facts import as_loaded

@@ -18,8 +18,8 @@ from kdump.storage.places import parse_location
 if TYPE_CHECKING:
     from kdump.check.findings import Finding, Severity
     from kdump.check.part import Level
+    from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.verify_output import VerifyPrinter
-    from kdump.cli.shared.directories import Diagnostics
     from kdump.formats.names import TopicPartition
     from kdump.jobs.verify.verify import VerifyEvent, VerifyRequest, VerifyTarget
     from kdump.jobs.verify.verify_remote import VerifyRemote

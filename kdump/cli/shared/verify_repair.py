@@ -7,6 +7,7 @@ from typing import Final
 
 from kdump.check.findings import Finding
 from kdump.cli.output.advice import AdvisingPrinter
+from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.verify_output import EventPrinter
 from kdump.cli.output.write_report import (
@@ -18,7 +19,7 @@ from kdump.cli.output.write_report import (
     preview_status,
     report_failures,
 )
-from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+from kdump.cli.shared.directories import without_garbage_collection
 from kdump.cli.shared.partial_repair import find_named_paths
 from kdump.cli.shared.verification import Verification
 from kdump.errors import ExitStatus

@@ -15,7 +15,7 @@ from kdump.storage.location import Location
 from kdump.words import counted
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.output.diagnostics import Diagnostics
 
 _MOST_PROBLEMS: Final = 20
 _OF_PROTOBUF: Final = ("google.protobuf", "grpc_tools")
