@@ -41,7 +41,7 @@ def command(
     directory, its copy of the metadata is moved aside if the plan says so.
     """
     from kdump.cli.output.controller_output import applied_event
-    from kdump.cli.output.write_report import interrupted_event, open_report
+    from kdump.cli.output.write_report import open_report
     from kdump.jobs.metadata.metadata_apply import apply_plan_to
     from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
@@ -51,9 +51,7 @@ def command(
         result = apply_plan_to(path, cluster, node_id)
         (done,) = plan_and_apply([result.target], writing)
     event = applied_event(path, plan, result, cluster, done, repair)
-    with open_report(repair.output_format, [done]) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+    with open_report(repair.output_format, interrupted, [done]) as printer:
         printer.emit(event)
     return ExitStatus.SOUND
 

@@ -94,7 +94,7 @@ def _apply(
     """Write the controller's directory, and move copies aside."""
     from kdump.cli.output.controller_output import applied_event
     from kdump.cli.output.plan_output import start_lines
-    from kdump.cli.output.write_report import interrupted_event, open_report, report_failures
+    from kdump.cli.output.write_report import open_report, report_failures
     from kdump.jobs.metadata.metadata_rebuild import directories_to_change, rebuilt_directories
     from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
@@ -103,9 +103,7 @@ def _apply(
     with locked_for_writing(paths, writing) as interrupted:
         results = rebuilt_directories(request, plan, paths)
         done = plan_and_apply([each.target for each in results], writing)
-    with open_report(repair.output_format, done) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+    with open_report(repair.output_format, interrupted, done) as printer:
         page.emit(printer)
         printer.emit_text([""])
         for path, result, outcome in zip(paths, results, done, strict=True):

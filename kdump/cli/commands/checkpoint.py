@@ -11,17 +11,13 @@ import click
 from kdump.cli.options.parameters import LocationParameter, parse_integer, paths_argument
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import Event
 from kdump.cli.output.rendering import Column, OutputFormat, open_output, output_option
 from kdump.cli.output.value_text import Kind
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import (
     Operations,
-    failure_events,
-    interrupted_event,
     open_report,
-    plan_lines,
-    plan_row,
+    planned_event,
     preview_status,
     report_failures,
 )
@@ -33,7 +29,6 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.jobs.writing.execution import PlanResult
     from kdump.log.directory import LogDirectory, Offsets
     from kdump.log.selection import PartitionSelection
     from kdump.target.target_file import TargetFile
@@ -275,15 +270,11 @@ def _write(
             ]
         done = plan_and_apply(targets, writing)
     operations = Operations(done)
-    with open_report(repair.output_format, done) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
-        for event in failure_events(done):
-            printer.emit(event)
+    with open_report(repair.output_format, interrupted, done) as printer:
         for each in done:
             if each.failure is not None:
                 continue
-            printer.emit(_directory_event(each, operations))
+            printer.emit(planned_event(each, operations))
             if not each.plan.is_empty:
                 status |= ExitStatus.REPAIRED
     status |= report_failures(done)
@@ -299,11 +290,3 @@ def _require_lines_or_partitions(
         if is_there or _rows(directory, selection):
             return
     raise nothing_selected(selection, [each.path for each in directories])
-
-
-def _directory_event(done: PlanResult, operations: Operations) -> Event:
-    path = done.plan.path
-    row = {"log_dir": str(path), **plan_row(done), "operations": operations.rows(path)}
-    return Event(
-        "directory", row, [*plan_lines(done), *operations.counts(done), *operations.lines(path)]
-    )

@@ -28,7 +28,7 @@ from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import (
     Operations,
     finding_events,
-    interrupted_event,
+    open_report,
     outcome_notes,
 )
 from kdump.errors import ExitStatus, UsageProblem
@@ -155,12 +155,11 @@ def command(
     findings = BriefFindings(verbose=deletion.verbose)
     status = diagnostics.status | status_of(results)
     with (
-        outcome_notes(done for _, done in recovered),
         _outcome_notes(map(outcome_line, results)),
-        open_printer(deletion.output_format) as printer,
+        open_report(
+            deletion.output_format, interrupted, [done for _, done in recovered]
+        ) as printer,
     ):
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
         for recovery, done in recovered:
             for event in recovery_report.events(recovery, done):
                 printer.emit(dataclasses.replace(event, type=f"recovery_{event.type}"))
@@ -177,7 +176,6 @@ def command(
         printer.emit(summary(results, deletion, time.monotonic() - begin))
         printer.emit_text(version_lines(request.settings.values()))
         printer.emit_text([*recovery_report.losses, *report.unchanged.lines(), *report.problems])
-        sys.stdout.flush()
     return status
 
 

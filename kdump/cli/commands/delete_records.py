@@ -15,7 +15,7 @@ from kdump.cli.options.selection_options import nothing_selected_in, selection_o
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.selection_words import selection_words
 from kdump.cli.output.write_arguments import DeletionArguments
-from kdump.cli.output.write_report import Operations, finding_events, interrupted_event, open_report
+from kdump.cli.output.write_report import Operations, finding_events, open_report
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
 from kdump.storage.location import Location
@@ -92,9 +92,7 @@ def command(
         done = plan_and_apply([result.target], writing)
     report = DeletionReport(Operations(done, verbose=deletion.verbose), deletion)
     findings = BriefFindings(verbose=deletion.verbose)
-    with open_report(deletion.output_format, done) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+    with open_report(deletion.output_format, interrupted, done) as printer:
         for event in finding_events(severe, findings):
             printer.emit(event)
         printer.emit_text(findings.rest())

@@ -14,10 +14,9 @@ from kdump.cli.output.events import EventFormat
 from kdump.cli.output.rendering import format_option
 from kdump.cli.output.write_report import (
     Operations,
-    failure_events,
     finding_events,
-    interrupted_event,
     open_report,
+    planned_event,
     preview_status,
     report_failures,
 )
@@ -218,7 +217,6 @@ def _repair(
     from kdump.cli.output.identity_output import (
         change_lines,
         directory_events,
-        planned_event,
         status_of,
         summary,
     )
@@ -234,11 +232,7 @@ def _repair(
     after = node.after(repaired)
     operations = Operations(done)
     status = _unreadable(after)
-    with open_report(output_format, done) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
-        for event in failure_events(done):
-            printer.emit(event)
+    with open_report(output_format, interrupted, done) as printer:
         for each in done:
             if each.failure is None:
                 printer.emit(planned_event(each, operations))

@@ -14,7 +14,7 @@ from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.repair_options import writing_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import EventFormat
-from kdump.cli.output.write_report import interrupted_event, open_report
+from kdump.cli.output.write_report import open_report
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location
 
@@ -129,9 +129,7 @@ def command(
             result = carry_out(moves, directories, writing, display)
         remaining = [] if found.source is None else _read(found)[:1]
     report = MoveReport(result, directories, is_drain=found.is_drain, verbose=verbose)
-    with open_report(output_format, result.plans) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+    with open_report(output_format, interrupted, result.plans) as printer:
         for event in report.events():
             printer.emit(event)
         printer.emit(report.summary(is_dry_run=dry_run))

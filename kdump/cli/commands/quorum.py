@@ -108,7 +108,7 @@ def reset(
     metadata directory of a controller.
     """
     from kdump.cli.output.controller_output import reset_event
-    from kdump.cli.output.write_report import interrupted_event, open_report
+    from kdump.cli.output.write_report import open_report
     from kdump.jobs.quorum.quorum_reset import ResetRequest, reset_quorum
     from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
@@ -128,9 +128,7 @@ def reset(
         )
         result = reset_quorum(request)
         (done,) = plan_and_apply([result.target], writing)
-    with open_report(repair.output_format, [done]) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+    with open_report(repair.output_format, interrupted, [done]) as printer:
         printer.emit(reset_event(path, request, result, done, repair))
     # What was incomplete at the end of the log is gone with the log.
     return problems.status & ~ExitStatus.DAMAGE_LEFT

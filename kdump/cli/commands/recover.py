@@ -19,8 +19,6 @@ from kdump.cli.output.selection_words import selection_words
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import (
     Operations,
-    failure_events,
-    interrupted_event,
     open_report,
     preview_status,
     report_failures,
@@ -102,9 +100,7 @@ def command(
     operations = Operations(done, verbose=repair.verbose)
     report = RecoveryReport(operations, repair)
     status = diagnostics.status
-    with open_report(repair.output_format, done) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+    with open_report(repair.output_format, interrupted, done) as printer:
         changed = [
             (result, each)
             for result, each in zip(results, done, strict=True)
@@ -114,8 +110,6 @@ def command(
             for event in report.events(result, each):
                 printer.emit(event)
             status |= recovery_status(result, each, repair)
-        for event in failure_events(done):
-            printer.emit(event)
         printer.emit_text(report.rest())
         if repair.dry_run and policy_name is RecoverPolicy.BROKER:
             printer.emit_text(

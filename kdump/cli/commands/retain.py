@@ -17,9 +17,7 @@ from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import (
     Operations,
-    failure_events,
     finding_events,
-    interrupted_event,
     open_report,
     report_failures,
 )
@@ -115,9 +113,7 @@ def command(
     operations = Operations(done, verbose=deletion.verbose or explain)
     report = DeletionReport(operations, deletion, explain=explain)
     findings = BriefFindings(verbose=deletion.verbose)
-    with open_report(deletion.output_format, done) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+    with open_report(deletion.output_format, interrupted, done) as printer:
         for event in finding_events(severe, findings):
             printer.emit(event)
         printer.emit_text(findings.rest())
@@ -129,8 +125,6 @@ def command(
         for result, each in changed:
             for event in report.events(result, each):
                 printer.emit(event)
-        for event in failure_events(done):
-            printer.emit(event)
         results = [result for result, _ in changed]
         printer.emit_text(report.rest())
         printer.emit(summary(results, deletion, time.monotonic() - begin))
@@ -174,9 +168,7 @@ def _brief_preview(
         diagnostics.report_problems(each.directory)
     selected = [each for each in previews if each.partitions]
     findings = BriefFindings(verbose=False)
-    with open_report(deletion.output_format, ()) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+    with open_report(deletion.output_format, interrupted, ()) as printer:
         for event in finding_events(severe, findings):
             printer.emit(event)
         printer.emit_text(findings.rest())

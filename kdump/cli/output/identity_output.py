@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kdump.check.start import first_refusal, has_metadata
 from kdump.cli.output.events import Event
 from kdump.cli.output.local_copies import LocalCopies
-from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.uuids import format_uuid
@@ -18,7 +17,6 @@ from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
     from kdump.jobs.node_identity import NodeIdentity
-    from kdump.jobs.writing.execution import PlanResult
     from kdump.log.directory import LogDirectory
     from kdump.repair.rebuild.node_directories import GivenIdentity, RepairedIdentity
 
@@ -256,13 +254,6 @@ def _counts(directories: Sequence[LogDirectory]) -> Iterator[str]:
             for value, count in found.items()
         )
         yield f"cluster ids: {shown}; kdump does not choose: give the right one"
-
-
-def planned_event(done: PlanResult, operations: Operations) -> Event:
-    """Return the event about the changes to a log directory."""
-    path = done.plan.path
-    row = {"log_dir": str(path), **plan_row(done), "operations": operations.rows(path)}
-    return Event("directory", row, [*plan_lines(done), *operations.lines(path)])
 
 
 def change_lines(

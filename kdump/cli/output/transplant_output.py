@@ -9,7 +9,6 @@ from kdump.cli.output.events import Event
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import (
     Operations,
-    interrupted_event,
     open_report,
     plan_lines,
     plan_row,
@@ -33,9 +32,7 @@ def transplant_report(
     repair: RepairArguments,
 ) -> None:
     """Report a transplant."""
-    with open_report(repair.output_format, done) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+    with open_report(repair.output_format, interrupted, done) as printer:
         printer.emit(_partition_event(request, found))
         for each in done:
             printer.emit(_directory_event(each, str(found.key), verbose=repair.verbose))

@@ -12,11 +12,8 @@ from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import (
     Operations,
-    failure_events,
-    interrupted_event,
     open_report,
-    plan_lines,
-    plan_row,
+    planned_event,
     preview_status,
     report_failures,
 )
@@ -49,11 +46,7 @@ def report_undelete(
     """
     status = ExitStatus.SOUND
     operations = Operations(done, verbose=repair.verbose)
-    with open_report(repair.output_format, done) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
-        for event in failure_events(done):
-            printer.emit(event)
+    with open_report(repair.output_format, interrupted, done) as printer:
         for outcome, result in zip(outcomes, done, strict=True):
             if result.failure is None:
                 _report_directory(printer, outcome, result, operations, verbose=repair.verbose)
@@ -77,10 +70,7 @@ def _report_directory(
     *,
     verbose: bool,
 ) -> None:
-    path = outcome.target.path
-    row = {"log_dir": str(path), **plan_row(result), "operations": operations.rows(path)}
-    lines = [*plan_lines(result), *operations.counts(result), *operations.lines(path)]
-    printer.emit(Event("directory", row, lines))
+    printer.emit(planned_event(result, operations))
     listed = 0
     for each in outcome.candidates:
         is_listed = _is_left(each) or verbose

@@ -175,9 +175,19 @@ def _noun(name: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def open_report(output_format: EventFormat, done: Iterable[PlanResult]) -> Iterator[Printer]:
-    """Open a printer; if printing fails, notes of the failure say what was done."""
+def open_report(
+    output_format: EventFormat, interrupted: Iterable[Interrupted], done: Iterable[PlanResult]
+) -> Iterator[Printer]:
+    """Open the report of a command that changes directories.
+
+    It begins with what was interrupted, and, for programs, with the directories that could not be
+    changed. If printing fails, notes of the failure say what was done.
+    """
     with outcome_notes(done), open_printer(output_format) as printer:
+        for each in interrupted:
+            printer.emit(interrupted_event(each))
+        for event in _failure_events(done):
+            printer.emit(event)
         yield printer
         sys.stdout.flush()  # inside, so that a failure gets the notes
 
@@ -209,7 +219,7 @@ def report_failures(done: Iterable[PlanResult]) -> ExitStatus:
     return status
 
 
-def failure_events(done: Iterable[PlanResult]) -> Iterator[Event]:
+def _failure_events(done: Iterable[PlanResult]) -> Iterator[Event]:
     """Yield events about log directories that could not be changed, for programs only."""
     for each in done:
         if each.failure is not None:
@@ -248,3 +258,11 @@ def plan_lines(done: PlanResult) -> Iterator[str]:
         yield f"{plan.path}: {what} made"
     else:
         yield f"{plan.path}: {what} made; to undo: {undo_command(plan.path, done.undo)}"
+
+
+def planned_event(done: PlanResult, operations: Operations) -> Event:
+    """Return the event about the changes to a log directory, each of them listed."""
+    path = done.plan.path
+    row = {"log_dir": str(path), **plan_row(done), "operations": operations.rows(path)}
+    lines = [*plan_lines(done), *operations.counts(done), *operations.lines(path)]
+    return Event("directory", row, lines)

@@ -15,8 +15,6 @@ from kdump.cli.output.recovery_rows import leftover_row, refusal_row
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import (
     Operations,
-    failure_events,
-    interrupted_event,
     open_report,
     plan_lines,
     plan_row,
@@ -167,9 +165,7 @@ def run_parts(
     listed = BriefList(verbose=repair.verbose)
     losses: list[str] = []
     status = diagnostics.status
-    with open_report(repair.output_format, done) as printer:
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+    with open_report(repair.output_format, interrupted, done) as printer:
         failed = {local(each.plan.path) for each in done if each.failure is not None}
         results = [each for each in results if each.target.directory.path not in failed]
         for result in results:
@@ -178,8 +174,6 @@ def run_parts(
             printer.emit(Event("partition", _row(result, operations), lines))
             status |= _status(result)
         printer.emit_text(listed.rest())
-        for event in failure_events(done):
-            printer.emit(event)
         for each in done:
             if each.failure is not None:
                 continue
