@@ -126,6 +126,7 @@ class LookupAnswer:
         notes: what else there is to know, a sentence each.
         damages: the damage that was met.
         malformed: small files that are malformed, each with what is wrong.
+        is_lost: whether damage is where the offset was that was looked up.
     """
 
     found: Found
@@ -140,6 +141,7 @@ class LookupAnswer:
     notes: tuple[str, ...]
     damages: tuple[Damage, ...]
     malformed: tuple[tuple[Location, str], ...]
+    is_lost: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,8 @@ class _Lookup:
         self.malformed: list[tuple[Location, str]] = []
         self.log_start = find_log_start(partition, split.log_start) or 0
         self.log_end = self.search.log_end_offset() if partition.segments else self.log_start
+        self.damaged_end = tuple(self.search.damages_before)
+        self.is_lost = False
         self.is_discarded = self.log_end < self.log_start
         if self.is_discarded:
             self.notes.append(
@@ -223,6 +227,7 @@ class _Lookup:
             notes=tuple(self.notes),
             damages=tuple(self.search.damages.values()),
             malformed=tuple(self.malformed),
+            is_lost=self.is_lost,
         )
 
     def _read_epochs(self) -> EpochHistory:
@@ -247,10 +252,24 @@ class _Lookup:
             self.notes.append(f"the log starts at offset {self.log_start}")
             return Found()
         if offset >= self.log_end:
-            self.notes.append(f"the log ends at offset {self.log_end}")
+            note = f"the log ends at offset {self.log_end}"
+            if self.damaged_end and not self.is_discarded:
+                note += f"; offset {offset} may be lost: {_where(self.damaged_end)} are damaged"
+            self.notes.append(note)
             return Found()
         found = self._found(self.search.at_or_after(offset))
-        if found.record is None:
+        damages = self.search.damages_before
+        self.is_lost = bool(damages) and (found.record is None or found.record.offset > offset)
+        if self.is_lost:
+            then = (
+                "no record follows"
+                if found.record is None
+                else f"the next record has {found.offset}"
+            )
+            self.notes.append(
+                f"offset {offset} is lost: {_where(damages)}, where it was, are damaged; {then}"
+            )
+        elif found.record is None:
             self.notes.append(f"no record follows offset {offset}")
         elif found.record.offset > offset:
             self.notes.append(f"offset {offset} has no record: the next one has {found.offset}")
@@ -394,6 +413,13 @@ class _Lookup:
 
     def _note_damage(self, damage: Damage) -> None:
         self.search.damages.setdefault((damage.path, damage.start), damage)
+
+
+def _where(damages: Sequence[Damage]) -> str:
+    """Name the damaged bytes of the first of some files."""
+    first = damages[0]
+    end = max(each.end for each in damages if each.path == first.path)
+    return f"bytes {first.start} to {end} of {first.path.rpartition('/')[2]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,12 +65,15 @@ class RecordSearch:
         damages: the damage that was met, each once, in the order in which it was met.
         unused_indexes: names of the indexes that are missing or wrong where one was needed.
         unverified_indexes: how many time indexes counted without a look at their batches.
+        damages_before: the damage between the batch that the last search by offset found, or the
+            end of the log, and the last valid batch before: an offset in between is lost with it.
     """
 
     partition: Partition
     damages: dict[tuple[str, int], Damage] = field(default_factory=dict)
     unused_indexes: set[str] = field(default_factory=set)
     unverified_indexes: int = 0
+    damages_before: list[Damage] = field(default_factory=list)
     _meter: MeteredStorage = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,11 +104,14 @@ class RecordSearch:
             OSError: a file of the partition cannot be read.
         """
         wanted = Selection(from_offset=offset)
+        self.damages_before.clear()
         for segment, following in self.partition.with_following():
             if following is not None and following.base_offset <= offset:
                 continue
             with self._opened(segment) as log:
                 for span in self._spans(log, segment, following, self._start(log, segment, offset)):
+                    if span.base_offset <= offset:
+                        self.damages_before.clear()
                     found = self._first_in(log, span, wanted)
                     if found is not None:
                         return found
@@ -121,6 +127,7 @@ class RecordSearch:
             OSError: the log cannot be read.
         """
         active = self.partition.segments[-1]
+        self.damages_before.clear()
         with self._opened(active) as log:
             start = self._start(log, active, None)
             spans = list(batch_spans(log, start, active.base_offset))
@@ -132,6 +139,7 @@ class RecordSearch:
                 end = self._valid_end(log, active, start, reached, first_offset)
             for span in self._spans_after(log, active, None, reached, active.base_offset):
                 end = span.last_offset + 1
+                self.damages_before.clear()
         return end
 
     def _valid_end(
@@ -150,6 +158,7 @@ class RecordSearch:
                 self._note(step)
             else:
                 end = int(step.batches.last_offset[-1]) + 1
+                self.damages_before.clear()
         if end is not None:
             return end
         before = self._start(log, segment, first_offset - 1)
@@ -351,6 +360,7 @@ class RecordSearch:
 
     def _note(self, damage: Damage) -> None:
         self.damages.setdefault((damage.path, damage.start), damage)
+        self.damages_before.append(damage)
 
 
 def _is_plausible(entry: TimeIndexEntry, segment: Segment, following: Segment | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -140,6 +141,56 @@ def test_damage_is_reported_with_its_file_and_bytes(tmp_path: Path) -> None:
     assert outcome.exit_status == 4
     assert f"{log}: bytes {len(LOG) // 2} to {len(LOG) - 1}: ".encode() in outcome.stderr
     assert b"the log ends at offset 3" in outcome.stdout
+
+
+def damaged_directory(path: Path, damaged: int) -> Path:
+    """Write a log of four batches, offsets 0 to 11, with one whose checksum is wrong."""
+    log = batches(4)
+    log[damaged] = log[damaged][:-1] + b"?"
+    return log_directory(path, b"".join(log), mark=12)
+
+
+def test_an_offset_in_a_damaged_batch_is_lost_rather_than_absent(tmp_path: Path) -> None:
+    found = row("--offset", "4", damaged_directory(tmp_path / "logs", 1))
+    size = len(LOG) // 2
+    assert (found["offset"], found["is_lost"]) == (6, True)
+    note = (
+        f"offset 4 is lost: bytes {size} to {2 * size} of {0:020d}.log, where it was, are damaged"
+    )
+    assert found["notes"] == [f"{note}; the next record has 6"]
+
+
+@pytest.mark.parametrize("offset", [2, 6, 9])
+def test_an_offset_beside_a_damaged_batch_is_not_lost(offset: int, tmp_path: Path) -> None:
+    found = row("--offset", str(offset), damaged_directory(tmp_path / "logs", 1))
+    assert (found["offset"], found["is_lost"], found["notes"]) == (offset, False, [])
+
+
+def test_an_offset_that_compaction_removed_after_damage_is_not_lost(tmp_path: Path) -> None:
+    first, damaged, _ = batches(3)
+    path = tmp_path / "logs"
+    rest = batch([record(6), record(8)])
+    found = row("--offset", "7", log_directory(path, first + damaged[:-1] + b"?" + rest, mark=9))
+    assert (found["offset"], found["is_lost"]) == (8, False)
+    assert found["notes"] == ["offset 7 has no record: the next one has 8"]
+
+
+def test_an_offset_in_damage_before_another_segment_is_lost(tmp_path: Path) -> None:
+    first, second, third = batches(3)
+    path = log_directory(tmp_path / "logs", mark=9)
+    logs = {0: first + second[:-1], 6: third}
+    shutil.rmtree(path / "orders-0")
+    write_partition(path / "orders-0", logs, others=EPOCHS)
+    found = row("--offset", "5", path)
+    assert (found["offset"], found["is_lost"]) == (6, True)
+
+
+def test_an_offset_after_the_end_may_be_in_the_damage_that_follows(tmp_path: Path) -> None:
+    found = row("--offset", "10", damaged_directory(tmp_path / "logs", 3))
+    size = len(LOG) // 2
+    assert (found["offset"], found["is_lost"]) == (None, False)
+    note = f"offset 10 may be lost: bytes {3 * size} to {4 * size} of {0:020d}.log are damaged"
+    assert found["notes"] == [f"the log ends at offset 9; {note}"]
 
 
 def test_a_malformed_epoch_checkpoint_hides_only_the_end_of_the_epoch(tmp_path: Path) -> None:

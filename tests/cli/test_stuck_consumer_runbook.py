@@ -41,6 +41,7 @@ def test_its_lines_lead_from_the_offset_to_a_log_that_is_valid_again(disks: Path
     lookup, verify, diff, preview, salvage = (_run(line, names, disks) for line in lines)
 
     assert b"bytes 106 to 212: its checksum is wrong" in lookup.stderr
+    assert b"offset 4 is lost" in lookup.stdout
     assert b"batch-checksum" in verify.stdout
     assert diff.exit_status != 0
     assert "lost: offsets 3\u20135" in preview.stdout.decode()
