@@ -185,7 +185,7 @@ def test_a_compacted_log_is_kept_if_its_policy_is_unknown(root: Path) -> None:
 
     for how in (FIRST_IS_OLD, ("--free", "1")):
         outcome = run("retain", root, "--topic=orders", *how)
-        assert outcome.exit_status == (4 if how is FIRST_IS_OLD else 8)
+        assert outcome.exit_status == (4 if how is FIRST_IS_OLD else 12)
 
     assert contents_of(root) == before
     given = "--config=cleanup.policy=compact,delete"
@@ -208,9 +208,16 @@ def test_a_pattern_selects_no_topic_with_unknown_policy_or_remote_storage(
 
     outcome = run("retain", root, "--topic=*", *how, "--config", known)
 
-    assert outcome.exit_status == (4 if how is ALL_IS_OLD else 8)
+    assert outcome.exit_status == (4 if how is ALL_IS_OLD else 12)
     assert said in (outcome.stdout + outcome.stderr).decode()
     assert contents_of(root) == before
+
+
+def test_all_settings_that_a_pattern_needs_are_named_at_once(root: Path) -> None:
+    said = run("retain", root, "--topic=*", "--dry-run").stdout.decode()
+    by_hand = "cleanup.policy=... --config remote.storage.enable=false --config retention.ms=..."
+    assert f"or --config {by_hand}" in said
+    assert "left unchanged: cleanup.policy of its topic is not known" in said
 
 
 def test_a_named_topic_needs_only_its_retention(root: Path) -> None:
@@ -427,14 +434,14 @@ def test_a_log_whose_age_is_unknown_frees_nothing_and_others_do(root: Path) -> N
     assert (logs_of(root / "orders-0"), logs_of(root / "payments-0")) == ([0, 12], [12])
 
 
-def test_if_not_enough_can_be_freed_nothing_is_deleted(root: Path) -> None:
-    before = contents_of(root)
-
+def test_if_less_can_be_freed_than_asked_all_of_it_is_freed(root: Path) -> None:
+    preview = run("retain", root, *ALL, "--free", "1g", "--dry-run")
     outcome = run("retain", root, *ALL, "--free", "1g")
 
-    assert outcome.exit_status == 8
-    assert b"nothing was changed" in outcome.stderr
-    assert contents_of(root) == before
+    assert (preview.exit_status, outcome.exit_status) == (8, 8)
+    assert f"only 857 of {1 << 30} bytes can be freed" in preview.stderr.decode()
+    assert f"only 857 of {1 << 30} bytes were freed" in outcome.stderr.decode()
+    assert logs_of(root / "orders-0") == [END_OFFSET]
 
 
 @pytest.mark.slow

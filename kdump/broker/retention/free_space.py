@@ -4,34 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kdump.broker.retention.retention import RetainableLog
 
 
-@dataclass(frozen=True, slots=True)
-class FreeChoice:
-    """Which segments to delete.
+def choose_to_free(logs: Sequence[RetainableLog], required_bytes: int) -> tuple[int, ...]:
+    """For each log, how many of its first segments to delete to free ``required_bytes``.
 
-    Attributes:
-        counts: for each log, how many of its first segments are deleted.
-        freed_bytes: disk space that this frees.
-        required_bytes: disk space that was requested.
-    """
-
-    counts: tuple[int, ...]
-    freed_bytes: int
-    required_bytes: int
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether that is as much as requested: only replicated segments are deleted."""
-        return self.freed_bytes >= self.required_bytes
-
-
-def choose_to_free(logs: Sequence[RetainableLog], required_bytes: int) -> FreeChoice:
-    """Choose the fewest segments that free ``required_bytes``, in the order of retention.
-
+    The fewest in the order of retention, or all that may be deleted if these free less.
     That is the order in which their age would delete them if all logs had the same
     ``retention.ms``: each log from its first segment up, and of all first segments the one whose
     largest timestamp is oldest. Segments that are not replicated are never chosen.
@@ -57,4 +37,4 @@ def choose_to_free(logs: Sequence[RetainableLog], required_bytes: int) -> FreeCh
         freed_bytes += logs[number].segments[counts[number]].disk_bytes
         counts[number] += 1
         offer(number, oldest_ms)
-    return FreeChoice(tuple(counts), freed_bytes, required_bytes)
+    return tuple(counts)

@@ -21,7 +21,7 @@ from kdump.cli.output.write_report import (
     open_report,
     report_failures,
 )
-from kdump.errors import ExitStatus, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.storage.location import Location
 
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     "free_bytes",
     type=SizeParameter(),
     metavar="SIZE",
-    help="Ignore retention settings: delete the oldest segments until SIZE is freed.",
+    help="Ignore retention settings: delete the oldest segments until SIZE is freed, or as many as "
+    "may be deleted.",
 )
 @click.option(
     "--explain",
@@ -63,7 +64,13 @@ def command(
 
     LOG_DIR is a log directory after a clean shutdown. If the broker has several, name all of them.
     """
-    from kdump.cli.output.deletion_output import DeletionReport, advice, status_of, summary
+    from kdump.cli.output.deletion_output import (
+        DeletionReport,
+        advice,
+        shortage,
+        status_of,
+        summary,
+    )
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
     from kdump.jobs.retain.retain import RetainRequest, retain
@@ -130,6 +137,8 @@ def command(
         printer.emit(summary(results, deletion, time.monotonic() - begin))
         printer.emit_text(version_lines(settings.values()))
         printer.emit_text([*report.unchanged.lines(), *advice(results)])
+    if free_bytes is not None and (less := shortage(results, free_bytes, deletion)):
+        diagnostics.report_failure(KdumpError(less))
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     return diagnostics.status | report_failures(done) | status_of(results) | named
 

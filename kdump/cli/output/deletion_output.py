@@ -318,14 +318,12 @@ def _summary_line(
 def advice(results: Sequence[DirectoryDeletion]) -> Iterator[str]:
     """Yield which options would supply missing configuration."""
     partitions = [partition for result in results for partition in result.partitions]
-    yield from _advice(
-        [each.unchanged.needed_config for each in partitions if each.unchanged is not None]
-    )
+    yield from _advice([each.missing for each in partitions])
 
 
-def _advice(needed: Sequence[str]) -> Iterator[str]:
+def _advice(needed: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the same, from the configuration that each partition needs; empty for none."""
-    configs = sorted({config for config in needed if config})
+    configs = sorted({config for each in needed for config in each})
     if configs:
         count = counted(sum(map(bool, needed)), "partition")
         by_hand = " ".join(f"--config {config}" for config in configs)
@@ -336,6 +334,29 @@ def _advice(needed: Sequence[str]) -> Iterator[str]:
         )
 
 
+def shortage(
+    results: Sequence[DirectoryDeletion], wanted_bytes: int, deletion: DeletionArguments
+) -> str:
+    """Say how much less is freed than ``--free`` asked for, and why; empty if enough is."""
+    freed_bytes = _freed_bytes(results)
+    if freed_bytes >= wanted_bytes:
+        return ""
+    partitions = [partition for result in results for partition in result.partitions]
+    reasons = ["the rest is empty or not known to be replicated"]
+    left = {each.unchanged: each for each in reversed(partitions) if each.unchanged is not None}
+    for why, example in left.items():
+        count = sum(each.unchanged is why for each in partitions)
+        reasons.append(
+            f"{counted(count, 'partition')} left unchanged, such as {example.topic_partition}:"
+            f" {why.value}{example.needed_options}"
+        )
+    freed = "can be freed" if deletion.dry_run else "were freed"
+    return (
+        f"only {freed_bytes} of {wanted_bytes} bytes {freed} in the selected partitions:"
+        f" {'; '.join(reasons)}; select more partitions"
+    )
+
+
 class BriefPartition(NamedTuple):
     """A partition, as a preview for people shows it. A tuple, because 10,000 come from workers.
 
@@ -343,7 +364,7 @@ class BriefPartition(NamedTuple):
         name: of its directory.
         lines: about its segments.
         refused: why it cannot be changed; empty if it can.
-        needed_config: the configuration that it lacks; None if it could be changed.
+        missing: the configuration that it lacks.
         deleted_segments: how many segments are deleted.
         freed_bytes: the space that deleting them frees.
         status: the exit status for it.
@@ -354,7 +375,7 @@ class BriefPartition(NamedTuple):
     name: str
     lines: tuple[str, ...]
     refused: str
-    needed_config: str | None
+    missing: tuple[str, ...]
     deleted_segments: int
     freed_bytes: int
     status: ExitStatus
@@ -384,7 +405,7 @@ class ShowBriefly:
             result.partition.path.name,
             tuple(_partition_lines(result, self.deletion, explain=False)),
             _why_refused(result),
-            result.unchanged and result.unchanged.needed_config,
+            result.missing,
             len(result.deleted),
             result.freed_bytes,
             _status_of(result),
@@ -438,7 +459,7 @@ def brief_preview(
     )
     yield from version_lines(settings)
     yield from unchanged.lines()
-    yield from _advice([each.needed_config for each in every if each.needed_config is not None])
+    yield from _advice([each.missing for each in every])
 
 
 def _operation_lines(operations: Iterable[Operation]) -> list[str]:

@@ -157,10 +157,9 @@ _EXPECTED: Final = frozenset({NotDeleted.INTERNAL, NotDeleted.COMPACTED})
 def _unknown(deletions: Iterable[PartitionDeletion]) -> Iterator[str]:
     """Why retention of some partitions is not known, once for each reason."""
     reasons = Counter(
-        each.unchanged
+        (each.unchanged.value, each.needed_options)
         for each in deletions
         if each.unchanged is not None and each.unchanged not in _EXPECTED
     )
-    for why, count in reasons.most_common():
-        config = f" (give --config {why.needed_config})" if why.needed_config else ""
-        yield f"retention of {counted(count, 'partition')} is not previewed: {why.value}{config}"
+    for (why, options), count in reasons.most_common():
+        yield f"retention of {counted(count, 'partition')} is not previewed: {why}{options}"

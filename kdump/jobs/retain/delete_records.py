@@ -17,6 +17,7 @@ from kdump.jobs.retain.old_segments import (
     DirectoryDeletion,
     PartitionDeletion,
     SegmentDecision,
+    missing_policy,
     require_clean,
     why_not_deleted,
 )
@@ -73,7 +74,8 @@ def delete_records(request: DeleteRecordsRequest) -> DirectoryDeletion:
     result = PartitionDeletion(directory, partition, topic)
     reason = why_not_deleted(result, is_policy_needed=True, twice=request.twice)
     if reason is not None:
-        return DirectoryDeletion(directory, (replace(result, unchanged=reason),))
+        result = replace(result, unchanged=reason, missing=missing_policy(reason))
+        return DirectoryDeletion(directory, (result,))
     split = delete_segments_split(
         partition,
         directory,

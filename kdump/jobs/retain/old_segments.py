@@ -82,17 +82,19 @@ class NotDeleted(enum.Enum):
         return self not in (NotDeleted.INTERNAL, NotDeleted.COMPACTED)
 
     @property
-    def needed_config(self) -> str:
-        """The configuration that would let it be changed; empty if none would."""
-        return _NEEDED_CONFIGS.get(self, "")
+    def is_unknown(self) -> bool:
+        """Whether it lacks only the configuration of its topic."""
+        return self in _UNKNOWN
 
 
-_NEEDED_CONFIGS: Final = {
-    NotDeleted.REMOTE_STORAGE_UNKNOWN: "remote.storage.enable=false",
-    NotDeleted.UNKNOWN: "retention.ms=...",
-    NotDeleted.POLICY_UNKNOWN: "cleanup.policy=...",
-    NotDeleted.WAS_COMPACTED: "cleanup.policy=...",
-}
+_UNKNOWN: Final = frozenset(
+    {
+        NotDeleted.REMOTE_STORAGE_UNKNOWN,
+        NotDeleted.UNKNOWN,
+        NotDeleted.POLICY_UNKNOWN,
+        NotDeleted.WAS_COMPACTED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class PartitionDeletion:
         partition: the partition.
         settings: of its topic.
         unchanged: why no segment is deleted; None if its log was read.
+        missing: all settings that are not known and needed, as ``--config`` takes them.
         problem: why its log cannot be read or changed; None if it can.
         log: the log as retention reads it; None if it was not read.
         outcome: the log afterwards; None if nothing changes.
@@ -133,6 +136,7 @@ class PartitionDeletion:
     partition: Partition
     settings: TopicSettings
     unchanged: NotDeleted | None = None
+    missing: tuple[str, ...] = ()
     problem: Verdict | Unreadable | None = None
     log: RetainableLog | None = None
     outcome: RetainedPartition | None = None
@@ -143,6 +147,12 @@ class PartitionDeletion:
     def topic_partition(self) -> TopicPartition:
         assert self.partition.topic_partition is not None
         return self.partition.topic_partition
+
+    @property
+    def needed_options(self) -> str:
+        """The options that would let it be changed, in parentheses; empty if none would."""
+        options = " ".join(f"--config {each}" for each in self.missing)
+        return options and f" (give {options})"
 
     @property
     def deleted(self) -> tuple[SegmentDecision, ...]:
@@ -228,6 +238,12 @@ def _is_harmless(leftover: Leftover, partition: Partition) -> bool:
         and bool(partition.segments)
         and offset < partition.segments[0].base_offset
     )
+
+
+def missing_policy(why: NotDeleted | None) -> tuple[str, ...]:
+    """The setting that a log is left unchanged for, if that is the policy of its topic."""
+    is_policy = why in (NotDeleted.POLICY_UNKNOWN, NotDeleted.WAS_COMPACTED)
+    return ("cleanup.policy=...",) if is_policy else ()
 
 
 def why_not_deleted(

@@ -14,13 +14,13 @@ from kdump.broker.retention.retention import Reason, RetainableLog
 from kdump.engine.engine import Engine, run_all
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
-from kdump.errors import KdumpError
 from kdump.jobs.retain.old_segments import (
     INTERNAL_TOPICS,
     DirectoryDeletion,
     NotDeleted,
     PartitionDeletion,
     SegmentDecision,
+    missing_policy,
     require_clean,
     why_not_deleted,
 )
@@ -39,9 +39,8 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
 from kdump.phases import during
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.storage.location import Location
-from kdump.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def retain(
     Raises:
         NotCleanError: a directory needs recovery first.
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
-        KdumpError: less can be freed than was asked for, or the engine failed.
+        KdumpError: the engine failed.
     """
     selected = [(directory, request.selected_in(directory)) for directory in request.directories]
     for directory, partitions in selected:
@@ -133,7 +132,10 @@ def _undecided(
     assert partition.topic_partition is not None
     topic = request.settings[directory.path].topic(partition.topic_partition.topic)
     result = PartitionDeletion(directory, partition, topic)
-    return replace(result, unchanged=_why_unchanged(request, result, twice))
+    unchanged = _why_unchanged(request, result, twice)
+    if unchanged is None or not unchanged.is_unknown:
+        return replace(result, unchanged=unchanged)
+    return replace(result, unchanged=unchanged, missing=_missing(request, result, unchanged))
 
 
 def _split(request: RetainRequest, result: PartitionDeletion) -> DeleteSegmentsSplit:
@@ -192,8 +194,24 @@ def _why_unchanged(
         return NotDeleted.REMOTE_STORAGE_UNKNOWN
     if request.free_bytes is not None:
         return NotDeleted.COMPACTED if not topic.is_deleted and not is_named else None
+    return NotDeleted.UNKNOWN if _lacks_retention(topic) else None
+
+
+def _missing(request: RetainRequest, result: PartitionDeletion, why: NotDeleted) -> tuple[str, ...]:
+    """All settings that have to be given before the log can be shortened."""
+    topic = result.settings
+    is_named = request.selection.names(result.topic_partition)
+    missing = missing_policy(why)
+    if not is_named and not topic.is_remote_storage_known:
+        missing += ("remote.storage.enable=false",)
+    if request.free_bytes is None and _lacks_retention(topic):
+        missing += ("retention.ms=...",)
+    return missing
+
+
+def _lacks_retention(topic: TopicSettings) -> bool:
     has_retention = topic.is_deleted or not topic.is_policy_known
-    return NotDeleted.UNKNOWN if has_retention and not topic.is_retention_known else None
+    return has_retention and not topic.is_retention_known
 
 
 def _freed(
@@ -202,10 +220,10 @@ def _freed(
     splits: Sequence[DeleteSegmentsSplit],
     engine: Engine,
 ) -> list[PartitionDeletion]:
-    """Delete the oldest segments until ``needed_bytes`` are free.
+    """Delete the oldest segments until ``needed_bytes`` are free, or as many as may be deleted.
 
     Raises:
-        KdumpError: less can be freed, or the engine failed.
+        KdumpError: the engine failed.
     """
     logs = {each.partition.path: each.log for each in results if each.log is not None}
     deleted_bytes = {
@@ -214,34 +232,14 @@ def _freed(
         if each.log is not None
     }
     begun_bytes = sum(deleted_bytes.values())
-    choice = choose_to_free(list(logs.values()), max(0, needed_bytes - begun_bytes))
-    if not choice.is_enough:
-        raise KdumpError(
-            f"only {choice.freed_bytes + begun_bytes} of {needed_bytes} bytes can be freed in the"
-            f" selected partitions: {_why_not_more(results)}; nothing was changed; free less, or"
-            " select more partitions"
-        )
-    counts = dict(zip(logs, choice.counts, strict=True))
+    chosen = choose_to_free(list(logs.values()), max(0, needed_bytes - begun_bytes))
+    counts = dict(zip(logs, chosen, strict=True))
     shortened = [
         replace(split, rule=FirstSegments(counts[split.path]))
         for split in splits
         if counts.get(split.path) or deleted_bytes.get(split.path)
     ]
     return [_without_first(each, found, counts) for each, found in _run(engine, results, shortened)]
-
-
-def _why_not_more(results: Sequence[PartitionDeletion]) -> str:
-    """Why no more segments can be deleted, with an example for each reason."""
-    reasons = ["the rest is empty or not known to be replicated"]
-    left = {each.unchanged: each for each in reversed(results) if each.unchanged is not None}
-    for why, example in left.items():
-        count = sum(each.unchanged is why for each in results)
-        name = example.topic_partition
-        needed = f" (give --config {why.needed_config})" if why.needed_config else ""
-        reasons.append(
-            f"{counted(count, 'partition')} left unchanged, such as {name}: {why.value}{needed}"
-        )
-    return "; ".join(reasons)
 
 
 def _without_first(
