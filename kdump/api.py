@@ -413,7 +413,7 @@ class PartitionVerdict:
         topic: None for a directory that is not named after a topic.
         partition: the partition's number; None likewise.
         verdict: what a starting broker would do to it, in a sentence; empty where not known.
-        verdict_kind: the same in a word, such as ``sound``, ``unclean``, ``loss``, ``refused``.
+        verdict_kind: the same in a word, such as ``valid``, ``unclean``, ``loss``, ``refused``.
         worst: the worst severity of its findings; None where it has none.
         findings: number of findings by code.
         batches: number of valid batches.

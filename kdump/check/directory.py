@@ -295,7 +295,7 @@ def root_account(directory: LogDirectory) -> ByteAccount:
         elif name in damaged:
             account += ByteAccount(damaged_bytes=size)
         else:
-            account += ByteAccount(sound_bytes=size)
+            account += ByteAccount(valid_bytes=size)
     return account
 
 

@@ -63,7 +63,7 @@ def quarantined_bases(file_names: Iterable[str]) -> list[int]:
     Args:
         file_names: of the partition's directory.
     """
-    logs = map(names.set_aside_from, file_names)
+    logs = map(names.quarantined_from, file_names)
     offsets = [names.leading_offset(log) for log in logs if log is not None]
     return [offset for offset in offsets if offset is not None]
 

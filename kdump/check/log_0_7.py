@@ -37,7 +37,7 @@ def check_segment(
         OSError: the log cannot be read.
     """
     into = Collector()
-    sound_bytes = damaged_bytes = padding_bytes = position = batches = records = 0
+    valid_bytes = damaged_bytes = padding_bytes = position = batches = records = 0
     statistics = _Statistics(scope.base_offset) if with_statistics else None
     with scope.log.open_file() as source:
         while True:
@@ -46,7 +46,7 @@ def check_segment(
                 break
             broken = _problem(entry, level)
             if broken is None:
-                sound_bytes += entry.size_bytes
+                valid_bytes += entry.size_bytes
                 batches += 1
                 records += 1
             else:
@@ -81,7 +81,7 @@ def check_segment(
         start=0,
         end=size_bytes,
         findings=into.findings(),
-        account=ByteAccount(sound_bytes, padding_bytes, damaged_bytes),
+        account=ByteAccount(valid_bytes, padding_bytes, damaged_bytes),
         batches=batches,
         records=records,
         first_offset=scope.base_offset if batches else None,

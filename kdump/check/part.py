@@ -36,24 +36,24 @@ class ByteAccount:
     """Number of bytes of each kind; their sum is the size of the files.
 
     Attributes:
-        sound_bytes: valid bytes.
+        valid_bytes: valid bytes.
         padding_bytes: zeroes that were allocated and not yet written.
         damaged_bytes: damaged bytes in files of a broker.
         foreign_bytes: bytes of files that no broker wrote.
     """
 
-    sound_bytes: int = 0
+    valid_bytes: int = 0
     padding_bytes: int = 0
     damaged_bytes: int = 0
     foreign_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
-        return self.sound_bytes + self.padding_bytes + self.damaged_bytes + self.foreign_bytes
+        return self.valid_bytes + self.padding_bytes + self.damaged_bytes + self.foreign_bytes
 
     def __add__(self, other: ByteAccount) -> ByteAccount:
         return ByteAccount(
-            self.sound_bytes + other.sound_bytes,
+            self.valid_bytes + other.valid_bytes,
             self.padding_bytes + other.padding_bytes,
             self.damaged_bytes + other.damaged_bytes,
             self.foreign_bytes + other.foreign_bytes,

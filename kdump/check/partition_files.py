@@ -95,9 +95,9 @@ def check_files(
     account += check_metadata(scope, into)
     account += _check_foreign(partition, into)
     for name in (names.LEADER_EPOCH_CHECKPOINT, names.QUORUM_STATE):
-        account += ByteAccount(sound_bytes=_size(partition.path / name))
+        account += ByteAccount(valid_bytes=_size(partition.path / name))
     account += ByteAccount(
-        sound_bytes=sum(file.size_bytes for file in partition.metadata_snapshots)
+        valid_bytes=sum(file.size_bytes for file in partition.metadata_snapshots)
     )
     return account, has_open_transactions
 
@@ -120,7 +120,7 @@ def _check_snapshots(
     partition: Partition, boundaries: set[int], snapshots: SnapshotFiles, into: Collector
 ) -> tuple[ByteAccount, bool]:
     """Check that producer snapshots can be read, and belong to a segment or the end of the log."""
-    sound_bytes = damaged_bytes = 0
+    valid_bytes = damaged_bytes = 0
     has_open_transactions = False
     newest = max((file.offset for file in partition.producer_snapshots), default=-1)
     for file in partition.producer_snapshots:
@@ -130,7 +130,7 @@ def _check_snapshots(
             damaged_bytes += found.size_bytes
             continue
         has_open_transactions |= found.has_open_transactions
-        sound_bytes += found.size_bytes
+        valid_bytes += found.size_bytes
         if file.offset not in boundaries:
             into.add(
                 invariants.SNAPSHOT_STRAY.finding(
@@ -140,7 +140,7 @@ def _check_snapshots(
                     + (", unless it is to load it first" if file.offset == newest else ""),
                 )
             )
-    return ByteAccount(sound_bytes, damaged_bytes=damaged_bytes), has_open_transactions
+    return ByteAccount(valid_bytes, damaged_bytes=damaged_bytes), has_open_transactions
 
 
 def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
@@ -155,7 +155,7 @@ def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
                 found=counted(leftover.size_bytes, "byte"),
             )
         )
-        account += ByteAccount(sound_bytes=leftover.size_bytes)
+        account += ByteAccount(valid_bytes=leftover.size_bytes)
     return account
 
 
@@ -214,7 +214,7 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
         return ByteAccount(damaged_bytes=len(data))
     if scope.cluster is not None:
         _check_assigned(path, format_uuid(metadata.topic_id), scope, scope.cluster, into)
-    return ByteAccount(sound_bytes=len(data))
+    return ByteAccount(valid_bytes=len(data))
 
 
 def _check_assigned(
@@ -277,7 +277,7 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
         entry = entries.get(name) or path.status()
         is_file = entry.kind is EntryKind.FILE and not entry.is_link
         size = entry.size_bytes
-        if is_file and names.set_aside_from(name) is not None:
+        if is_file and names.quarantined_from(name) is not None:
             into.add(
                 invariants.KDUMP_FILE.finding(
                     Place(str(path)),
@@ -287,7 +287,7 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
                     else "a note by kdump that offsets were missing when it salvaged the log",
                 )
             )
-            account += ByteAccount(sound_bytes=size)
+            account += ByteAccount(valid_bytes=size)
             continue
         into.add(
             invariants.FOREIGN_FILE.finding(

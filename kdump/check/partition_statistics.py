@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kdump.check.log_map import ByteRun, RunKind, joined_runs
 from kdump.check.part import PartStatistics
-from kdump.formats.names import set_aside_from
+from kdump.formats.names import quarantined_from
 from kdump.log.segment import Segment
 from kdump.scan.batch_statistics import BatchStatistics
 from kdump.state.transactions.open_transactions import LogTransactions
@@ -53,7 +53,7 @@ class PartitionStatisticsBuilder:
     """
 
     def __init__(self, foreign: Collection[str]) -> None:
-        self._quarantined = {set_aside_from(name) for name in foreign}
+        self._quarantined = {quarantined_from(name) for name in foreign}
         self._batches = BatchStatistics()
         self._segment: Segment | None = None
         self._parts: list[tuple[ByteRun, ...]] = []

@@ -114,7 +114,7 @@ class _PartCheck:
         self.now_ms = now_ms
         self.findings = Collector()
         self.position = start
-        self.sound_bytes = self.padding_bytes = self.damaged_bytes = 0
+        self.valid_bytes = self.padding_bytes = self.damaged_bytes = 0
         self.batches = self.records = 0
         self.is_counted = True
         self.first_offset: int | None = None
@@ -180,7 +180,7 @@ class _PartCheck:
             start=self.start,
             end=self.position,
             findings=self.findings.findings(),
-            account=ByteAccount(self.sound_bytes, self.padding_bytes, self.damaged_bytes),
+            account=ByteAccount(self.valid_bytes, self.padding_bytes, self.damaged_bytes),
             index_account=index_account,
             batches=self.batches,
             records=self.records if self.is_counted else None,
@@ -339,7 +339,7 @@ class _PartCheck:
             self.has_legacy |= bool((batches.magic < 2).any())
             self.has_untimed |= bool((batches.magic < 1).any())
             self._check_offsets(batches)
-        self.sound_bytes += int(batches.size_bytes.sum())
+        self.valid_bytes += int(batches.size_bytes.sum())
         self.batches += batches.count
         if self.level < Level.DEEP:
             self._count_records(batches)

@@ -8,7 +8,7 @@ from typing import Final
 
 from kdump.dump.problems import DumpProblem
 from kdump.formats.java.java_numbers import parse_long
-from kdump.formats.names import FileKind, FileStage, set_aside_from
+from kdump.formats.names import FileKind, FileStage, quarantined_from
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location, Storage
 from kdump.storage.places import parse_location
@@ -98,4 +98,4 @@ class DumpedFile:
     @property
     def _stem(self) -> str:
         name = self.path.name
-        return (set_aside_from(name) or name).partition(".")[0]
+        return (quarantined_from(name) or name).partition(".")[0]

@@ -66,7 +66,7 @@ _BY_SUFFIX: Final = {kind.value: kind for kind in DumpKind if kind.value.startsw
 
 
 def _plain_name(name: str) -> str:
-    original = names.set_aside_from(name) or name
+    original = names.quarantined_from(name) or name
     return _METADATA_SNAPSHOT_PART.sub(".checkpoint", _LEFTOVER.sub("", original))
 
 

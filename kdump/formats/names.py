@@ -198,18 +198,18 @@ def is_partition_file(name: str) -> bool:
     )
 
 
-_SET_ASIDE: Final = re.compile(r"damaged-(.+)-(\d+)-(\d+)(?:\.\d+)?", re.DOTALL)
+_QUARANTINED: Final = re.compile(r"damaged-(.+)-(\d+)-(\d+)(?:\.\d+)?", re.DOTALL)
 
 
-def set_aside_from(name: str) -> str | None:
+def quarantined_from(name: str) -> str | None:
     """Give the name of the file whose quarantined bytes are in ``name``; None for other files."""
-    match = _SET_ASIDE.fullmatch(name)
+    match = _QUARANTINED.fullmatch(name)
     return match and match[1]
 
 
-def set_aside_range(name: str) -> tuple[str, int, int] | None:
+def quarantined_range(name: str) -> tuple[str, int, int] | None:
     """Give the file and its bytes, from and to, that are quarantined in ``name``."""
-    match = _SET_ASIDE.fullmatch(name)
+    match = _QUARANTINED.fullmatch(name)
     return None if match is None else (match[1], int(match[2]), int(match[3]))
 
 

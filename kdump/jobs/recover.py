@@ -156,7 +156,7 @@ def _verdict_on(
         return VerdictWords("unreadable", sentence, sentence)
     predicted = None if outcome is None else verdict(outcome, policy)
     words = verdict_words(partition, [finding.code for finding in findings], predicted)
-    if repeated and words.kind == VerdictKind.SOUND.value:
+    if repeated and words.kind == VerdictKind.VALID.value:
         return words.followed_by(
             f"; a broker writes {repeated} of an empty log at one shutdown and deletes it at the"
             " next start"

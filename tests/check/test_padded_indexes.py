@@ -48,7 +48,7 @@ def test_a_hole_counts_as_zeroes(partition: Path) -> None:
     sparse = checked(partition)
     pad(partition, has_hole=False)
     assert sparse == checked(partition)
-    assert sparse.index_account.sound_bytes == used_bytes
+    assert sparse.index_account.valid_bytes == used_bytes
     assert sparse.index_account.padding_bytes == 2 * _PADDED_BYTES - used_bytes
 
 

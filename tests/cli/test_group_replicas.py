@@ -87,7 +87,7 @@ def test_the_next_replica_counts_if_the_most_advanced_one_cannot_be_read(tmp_pat
     assert outcome.exit_status == 8
     assert b"d1/__consumer_offsets-0/00000000000000000000.log" in outcome.stderr
     assert offsets_in(outcome) == {"g": (3, False, []), "h": (2, False, [])}
-    assert summary_of(outcome)["passed_over"] == [
+    assert summary_of(outcome)["skipped"] == [
         {"topic": "__consumer_offsets", "partition": 0, "log_dir": "d1", "read_log_dir": "d2"}
     ]
     assert (
@@ -121,7 +121,7 @@ def test_a_torn_log_does_not_hide_a_longer_replica(tmp_path: Path) -> None:
     damage(torn / LOG, 3, of=4)
     outcome = groups(tmp_path, "--output", "jsonl")
     assert offsets_in(outcome) == {"g": (4, False, []), "h": (2, False, [])}
-    assert [each["log_dir"] for each in summary_of(outcome)["passed_over"]] == ["d1"]
+    assert [each["log_dir"] for each in summary_of(outcome)["skipped"]] == ["d1"]
 
 
 def test_offsets_that_an_unclean_election_gave_up_are_shown(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_what_is_before_a_segment_that_cannot_be_read_is_uncertain(
     assert summary_of(outcome)["consumer_offsets"]["unreadable_partitions"] == [0]
 
 
-def test_no_replica_is_passed_over_if_none_can_be_read(
+def test_no_replica_is_skipped_if_none_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("d1", "d2"):
@@ -212,7 +212,7 @@ def test_no_replica_is_passed_over_if_none_can_be_read(
     outcome = groups(tmp_path, "--output", "jsonl")
     assert outcome.exit_status == 8
     assert outcome.stderr.count(b"Input/output error") == 2
-    assert summary_of(outcome)["passed_over"] == []
+    assert summary_of(outcome)["skipped"] == []
     assert summary_of(outcome)["consumer_offsets"]["unreadable_partitions"] == [0]
 
 

@@ -103,7 +103,7 @@ def test_each_bit_of_the_last_entry_that_hides_records_is_a_loss(log_dir: Path) 
         path.write_bytes(data)
         bounds, kind = outcome_of(log_dir)
         if bounds == (0, RECORDS):
-            assert kind is VerdictKind.SOUND, bit
+            assert kind is VerdictKind.VALID, bit
             continue
         hiding += 1
         assert kind in (VerdictKind.LOSS, VerdictKind.REFUSED), bit
@@ -115,7 +115,7 @@ def test_each_bit_of_the_last_entry_that_hides_records_is_a_loss(log_dir: Path) 
 def test_a_repair_ends_the_cause(log_dir: Path, repair: tuple[str, ...]) -> None:
     run_kdump([*repair, "."], with_wrong_index(log_dir))
 
-    assert outcome_of(log_dir) == ((0, RECORDS), VerdictKind.SOUND)
+    assert outcome_of(log_dir) == ((0, RECORDS), VerdictKind.VALID)
     assert run_kdump(["verify", "."], log_dir).exit_status == 0
 
 
@@ -136,7 +136,7 @@ def test_a_log_start_offset_that_epochs_confirm_is_none(log_dir: Path) -> None:
     path.write_bytes(offset_checkpoint({("codec-zstd", 0): 200}))
     (log_dir / NAME / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n1\n0 200\n")
 
-    assert outcome_of(log_dir) == ((200, RECORDS), VerdictKind.SOUND)
+    assert outcome_of(log_dir) == ((200, RECORDS), VerdictKind.VALID)
     assert outcome_of(log_dir, Policy.SALVAGE)[0] == (200, RECORDS)
 
 
@@ -146,7 +146,7 @@ def test_verify_repairs_a_log_start_offset_that_epochs_contradict(log_dir: Path)
 
     run_kdump(["verify", "--repair", "."], log_dir)
 
-    assert outcome_of(log_dir) == ((0, RECORDS), VerdictKind.SOUND)
+    assert outcome_of(log_dir) == ((0, RECORDS), VerdictKind.VALID)
 
 
 def test_an_empty_segment_in_the_middle_hides_what_follows(log_dir: Path) -> None:
@@ -168,4 +168,4 @@ def test_a_transaction_that_only_a_snapshot_has_is_a_loss(log_dir: Path) -> None
     assert "keep the transaction of producer 7 at offset 100 open" in said.stdout.decode()
     assert outcome_of(log_dir)[1] is VerdictKind.LOSS
     run_kdump(["recover", "--policy", "salvage", "."], log_dir)
-    assert outcome_of(log_dir)[1] is VerdictKind.SOUND
+    assert outcome_of(log_dir)[1] is VerdictKind.VALID

@@ -419,7 +419,7 @@ def test_salvage_keeps_what_a_broker_would_delete(tmp_path: Path) -> None:
     (partition,) = of_type(rows("--policy", "salvage", root), "partition")
 
     assert (by_broker["log_end_offset"], partition["log_end_offset"]) == (12, END_OFFSET)
-    (piece,) = partition["set_aside"]
+    (piece,) = partition["quarantined"]
     assert (piece["first_offset"], piece["last_offset"], piece["records"]) == (12, 14, 3)
     set_aside = root / "orders-0" / piece["into"]
     assert set_aside.read_bytes() == model.segments[12][0]
@@ -448,7 +448,7 @@ def test_salvage_lists_the_first_of_many_damaged_ranges(tmp_path: Path) -> None:
     assert max(map(len, brief.splitlines())) < 400
     assert (len(ranges_in(brief)), len(ranges_in(verbose))) == (20, 30)
     assert "  … and 10 more (--verbose shows all)" in brief
-    assert len(partition["set_aside"]) == 30
+    assert len(partition["quarantined"]) == 30
     assert len(partition["verdict"]) < 300
 
 

@@ -93,6 +93,6 @@ def test_clean_directories_of_a_real_broker_lose_nothing_and_need_one_run(
 
     verdicts = {row["verdict_kind"] for row in said if row["type"] == "partition"}
     # A partition that is being deleted counts as rebuilt; the cluster's metadata is never clean.
-    assert verdicts <= {"sound", "rebuilt", "unclean", "deleted"}
+    assert verdicts <= {"valid", "rebuilt", "unclean", "deleted"}
     assert again.exit_status == 0
     assert {path for path in once if twice.get(path) != once[path]} <= FLICKERING

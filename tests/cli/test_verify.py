@@ -199,7 +199,7 @@ def test_the_summary_accounts_for_every_byte(damaged: Path) -> None:
     assert summary["total_bytes"] == total
     assert summary["foreign_bytes"] == len(b"hello")
     assert (
-        summary["sound_bytes"]
+        summary["valid_bytes"]
         + summary["padding_bytes"]
         + summary["damaged_bytes"]
         + summary["foreign_bytes"]

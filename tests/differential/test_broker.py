@@ -281,7 +281,7 @@ def test_a_consumer_gets_the_records_that_retention_kept(story: Story) -> None:
 
 
 def test_a_consumer_gets_every_record_that_salvage_kept(story: Story) -> None:
-    ranges = story.told("recover", DAMAGED)["set_aside"]
+    ranges = story.told("recover", DAMAGED)["quarantined"]
     lost = {
         offset for each in ranges for offset in range(each["first_offset"], each["last_offset"] + 1)
     }

@@ -146,7 +146,7 @@ def test_nothing_is_lost_if_the_swap_was_salvaged(story: Story) -> None:
 
 
 def test_only_the_segment_of_another_partition_is_removed(story: Story) -> None:
-    (aside,) = story.salvaged[INVADED]["set_aside"]
+    (aside,) = story.salvaged[INVADED]["quarantined"]
 
     assert aside["kind"] == "foreign"
     assert story.after[INVADED] == story.before[INVADED]
@@ -155,7 +155,7 @@ def test_only_the_segment_of_another_partition_is_removed(story: Story) -> None:
 
 def test_a_missing_segment_is_reported_with_its_offsets(story: Story) -> None:
     (gap,) = [row for row in story.found[HOLED] if row["code"] == "segment-gap"]
-    (noted,) = story.salvaged[HOLED]["set_aside"]
+    (noted,) = story.salvaged[HOLED]["quarantined"]
     lost = missing(story.before[HOLED], story.after[HOLED])
 
     assert gap["severity"] == "error"
@@ -171,13 +171,13 @@ def test_a_missing_segment_is_reported_with_its_offsets(story: Story) -> None:
 
 def test_a_flushed_damaged_batch_is_found_only_by_verify(story: Story) -> None:
     assert [row["code"] for row in story.found[FLIPPED]] == ["batch-checksum"]
-    assert story.predicted[FLIPPED] in ("sound", "unclean")
+    assert story.predicted[FLIPPED] in ("valid", "unclean")
     assert "kdump recover --policy salvage" in story.advice
     assert f"--partition {FLIPPED}-0 " in story.advice
 
 
 def test_after_salvage_only_the_flushed_damaged_batch_is_missing(story: Story) -> None:
-    (aside,) = story.salvaged[FLIPPED]["set_aside"]
+    (aside,) = story.salvaged[FLIPPED]["quarantined"]
     lost = missing(story.before[FLIPPED], story.after[FLIPPED])
 
     assert lost == list(range(aside["first_offset"], aside["last_offset"] + 1)) != []

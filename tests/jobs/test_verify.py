@@ -170,7 +170,7 @@ def test_the_verdict_predicts_what_the_real_broker_did(
             assert f"truncate segment {log} at byte {size}" in report.verdict
         else:
             assert not gone
-            assert report.verdict_kind in ("sound", "unclean", "rebuilt")
+            assert report.verdict_kind in ("valid", "unclean", "rebuilt")
 
 
 def test_the_predicted_log_end_is_that_of_the_real_broker(crash: tuple[Path, Path]) -> None:

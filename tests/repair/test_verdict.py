@@ -53,7 +53,7 @@ def test_a_sentence_counts_many_quarantined_ranges_and_the_details_name_each(
 def test_a_clean_partition_is_valid(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "orders-0", TWO_SEGMENTS)
 
-    assert verdict(load(path, is_clean=True)) == lasting_verdict(VerdictKind.SOUND, "valid")
+    assert verdict(load(path, is_clean=True)) == lasting_verdict(VerdictKind.VALID, "valid")
 
 
 def test_after_a_crash_only_the_active_segment_is_unclean(tmp_path: Path) -> None:

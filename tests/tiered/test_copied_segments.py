@@ -37,6 +37,6 @@ def test_a_copy_is_verified_without_findings(copied: Path) -> None:
 def test_a_broker_loads_it_without_recovering_a_segment(copied: Path) -> None:
     args = ["recover", "--dry-run", str(copied), "--config", "remote.storage.enable=false"]
     found = objects(run_kdump([*args, "--output", "jsonl"], copied.parent).stdout)
-    assert found[-1]["verdicts"] == {"sound": 12}
+    assert found[-1]["verdicts"] == {"valid": 12}
     changed = {each["file"] for row in found for each in row.get("operations", ())}
     assert not {name for name in changed if name.endswith((".log", "index"))}

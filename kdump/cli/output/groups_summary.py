@@ -37,7 +37,7 @@ def summary_row(report: GroupsReport, now_ms: int) -> Row:
         "share_offsets": sum(len(group.share_offsets) for group in report.groups),
         "consumer_offsets": _count_row(report.offsets_topic),
         "share_group_state": None if share_topic is None else _count_row(share_topic),
-        "passed_over": [
+        "skipped": [
             {
                 "topic": each.log.partition.topic,
                 "partition": each.log.partition.partition,
@@ -45,7 +45,7 @@ def summary_row(report: GroupsReport, now_ms: int) -> Row:
                 "read_log_dir": str(each.log.replica.log_directory.path),
             }
             for each in report.coordinators
-            for path in each.passed_over
+            for path in each.skipped
         ],
     }
 
@@ -166,7 +166,7 @@ def why_missing(group_id: str, topic: PartitionCount) -> str:
 def _replica_lines(report: GroupsReport, paths: Sequence[Location]) -> Iterator[str]:
     """Yield sentences about replicas of coordinators' logs that are not believed."""
     for each in report.coordinators:
-        for path in each.passed_over:
+        for path in each.skipped:
             yield (
                 f"{each.log.partition}: read in {each.log.replica.log_directory.path}, because its"
                 f" replica in {path} cannot be read completely"

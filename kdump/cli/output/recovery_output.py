@@ -33,9 +33,7 @@ _REFUSED: Final = "refused"
 _UNREADABLE: Final = "unreadable"
 _BAD: Final = (_LOSS, _REFUSED, _UNREADABLE)
 """Verdicts reported last."""
-_KIND_WORDS: Final = {"sound": "valid"}
-"""What people read for a kind of verdict, if not its JSON value."""
-_QUIET: Final = ("sound", "unclean", "deleted", "stray")
+_QUIET: Final = ("valid", "unclean", "deleted", "stray")
 """Verdicts reported only with ``--verbose``."""
 
 
@@ -178,9 +176,7 @@ def recovery_summary(
         "is_dry_run": repair.dry_run,
         "seconds": round(seconds, 3),
     }
-    counts = ", ".join(
-        f"{count} {_KIND_WORDS.get(kind, kind)}" for kind, count in verdicts.most_common()
-    )
+    counts = ", ".join(f"{count} {kind}" for kind, count in verdicts.most_common())
     count = counted(len(partitions), "partition")
     when = "" if repair.dry_run or not any(each.is_applied for _, each in changed) else ", as found"
     lines = [f"{count}{when}: {counts or 'nothing to do'}"]

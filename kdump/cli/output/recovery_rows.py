@@ -19,7 +19,7 @@ ACCOUNT_FIELDS: Final = (
     "swap_losses",
     "hidden_batches",
     "wrong_transactions",
-    "set_aside",
+    "quarantined",
     "added_markers",
     "splits",
     "leftovers",
@@ -125,7 +125,7 @@ def _account_row(report: LoadReport | None) -> dict[str, Any]:
             }
             for each in report.wrong_txns
         ],
-        "set_aside": [
+        "quarantined": [
             {
                 "file": each.name,
                 "position": each.start,

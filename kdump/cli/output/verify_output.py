@@ -107,7 +107,7 @@ def _account_row(result: PartitionReport | VerifySummary) -> dict[str, int]:
     account = result.account
     return {
         "total_bytes": account.total_bytes,
-        "sound_bytes": account.sound_bytes,
+        "valid_bytes": account.valid_bytes,
         "padding_bytes": account.padding_bytes,
         "damaged_bytes": account.damaged_bytes,
         "foreign_bytes": account.foreign_bytes,
@@ -212,7 +212,7 @@ def summary_lines(
         yield f"{batches} not decoded: over the limit (raise it with --max-record-bytes)"
     total = counted(account.total_bytes, "byte")
     yield (
-        f"{total}: {account.sound_bytes} valid, {account.padding_bytes}"
+        f"{total}: {account.valid_bytes} valid, {account.padding_bytes}"
         f" padding, {account.damaged_bytes} damaged, {account.foreign_bytes} foreign;"
         f" {summary.seconds:.1f} s, {format_bytes(round(rate))}/s"
     )

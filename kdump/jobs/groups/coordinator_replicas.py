@@ -51,14 +51,14 @@ class ChosenLog:
 
     Attributes:
         log: of the replica that is believed.
-        passed_over: the log directories of replicas that may be more advanced, and cannot be read
+        skipped: the log directories of replicas that may be more advanced, and cannot be read
             completely.
         unreadable: why, where not even their ends can be found.
         others: the other replicas that were read.
     """
 
     log: GroupLog
-    passed_over: tuple[Location, ...] = ()
+    skipped: tuple[Location, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     others: tuple[OtherLog, ...] = ()
 
@@ -195,15 +195,15 @@ def _chosen(
     best = max(read, key=lambda each: (each.end, each.log.is_gapless))
     others = [each for each in read if each is not best]
     unreadable = [each for each in candidates if each.failure and each is not best.candidate]
-    passed_over = [each.candidate for each in others if _claims_more(each, best)]
+    skipped = [each.candidate for each in others if _claims_more(each, best)]
     if best.log.unreadable is not None:
         # No replica can be read: the one that says most is not believed because of another one.
-        passed_over, not_loaded = [], ()
+        skipped, not_loaded = [], ()
     else:
-        passed_over += unreadable
+        skipped += unreadable
     return ChosenLog(
         best.log,
-        (*(each.replica.log_directory.path for each in passed_over), *not_loaded),
+        (*(each.replica.log_directory.path for each in skipped), *not_loaded),
         tuple(each.failure for each in unreadable if each.failure is not None),
         tuple(OtherLog(each.log, _only(each, best)) for each in others),
     )

@@ -140,9 +140,9 @@ def verdict_words(
     if partition.is_cluster_metadata and words.kind == VerdictKind.UNCLEAN.value:
         # The clean shutdown marker says nothing about it: it would always be unclean.
         return _not_done(
-            VerdictKind.SOUND.value, "valid; the Raft layer recovers it at every start"
+            VerdictKind.VALID.value, "valid; the Raft layer recovers it at every start"
         )
-    is_harmless = words.kind in (VerdictKind.SOUND.value, VerdictKind.UNCLEAN.value)
+    is_harmless = words.kind in (VerdictKind.VALID.value, VerdictKind.UNCLEAN.value)
     # A few zeroes at the end, too short for a batch, are truncated with the padding.
     is_noticed = predicted is not None and predicted.cuts_padding and TORN_TAIL.code in codes
     if is_harmless and FILE_UNREADABLE.code in codes:

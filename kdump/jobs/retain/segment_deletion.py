@@ -198,9 +198,9 @@ def load_undamaged(
     if isinstance(loaded, Refusal):
         return verdict(loaded)
     found = verdict(loaded.loaded)
-    if found.kind is VerdictKind.SOUND:
+    if found.kind is VerdictKind.VALID:
         return loaded
     # Leftover files that matter were refused before (``why_untouchable``).
     report = replace(loaded.loaded.report, leftovers=())
-    is_sound = verdict(replace(loaded.loaded, report=report)).kind is VerdictKind.SOUND
+    is_sound = verdict(replace(loaded.loaded, report=report)).kind is VerdictKind.VALID
     return loaded if is_sound else found

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class VerdictKind(enum.Enum):
     """The kinds of verdict, from best to worst."""
 
-    SOUND = "sound"
+    VALID = "valid"
     UNCLEAN = "unclean"
     """Segments are recovered, as after any crash, and all are valid; zeroes after the last batch,
     which were never a batch, are truncated."""
@@ -78,7 +78,7 @@ def harmless_verdict(
         policy: of the repair.
     """
     if not unclean:
-        return lasting_verdict(VerdictKind.SOUND, "valid")
+        return lasting_verdict(VerdictKind.VALID, "valid")
     if list(unclean) == [active_base_offset]:
         sentence = "only the active segment is unclean, as after any crash"
         return lasting_verdict(VerdictKind.UNCLEAN, sentence)

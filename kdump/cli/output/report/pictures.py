@@ -10,7 +10,7 @@ from kdump.check.partition_statistics import SegmentMap
 from kdump.cli.output.report.island import Strings, exact
 from kdump.cli.output.report.redaction import Redaction
 from kdump.formats.compression import Codec
-from kdump.formats.names import set_aside_range
+from kdump.formats.names import quarantined_range
 from kdump.jobs.report.collected import CollectedResults, statistics_of
 from kdump.jobs.report.consumer_lag import GroupLag
 from kdump.jobs.report.freeable_space import FreeableSpace
@@ -79,7 +79,7 @@ def _quarantined(report: PartitionReport) -> Quarantined:
     """Which bytes salvage has quarantined, by the name of the log that they are from."""
     found: dict[str, list[tuple[int, int]]] = {}
     for name in report.partition.foreign:
-        parsed = set_aside_range(name)
+        parsed = quarantined_range(name)
         if parsed is not None:
             found.setdefault(parsed[0], []).append(parsed[1:])
     return found
