@@ -17,6 +17,7 @@ from kdump.dump.index_options import IndexDumpOptions
 from kdump.dump.indexed_log import Fault, batches_at, open_log
 from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
+from kdump.dump.unwritten import unwritten_index
 from kdump.formats import offset_index
 from kdump.formats.index_search import Column
 from kdump.formats.names import FileKind
@@ -36,7 +37,9 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
     Raises:
         OSError: when the index, or a log that is there, cannot be read.
     """
-    index = offset_index.decode(file.path.read(), file.base_offset or 0)
+    data = file.path.read()
+    index = offset_index.decode(data, file.base_offset or 0)
+    unwritten = unwritten_index(file.path, data, ENTRY_BYTES)
     log, log_problem = open_log(file.neighbour(FileKind.LOG), file.path)
     problem = file.base_offset_problem or log_problem
     partial = offset_index.partial_entry(index.size_bytes, ENTRY_BYTES)
@@ -49,6 +52,10 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
                 yield f"{file.name} passed sanity check.\n"
             elif partial is None or insane.what != partial.what:
                 problem = problem or DumpProblem.from_format_error(file.path, insane)
+        elif unwritten is not None:
+            with report.as_harmless():
+                yield from _Entries(file, index, log, options, report).text()
+            report.remark(str(unwritten), damage=False)
         else:
             checked = _Entries(file, index, log, options, report)
             yield from checked.text()

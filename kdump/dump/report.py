@@ -8,6 +8,7 @@ keyed by absolute file name, within a file in the order of a ``TreeMap`` or of a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -69,6 +70,13 @@ class DumpReport:
         """Report at once what was left out because it is over a limit."""
         self._is_incomplete = True
         self._say(str(problem))
+
+    @contextlib.contextmanager
+    def as_harmless(self) -> Iterator[None]:
+        """Report in the words of the official tool what is no damage."""
+        damaged = self._damaged
+        yield
+        self._damaged = damaged
 
     def note_damage(self) -> None:
         """Note damage that the output itself shows, without reporting it."""

@@ -300,7 +300,7 @@ class SegmentReading:
 
     def note_stop(self, stop: Stop) -> None:
         """Report why the walk over the segment ended, where that is damage."""
-        if stop.problem is None:
+        if stop.problem is None or self._is_unwritten(stop.position):
             return
         if stop.is_fatal_to_kafka:
             self._problem(DumpProblem.from_format_error(self._file.path, stop.problem))
@@ -331,7 +331,18 @@ class SegmentReading:
         if self._problems <= MOST_PROBLEMS:
             self._report.problem(problem)
 
+    def _is_unwritten(self, position: int) -> bool:
+        """Whether nothing was written from a byte on; says so."""
+        from kdump.dump.unwritten import unwritten_log
+
+        unwritten = unwritten_log(self._file.path, self._source, position)
+        if unwritten is not None:
+            self._report.remark(str(unwritten), damage=False)
+        return unwritten is not None
+
     def _note_skipped(self, skipped: Skipped) -> None:
+        if skipped.end == self._source.size_bytes and self._is_unwritten(skipped.start):
+            return
         problem = DumpProblem.from_format_error(self._file.path, skipped.problem)
         size = skipped.end - skipped.start
         where = (

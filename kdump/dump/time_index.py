@@ -17,6 +17,7 @@ from kdump.dump.index_options import IndexDumpOptions
 from kdump.dump.indexed_log import NO_OFFSET, NO_TIMESTAMP, find_batches, open_log
 from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
+from kdump.dump.unwritten import unwritten_index, unwritten_log
 from kdump.formats import offset_index, time_index
 from kdump.formats.index_search import Column
 from kdump.formats.names import FileKind
@@ -36,7 +37,9 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
     Raises:
         OSError: when the index, or a neighbour that is there, cannot be read.
     """
-    index = time_index.decode(file.path.read(), file.base_offset or 0)
+    data = file.path.read()
+    index = time_index.decode(data, file.base_offset or 0)
+    unwritten = unwritten_index(file.path, data, ENTRY_BYTES)
     count = offset_index.count_before_restart(index.offset, index.base_offset)
     starts, starts_problem = _starts(file, index.offset[:count])
     log, problem = open_log(file.neighbour(FileKind.LOG), file.path)
@@ -52,7 +55,12 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
         else:
             if not options.verify_index_only:
                 yield from _text(index, count)
-            if log is not None:
+            if unwritten is not None:
+                if log is not None:
+                    with report.as_harmless():
+                        _check(file, index, starts, log, report)
+                report.remark(str(unwritten), damage=False)
+            elif log is not None:
                 damage = _check(file, index, starts, log, report)
                 problem = problem or damage
     finally:
@@ -112,7 +120,12 @@ def _check(
     report.out_of_order_timestamps(name, timestamp[is_late], previous[is_late])
     if found.first_failure is None:
         return None
-    return DumpProblem.from_format_error(log.location, found.first_failure[1])
+    damage = found.first_failure[1]
+    unwritten = unwritten_log(log.location, log, damage.position)
+    if unwritten is not None:
+        report.remark(str(unwritten), damage=False)
+        return None
+    return DumpProblem.from_format_error(log.location, damage)
 
 
 def rows(

@@ -402,10 +402,23 @@ def test_a_wrong_checksum_exits_4(segment: Path) -> None:
     assert outcome.exit_status == DAMAGE_LEFT
 
 
-def test_zeroes_are_reported_with_location_expected_and_found(segment: Path) -> None:
+def test_space_that_was_never_written_is_no_damage(segment: Path) -> None:
     size = segment.stat().st_size
     with segment.open("ab") as file:
         file.write(bytes(1_000))
+    for options in ((), ("--print-data-log",), ("--follow-bad",), ("--output", "jsonl")):
+        outcome = dump(segment, *options)
+        said = f"{NAME}: byte {size}: 1000 zero bytes to the end of the file: never written\n"
+        assert (outcome.stderr.decode(), outcome.exit_status) == (said, 0)
+
+
+def test_zeroes_before_another_segment_are_reported_with_expected_and_found(
+    segment: Path,
+) -> None:
+    size = segment.stat().st_size
+    with segment.open("ab") as file:
+        file.write(bytes(1_000))
+    segment.with_name(f"{10**6:020d}.log").touch()
     outcome = dump(segment)
     line = outcome.stderr.decode()
     assert line.startswith(f"{NAME}: byte {size}: ")

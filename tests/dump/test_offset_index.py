@@ -98,12 +98,15 @@ def test_a_batch_beyond_the_largest_message_size_is_a_problem(segment: Segment) 
     assert said.lines[0].endswith("found no whole batch")
 
 
-def test_padding_beside_an_empty_log_prints_nothing_and_is_a_problem(segment: Segment) -> None:
-    segment.write(".index", bytes(80))
-    segment.write(".log", b"")
-    text, said = dump(segment)
-    assert text == ""
-    assert said.report.damaged
+def test_an_index_that_was_only_allocated_is_no_damage(segment: Segment) -> None:
+    file = segment.write(".index", bytes(80))
+    remark = f"{file.name}: byte 0: 80 zero bytes to the end of the file: never written"
+    for log in (b"", b"".join(batches(1))):
+        segment.write(".log", log)
+        text, said = dump(segment)
+        assert text == ("offset: 0 position: 0\n" if log else "")
+        assert said.lines[0] == remark
+        assert not said.report.damaged
 
 
 def test_entries_are_printed_without_a_log(segment: Segment) -> None:

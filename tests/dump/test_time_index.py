@@ -132,11 +132,28 @@ def test_damage_after_the_batches_is_a_problem_and_the_entries_are_checked(
 ) -> None:
     whole = dump(segment)
     log = segment.file(".log")
-    segment.write(".log", log.path.local_path.read_bytes() + bytes(100))
+    segment.write(".log", log.path.local_path.read_bytes() + bytes(99) + b"x")
     text, said = dump(segment)
     assert text == whole[0]
     assert len(said.lines) == 1
     assert said.lines[0].startswith(f"{log.name}: byte {4 * SIZE}: zeroes instead of a batch")
+
+
+def test_an_index_that_was_only_allocated_is_no_damage(segment: Segment) -> None:
+    segment.write(".timeindex", bytes(120))
+    for log in (b"", b"".join(batches(1)), bytes(1000)):
+        segment.write(".log", log)
+        said = dump(segment)[1]
+        assert "120 zero bytes to the end of the file: never written" in "".join(said.lines)
+        assert not said.report.damaged
+
+
+def test_a_log_with_space_that_was_never_written_is_no_damage(segment: Segment) -> None:
+    log = segment.file(".log")
+    segment.write(".log", log.path.local_path.read_bytes() + bytes(100))
+    said = dump(segment)[1]
+    remark = f"{log.name}: byte {4 * SIZE}: 100 zero bytes to the end of the file: never written"
+    assert (said.lines, said.report.damaged) == ([remark], False)
 
 
 def test_a_batch_without_room_for_its_header_harms_only_a_search_that_gets_there(
