@@ -184,6 +184,20 @@ def test_null_and_empty_differ_in_csv(log_dir: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("extension", ["csv", "jsonl"])
+def test_text_formats_have_every_time_of_a_log(extension: str, tmp_path: Path) -> None:
+    times = [2**63 - 1, 2**53 + 1, 2**63 // 1000 + 1, -1]
+    log = b"".join(batch([record(at, timestamp=time)]) for at, time in enumerate(times))
+    partition = write_partition(tmp_path / "logs" / "orders-0", {0: log})
+    export(tmp_path / "out", partition, "--format", extension, "--columns", "timestamp,offset")
+    (path,) = tmp_path.glob(f"out/*/*/*.{extension}")
+    if extension == "csv":
+        rows: list[dict[str, Any]] = list(csv.DictReader(path.read_text().splitlines()))
+    else:
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [int(row["timestamp_ms"]) for row in rows] == times
+
+
 @pytest.mark.parametrize("args", [(), ("--isolation-level", "read_committed")])
 def test_logs_of_kafka_0_7_are_exported(args: tuple[str, ...], tmp_path: Path) -> None:
     log = [message_07(b"a"), wrapper_07([message_07(b"b"), message_07(b"c")]), message_07(b"d")]

@@ -33,13 +33,14 @@ from kdump.phases import phase
 from kdump.storage.parallel_reads import each_read
 from kdump.storage.place_names import kdump_command
 from kdump.storage.places import concurrent_reads
-from kdump.tables.kafka_log.columns import SourceColumn, columns_named
+from kdump.tables.kafka_log.columns import TIMESTAMP_MS, SourceColumn, columns_named
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 from kdump.tables.kafka_log.options import Mode
 from kdump.tables.kafka_log.pushed_filters import Interval, PushedFilters
 from kdump.tables.kafka_log.reader import SourceReading
 
 _OFFSET: Final = "offset"
+_TIME: Final = "timestamp"
 _IN_THE_PATH: Final = frozenset({"topic", "partition"})
 """Columns that the names of directories have in the layout ``hive``."""
 
@@ -114,6 +115,8 @@ class ExportRequest:
     def job(self, directory: str) -> ExportJob:
         """The job that writes the files."""
         columns = self.file_columns()
+        if self.file_format is not FileFormat.PARQUET:
+            columns = tuple(TIMESTAMP_MS if each.name == _TIME else each for each in columns)
         names = tuple(column.name for column in columns)
         if _OFFSET not in names:
             columns = (*columns, *columns_named([_OFFSET], None))

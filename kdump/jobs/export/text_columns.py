@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from kdump.dump.segment_rows import text_field
 from kdump.formats.message_set import TimestampType
 from kdump.formats.safe_json import UNSAFE, format_json
-from kdump.tables.table import US_PER_MS
 
 _TEXT: Final = pa.large_string()
 _UTF8: Final = "utf8"
@@ -67,10 +66,6 @@ def _encoded(name: str, column: pa.Array) -> Iterator[Named]:
     yield f"{name}_encoding", encoding
 
 
-def _timestamp(_name: str, column: pa.Array) -> Iterator[Named]:
-    yield "timestamp_ms", pc.divide(column.cast(pa.int64()), US_PER_MS)
-
-
 def _timestamp_type(_name: str, column: pa.Array) -> Iterator[Named]:
     words = pa.array([_TIMESTAMP_TYPES[number] for number in sorted(_TIMESTAMP_TYPES)], _TEXT)
     yield "timestamp_type", words.take(pc.subtract(column, min(_TIMESTAMP_TYPES)))
@@ -91,7 +86,6 @@ def _header_rows(headers: Sequence[dict[str, Any]] | None) -> list[dict[str, Any
 _CONVERSIONS: Final[dict[str, Callable[[str, pa.Array], Iterator[Named]]]] = {
     "key": _encoded,
     "value": _encoded,
-    "timestamp": _timestamp,
     "timestampType": _timestamp_type,
     "headers": _headers,
 }

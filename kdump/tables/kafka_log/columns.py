@@ -116,6 +116,10 @@ def _timestamp(rows: Rows) -> pa.Array:
     return timestamps(rows.timestamp)
 
 
+def _timestamp_ms(rows: Rows) -> pa.Array:
+    return pa.array(rows.timestamp, pa.int64())
+
+
 def _of_each(of_batch: Numbers, rows: Rows) -> Numbers:
     """A value of each record's batch."""
     if len(of_batch) and (of_batch == of_batch[0]).all():
@@ -277,6 +281,11 @@ COLUMNS: Final = (
     ),
 )
 """All columns about records, in order."""
+
+TIMESTAMP_MS: Final = _column(
+    "timestamp_ms", pa.int64(), _timestamp_ms, "epoch milliseconds; -1 for none"
+)
+"""Takes the place of ``timestamp`` where times are numbers: it holds every time of a log."""
 
 
 def corrupt_record_column(name: str) -> SourceColumn:
