@@ -332,8 +332,8 @@ LOG_START_BEYOND_END: Final = _register(
 LOG_START_CONTRADICTION: Final = _register(
     "log-start-contradiction",
     SEVERE,
-    "a log start offset past the first leader epoch",
-    Remedy.CHECKPOINTS,
+    "leader epochs that begin before the log start offset",
+    Remedy.LEADER_EPOCHS,
 )
 META_PROPERTIES_MALFORMED: Final = _register(
     "meta-properties-malformed", SEVERE, "an unreadable meta.properties", Remedy.IDENTITY

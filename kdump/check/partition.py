@@ -377,10 +377,11 @@ class PartitionCheck:
             )
         elif self._hides_start(log_start_offset):
             yield invariants.LOG_START_CONTRADICTION.finding(
-                Place(str(root / names.LOG_START_OFFSET_CHECKPOINT), None, log_start_offset),
-                f"{key} and its leader epochs begin before its log start offset: a starting broker"
-                " does not show the records before that",
-                found=log_start_offset,
+                Place(str(partition.path / names.LEADER_EPOCH_CHECKPOINT), None, log_start_offset),
+                "leader epochs begin before the log start offset: a starting broker does not show"
+                " the records before that",
+                expected=f"at least {log_start_offset}",
+                found=min(epoch.start_offset for epoch in partition.read_leader_epochs() or ()),
                 loss="the records before it",
             )
 

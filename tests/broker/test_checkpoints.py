@@ -157,8 +157,8 @@ def test_a_missing_recovery_point_is_the_log_end_after_a_clean_shutdown(tmp_path
     assert lines(rebuilt(tmp_path, clean={})["recovery-point-offset-checkpoint"]) == {A: 22}
 
 
-@pytest.mark.parametrize("start", [0, 10, 23])
-def test_a_useless_or_impossible_log_start_offset_is_removed(tmp_path: Path, start: int) -> None:
+@pytest.mark.parametrize("start", [0, 10])
+def test_a_useless_log_start_offset_is_removed(tmp_path: Path, start: int) -> None:
     points = {("orders", 0): 15}
     root = rebuilt(tmp_path, recovery_points=points, log_start_offsets={("orders", 0): start})
 
@@ -171,10 +171,23 @@ def test_valid_checkpoints_are_left_unchanged(tmp_path: Path) -> None:
     assert not rebuilt(tmp_path, recovery_points=points, log_start_offsets={("orders", 0): 12})
 
 
-def test_a_log_start_offset_after_the_first_leader_epoch_is_removed(tmp_path: Path) -> None:
+def test_a_log_start_offset_after_the_first_leader_epoch_is_kept(tmp_path: Path) -> None:
     points = {("orders", 0): 15}
-    root = rebuilt(
+
+    assert not rebuilt(
         tmp_path, epoch_start=10, recovery_points=points, log_start_offsets={("orders", 0): 12}
     )
 
-    assert lines(root["log-start-offset-checkpoint"]) == {}
+
+@pytest.mark.parametrize(("epoch_start", "start"), [(12, {A: 12}), (10, {}), (23, {})])
+def test_a_log_that_ends_before_its_start_begins_with_its_epochs(
+    tmp_path: Path, epoch_start: int, start: dict[TopicPartition, int]
+) -> None:
+    root = rebuilt(
+        tmp_path,
+        epoch_start=epoch_start,
+        recovery_points={("orders", 0): 15},
+        log_start_offsets={("orders", 0): 23},
+    )
+
+    assert lines(root["log-start-offset-checkpoint"]) == start

@@ -127,7 +127,7 @@ def test_a_log_start_offset_after_the_first_epoch_is_a_loss(log_dir: Path, is_cl
         (log_dir / names.CLEAN_SHUTDOWN_MARKER).unlink()
 
     assert outcome_of(log_dir) == ((200, RECORDS), VerdictKind.LOSS)
-    assert outcome_of(log_dir, Policy.SALVAGE)[0] == (0, RECORDS)
+    assert outcome_of(log_dir, Policy.SALVAGE) == ((200, RECORDS), VerdictKind.LOSS)
     assert run_kdump(["verify", "."], log_dir).exit_status == 4
 
 
@@ -140,13 +140,56 @@ def test_a_log_start_offset_that_epochs_confirm_is_none(log_dir: Path) -> None:
     assert outcome_of(log_dir, Policy.SALVAGE)[0] == (200, RECORDS)
 
 
-def test_verify_repairs_a_log_start_offset_that_epochs_contradict(log_dir: Path) -> None:
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(
+    "repair",
+    [
+        ("recover",),
+        ("recover", "--policy", "salvage"),
+        ("verify", "--repair"),
+        ("verify", "--repair", "--policy", "salvage"),
+    ],
+)
+def test_a_repair_keeps_deleted_records_deleted(
+    log_dir: Path, repair: tuple[str, ...], is_clean: bool
+) -> None:
+    """The leader epochs are older than the deletion."""
+    path = log_dir / names.LOG_START_OFFSET_CHECKPOINT
+    path.write_bytes(offset_checkpoint({("codec-zstd", 0): 200}))
+    if not is_clean:
+        (log_dir / names.CLEAN_SHUTDOWN_MARKER).unlink()
+
+    run_kdump([*repair, "."], log_dir)
+
+    bounds, kind = outcome_of(log_dir)
+    assert bounds == (200, RECORDS)
+    assert kind in (VerdictKind.VALID, VerdictKind.UNCLEAN)
+    epochs = (log_dir / NAME / names.LEADER_EPOCH_CHECKPOINT).read_text().splitlines()[2:]
+    assert epochs[0] == "0 200"
+
+
+def test_the_finding_names_the_epochs_that_are_older_than_a_deletion(log_dir: Path) -> None:
     path = log_dir / names.LOG_START_OFFSET_CHECKPOINT
     path.write_bytes(offset_checkpoint({("codec-zstd", 0): 200}))
 
-    run_kdump(["verify", "--repair", "."], log_dir)
+    said = run_kdump(["verify", "--output", "jsonl", "."], log_dir)
 
-    assert outcome_of(log_dir) == ((0, RECORDS), VerdictKind.VALID)
+    (finding,) = [each for each in objects(said.stdout) if each["type"] == "finding"]
+    assert finding["code"] == "log-start-contradiction"
+    assert finding["path"].endswith(f"{NAME}/{names.LEADER_EPOCH_CHECKPOINT}")
+
+
+@pytest.mark.parametrize("repair", [("recover", "--policy", "salvage"), ("verify", "--repair")])
+def test_a_log_that_ends_before_its_start_begins_with_its_epochs(
+    log_dir: Path, repair: tuple[str, ...]
+) -> None:
+    path = log_dir / names.LOG_START_OFFSET_CHECKPOINT
+    path.write_bytes(offset_checkpoint({("codec-zstd", 0): RECORDS + 1}))
+    (log_dir / NAME / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n1\n0 200\n")
+
+    run_kdump([*repair, "."], log_dir)
+
+    assert outcome_of(log_dir) == ((200, RECORDS), VerdictKind.VALID)
 
 
 def test_an_empty_segment_in_the_middle_hides_what_follows(log_dir: Path) -> None:

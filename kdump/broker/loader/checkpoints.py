@@ -6,13 +6,13 @@ logs; the other two checkpoints do not belong to the loader.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from kdump.broker.loader.loader import Recovered
 from kdump.errors import KdumpError
 from kdump.formats import names
-from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.checkpoints import EpochEntry, OffsetEntry, encode_offset_checkpoint
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition
@@ -20,7 +20,7 @@ from kdump.log.bounds import read_bounds
 from kdump.log.directory import LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
-from kdump.state.epochs.epoch_history import begin_before
+from kdump.state.epochs.epoch_history import start_within
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
@@ -149,8 +149,8 @@ def rebuilt_root(
     Lines of missing partitions are removed. A recovery point after the end of its log is lowered to
     that end. A missing recovery point is added: the end of the log after a clean shutdown, else 0,
     because the files do not show what was flushed, and 0 makes a broker check the whole log. A log
-    start offset is removed if the log starts there anyway, or ends before it: a broker would delete
-    every segment then. It is removed also if leader epochs begin before it.
+    start offset is removed if the log starts there anyway. If the log ends before it, a broker
+    would delete every segment: then the log starts where its leader epochs do.
 
     The other two checkpoints become empty if they cannot be read: then high watermarks rise again
     from the start of the logs, and the cleaner starts there. The cleaner's also loses its lines of
@@ -188,12 +188,11 @@ def rebuilt_root(
             continue
         known = recovery_points.get(topic_partition, end_offset if directory.is_clean else 0)
         recovery_points[topic_partition] = min(known, end_offset)
-        log_start = log_starts.get(topic_partition, -1)
-        if partition.segments and (
-            not partition.segments[0].base_offset < log_start <= end_offset
-            or _contradicts_epochs(partition, log_start)
-        ):
-            log_starts.pop(topic_partition, None)
+        if partition.segments and topic_partition in log_starts:
+            log_start = start_within(log_starts[topic_partition], end_offset, _epochs(partition))
+            log_starts[topic_partition] = log_start
+            if log_start <= partition.segments[0].base_offset:
+                del log_starts[topic_partition]
     checkpoints = directory.checkpoints
     rebuilt: dict[str, TargetFile] = {}
     if recovery_points != checkpoints.recovery_points:
@@ -208,11 +207,11 @@ def rebuilt_root(
     return rebuilt
 
 
-def _contradicts_epochs(partition: Partition, log_start_offset: int) -> bool:
+def _epochs(partition: Partition) -> Sequence[EpochEntry]:
     try:
-        return begin_before(partition.read_leader_epochs() or (), log_start_offset)
+        return partition.read_leader_epochs() or ()
     except FormatError:
-        return False
+        return ()
 
 
 def _named(directory_name: str) -> TopicPartition:

@@ -253,7 +253,7 @@ class LoadReport:
         added_markers: abort markers that replace lost ones, without which Kafka would not load the
             log; only salvage adds them.
         ignored_log_start_offset: a log start offset after the end of the log, at which a broker
-            would have deleted the whole log; salvage ignores it.
+            would delete the whole log; salvage ignores it.
         swap_losses: records that are lost with logs that swaps replace.
         hidden: batches that stay on disk and that a broker no longer has.
         wrong_txns: transactions that the broker has and the log has not, or the reverse.

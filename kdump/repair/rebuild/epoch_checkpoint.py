@@ -9,6 +9,7 @@ from kdump.broker.loader.log_segments import LogSegments, unindexed_segments
 from kdump.formats import names
 from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
+from kdump.state.epochs.epoch_history import begin_before
 from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import VirtualDirectory
@@ -18,7 +19,9 @@ def rebuild_leader_epochs(partition: Partition, context: LoadContext) -> Repaire
     """Rebuild the leader epoch checkpoint from all batches of the partition.
 
     A checkpoint that contradicts no batch stays: it may have epochs in which nothing was written,
-    or whose first batch was compacted away. One that contradicts a batch is not used at all.
+    or whose first batch was compacted away. Epochs that begin before the log does are older than
+    the deletion of its first records, and begin there, too. A checkpoint that contradicts a batch
+    is not used at all.
 
     Raises:
         OSError: a file of the partition cannot be read.
@@ -29,12 +32,15 @@ def rebuild_leader_epochs(partition: Partition, context: LoadContext) -> Repaire
     try:
         segments = unindexed_segments(partition, directory, context.settings)
         if _agrees(directory.copy(), segments, context.log_start_offset):
-            return Repaired({})
-        directory.remove(names.LEADER_EPOCH_CHECKPOINT)
-        epochs = LeaderEpochs(directory)
-        for segment in segments.all():
-            for window in segment.windows(0):
-                epochs.assign_all(window.batches)
+            epochs = LeaderEpochs(directory)
+            if not begin_before(epochs.entries, context.log_start_offset):
+                return Repaired({})
+        else:
+            directory.remove(names.LEADER_EPOCH_CHECKPOINT)
+            epochs = LeaderEpochs(directory)
+            for segment in segments.all():
+                for window in segment.windows(0):
+                    epochs.assign_all(window.batches)
     except Refused as refused:
         return Repaired({}, (refused.refusal,))
     epochs.truncate_from_start(context.log_start_offset)

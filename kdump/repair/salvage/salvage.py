@@ -17,7 +17,7 @@ compacted, gets an empty file (:mod:`kdump.repair.salvage.missing_offsets`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -34,7 +34,7 @@ from kdump.broker.loader.loaded_segment import INDEX_MISSING
 from kdump.broker.loader.loader import Recovered, load_directory
 from kdump.broker.loader.swap_losses import SwapRules
 from kdump.formats import names, transaction_index
-from kdump.formats.checkpoints import known_leader_epochs
+from kdump.formats.checkpoints import EpochEntry, known_leader_epochs
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import decode_header
@@ -42,7 +42,7 @@ from kdump.repair.salvage.kept_logs import KeptLog, KeptLogs, SalvagedSegment
 from kdump.repair.salvage.lost_ranges import lost_ranges
 from kdump.repair.salvage.missing_offsets import missing_ranges
 from kdump.repair.salvage.salvage_files import quarantine_name, resolve_for_salvage
-from kdump.state.epochs.epoch_history import begin_before
+from kdump.state.epochs.epoch_history import start_within
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import Gone, NewBytes
 from kdump.target.virtual_directory import (
@@ -140,17 +140,11 @@ class _Salvage:
             require_readable_length(name, directory.size_bytes(name))
         start_offset = context.log_start_offset
         self._logs = KeptLogs(directory, live, start_offset)
-        self._ignores_start = start_offset > self._logs.end_offset or (
-            _epochs_begin_before(directory, start_offset)
-        )
+        self._since_offset = start_within(start_offset, self._logs.end_offset, _epochs(directory))
+        self._ignored_start = start_offset if self._since_offset != start_offset else None
         self.from_the_start = replace(
-            context,
-            is_clean=False,
-            recovery_point=0,
-            log_start_offset=0 if self._ignores_start else start_offset,
+            context, is_clean=False, recovery_point=0, log_start_offset=self._since_offset
         )
-        self._ignored_start = start_offset if self._ignores_start else None
-        self._since_offset = self.from_the_start.log_start_offset
 
     @property
     def is_valid(self) -> bool:
@@ -158,7 +152,7 @@ class _Salvage:
         return (
             all(self._is_valid(log) for log in self._logs.logs)
             and self._leftovers.is_as_broker
-            and not self._ignores_start
+            and self._ignored_start is None
             and self._logs.has_own_names
             and not self._logs.has_lost_markers
         )
@@ -304,15 +298,13 @@ class _Salvage:
             yield replace(lost, file=file)
 
 
-def _epochs_begin_before(directory: VirtualDirectory, offset: int) -> bool:
-    """Whether leader epochs show that the log begins before ``offset``."""
+def _epochs(directory: VirtualDirectory) -> Sequence[EpochEntry]:
     if names.LEADER_EPOCH_CHECKPOINT not in directory:
-        return False
+        return ()
     try:
-        epochs = known_leader_epochs(directory.read(names.LEADER_EPOCH_CHECKPOINT))
+        return known_leader_epochs(directory.read(names.LEADER_EPOCH_CHECKPOINT))
     except FormatError:
-        return False
-    return begin_before(epochs, offset)
+        return ()
 
 
 def _live_logs(directory: VirtualDirectory) -> Iterator[tuple[int, str]]:

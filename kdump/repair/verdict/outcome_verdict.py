@@ -226,7 +226,7 @@ def _repairs(report: LoadReport, details: list[str]) -> Iterable[str]:
     if report.ignored_log_start_offset is not None:
         yield (
             f"ignore the log start offset {report.ignored_log_start_offset}, for which a broker"
-            " would delete or hide records"
+            " would delete all records"
         )
     parts = sum(len(split.base_offsets) for split in report.splits)
     yield from _named_or_counted(

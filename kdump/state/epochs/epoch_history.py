@@ -25,6 +25,18 @@ def begin_before(entries: Sequence[EpochEntry], offset: int) -> bool:
     return bool(entries) and min(entry.start_offset for entry in entries) < offset
 
 
+def start_within(log_start_offset: int, end_offset: int, entries: Sequence[EpochEntry]) -> int:
+    """Give the log start offset, or one that the log can have if it ends before that.
+
+    Then the log is not what was checkpointed, and a broker would delete all of it. But what leader
+    epochs show to be deleted, too, is deleted: the log begins with them.
+    """
+    if log_start_offset <= end_offset:
+        return log_start_offset
+    first = min((entry.start_offset for entry in entries), default=0)
+    return max(first, 0) if first <= end_offset else 0
+
+
 class EpochHistory:
     """Leader epochs in memory: each begins after the one before it.
 
