@@ -49,6 +49,8 @@ class WatchedStream:
 def copy_of(directory: Path, on_read: OnRead) -> CreatedDirectory:
     """The target state of a directory that is a copy: content, modes, owners and times.
 
+    Its files have the extended attributes, too.
+
     Args:
         directory: of the partition.
         on_read: takes how far the copy is, once it is made.
@@ -60,7 +62,7 @@ def copy_of(directory: Path, on_read: OnRead) -> CreatedDirectory:
     files = {}
     for name, status in _files_of(directory).items():
         stream = WatchedStream(FileStream.of(directory / name), on_read)
-        files[name] = NewFile(StreamedFrom(stream), Metadata.of(status))
+        files[name] = NewFile(StreamedFrom(stream), Metadata.of(status), directory / name)
     return CreatedDirectory(files, Metadata.of(status_at(directory)))
 
 

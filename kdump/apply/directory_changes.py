@@ -141,10 +141,12 @@ class NewFile:
     Attributes:
         content: of the file.
         metadata: mode, owner and times; None for those of the directory, and the current time.
+        like: the file whose extended attributes it gets, which may be on another disk.
     """
 
     content: NewBytes | StreamedFrom
     metadata: Metadata | None = None
+    like: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

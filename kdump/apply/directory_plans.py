@@ -139,7 +139,8 @@ def _created(log_dir: Path, name: str, change: CreatedDirectory) -> DirectoryPla
     files = {
         file: each.metadata for file, each in change.files.items() if each.metadata is not None
     }
-    return DirectoryPlan(path, {}, operations, NewDirectoryMetadata(metadata, files))
+    like = {file: each.like for file, each in change.files.items() if each.like is not None}
+    return DirectoryPlan(path, {}, operations, NewDirectoryMetadata(metadata, files, like))
 
 
 def _require_free(path: Path) -> None:

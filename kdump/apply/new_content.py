@@ -48,7 +48,8 @@ def stage_new_content(
     staged in a partition become durable with their names.
 
     A file gets the owner, group, mode, times and extended attributes of the file that it replaces,
-    or of the log of its segment; else the owner and group of the directory.
+    or of the log of its segment, or that it is a copy of; else the owner and group of the
+    directory.
 
     Raises:
         OSError: there is no space, or the owner cannot be set.
@@ -82,6 +83,8 @@ def stage_new_content(
             files.set_metadata(plan.path / name, metadata)
             if like is not None:
                 files.copy_attributes(plan.path / name, directory.path / like)
+            elif directory.new is not None and operation.name in directory.new.like:
+                files.copy_attributes(plan.path / name, directory.new.like[operation.name])
             staged[operation] = Staged(name, path, metadata)
     files.sync([*(plan.path / each.name for each in staged.values()), *sorted(folders)])
     for name, streamed in written.items():

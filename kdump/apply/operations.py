@@ -261,7 +261,9 @@ class NewDirectoryMetadata:
     Attributes:
         directory: mode and owner of the directory; its times are not used.
         files: mode, owner and times of files, by name; the others get the directory's owner.
+        like: files whose extended attributes they get, by name; these may be on another disk.
     """
 
     directory: Metadata
     files: Mapping[str, Metadata]
+    like: Mapping[str, Path]

@@ -10,6 +10,7 @@ import pytest
 
 from builders.compactable_directories import plain_directory
 from builders.in_process import run_kdump
+from builders.two_disks import write_two_disks
 from builders.written_files import plan_of, write_files
 from kdump.apply import files as file_operations
 from kdump.apply.apply import apply_plan
@@ -47,6 +48,19 @@ def test_a_compacted_segment_keeps_them(place: Path) -> None:
     assert os.getxattr(log, NAME) == VALUE
     assert run_kdump(["undo", str(root)], place).exit_status == 0
     assert (log.stat().st_size, os.getxattr(log, NAME)) == (before.st_size, VALUE)
+
+
+def test_a_partition_that_moves_to_another_disk_keeps_them(place: Path) -> None:
+    write_two_disks(place)
+    paths = sorted((place / "d1/users-0").iterdir())
+    for path in paths:
+        os.setxattr(path, NAME, VALUE)
+
+    found = run_kdump(["move", "--partition=users-0", "--from=d1", "--to=d2"], place)
+
+    assert found.exit_status == 0
+    for path in paths:
+        assert os.getxattr(place / "d2/users-0" / path.name, NAME) == VALUE
 
 
 @pytest.mark.parametrize("has_links", [True, False], ids=["links", "no-links"])
