@@ -173,12 +173,29 @@ def test_a_replica_that_a_broker_would_truncate_while_loading_is_not_elected(
     content[81920:86016] = bytes(4096)
     log.write_bytes(content)
     (row,) = rows_of(damaged, crashed, "--topic", "crash-none")
-    assert (row["verdict"], row["left_unreadable_records"]) == ("same", 22)
-    assert row["left_loaded_end_offset"] < row["left_end_offset"]
+    assert (row["verdict"], row["damaged_on"]) == ("damaged", "left")
+    assert row["left_unreadable_records"] == 22
+    (dropped,) = row["left_recoverable_ranges"]
+    assert row["left_loaded_end_offset"] < dropped["start"]
+    assert dropped["end"] == row["left_end_offset"]
+    assert row["right_recoverable_ranges"] == []
     assert row["suggested_leader"] == row["elected_leader"] == str(crashed)
     outcome = diff(damaged, crashed, "--topic", "crash-none")
-    assert b"a starting broker would truncate it" in outcome.stderr
-    assert outcome.exit_status == 4
+    assert b"a starting broker would drop valid batches of offsets" in outcome.stderr
+    assert b"DAMAGED" in outcome.stdout
+    assert outcome.exit_status == 5
+
+
+def test_a_replica_whose_records_a_start_deletes_should_not_lead(tmp_path: Path) -> None:
+    """The checkpoint claims that its log begins after its end."""
+    original = plain_directory(tmp_path / "original", ("users",))
+    copy = shutil.copytree(original, tmp_path / "copy")
+    (copy / names.LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\nusers 0 999999\n")
+    (row,) = rows_of(copy, original)
+    assert (row["verdict"], row["damaged_on"]) == ("damaged", "left")
+    (dropped,) = row["left_recoverable_ranges"]
+    assert dropped == {"start": row["right_start_offset"], "end": row["right_end_offset"]}
+    assert (row["suggested_leader"], row["suggested_leader_loses"]) == (str(original), 0)
 
 
 def test_one_broker_alone_cannot_be_compared(cluster: Path) -> None:

@@ -237,6 +237,80 @@ def test_random_replicas_differ_where_their_records_do(seed: int, quick_path: Pa
         check_losses(found, models)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_start_drops_from_a_damaged_replica_is_lost_if_it_leads(
+    seed: int, quick_path: Path
+) -> None:
+    rng = random.Random(seed)
+    for case in range(15):
+        models = random_models(rng)
+        seeds = [rng.randrange(1000) for _ in models]
+        paths = [
+            write(quick_path / str(case) / str(side), model, random.Random(each))
+            for side, (model, each) in enumerate(zip(models, seeds, strict=True))
+        ]
+        side = rng.randrange(len(models))
+        written = chunks(models[side].written, random.Random(seeds[side]))
+        if not written:
+            continue
+        number = rng.randrange(len(written))
+        damage_batch(paths[side], number)
+        damaged = written[number]
+        of_start = LoadContext(log_start_offset=models[side].start)
+        split = split_of(paths, models)
+        replicas = [
+            replace(each, context=of_start) if at == side else each
+            for at, each in enumerate(split.replicas)
+        ]
+        found = compare_replicas(replace(split, replicas=tuple(replicas)))
+        assert isinstance(found, PartitionDiff)
+        readable = [
+            {at: each for at, each in model.log.items() if number != side or at not in damaged}
+            for number, model in enumerate(models)
+        ]
+        kept = {at: each for at, each in readable[side].items() if at < damaged[0]}
+        leader, replica = models[side], found.replicas[side]
+        unreadable = taken_by_damage(models[side], written, number)
+        lost = {
+            (offset, each.value)
+            for log in readable
+            for offset, each in log.items()
+            if offset >= leader.start
+            and (
+                offset >= leader.cleaned_to
+                or offset >= replica.end_offset
+                or offset in readable[side]
+                or offset in unreadable
+            )
+            and kept.get(offset, Written(-2, b"")).value != each.value
+        }
+        assert replica.lost_if_leading == len(lost)
+        assert replica.is_damaged == bool({*readable[side]} - {*kept})
+
+
+def taken_by_damage(model: Model, written: list[list[int]], number: int) -> range:
+    """The offsets between the batches around a damaged one; an old set may begin anywhere."""
+    following = written[number + 1][0] if number + 1 < len(written) else 0
+    if not following or model.written[following].epoch < 0:
+        return range(0)
+    return range(written[number - 1][-1] + 1 if number else 0, following)
+
+
+def damage_batch(partition: Path, number: int) -> None:
+    """Flip a bit at the end of a batch, counted over all segments."""
+    for path in sorted(partition.glob("*.log")):
+        content = bytearray(path.read_bytes())
+        position = 0
+        while position < len(content):
+            size = 12 + int.from_bytes(content[position + 8 : position + 12], "big")
+            if number == 0:
+                content[position + size - 1] ^= 1
+                path.write_bytes(content)
+                return
+            number -= 1
+            position += size
+
+
 def check(pair: PairResult, left: Model, right: Model) -> None:
     expected = expected_of(left, right)
     ranges = [at for each in pair.parting.corrupt.ranges for at in range(each.start, each.end)]

@@ -93,6 +93,19 @@ class Recovered:
     first_unstable_offset: int | None = None
     unstable_batch_offset: int | None = None
 
+    @property
+    def dropped_offsets(self) -> list[range]:
+        """The offsets of valid batches that the broker no longer has, in ranges that rise.
+
+        What only begins before the start of the log counts as deleted.
+        """
+        report, start = self.report, self.log_start_offset
+        losses = [each.loss.offsets for each in report.cuts]
+        losses += [each.loss.offsets for each in report.dropped]
+        hidden = [each.loss.offsets for each in report.hidden]
+        losses += [each for each in hidden if each is not None and each[0] >= start]
+        return [range(first, last + 1) for first, last in sorted(filter(None, losses))]
+
 
 def recover_partition(partition: Partition, context: LoadContext) -> Recovered | Refusal:
     """Predict what Kafka makes of ``partition`` by loading it and shutting down cleanly.

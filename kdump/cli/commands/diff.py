@@ -189,7 +189,7 @@ def _write_for_people(
         if deserves_attention(row)
     ]
     if shown:
-        with open_output(output, columns_for_people(report.side_names)) as out:
+        with open_output(output, columns_for_people(report.side_names, shown)) as out:
             out.rows(shown)
         write_line("")
     if listed.is_wanted and listed.splits:
@@ -237,7 +237,7 @@ def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> l
 
 def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics) -> None:
     """Report what could not be compared, and damage."""
-    from kdump.cli.output.diff_output import notes
+    from kdump.cli.output.diff_output import dropped_at_start, notes
     from kdump.cli.output.events import write_line
     from kdump.jobs.diff.results import NotCompared
 
@@ -249,6 +249,8 @@ def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics
             diagnostics.report_damage(damage)
         if (more := replica.damage_count - len(replica.damages)) > 0:
             diagnostics.report(replica.path, f"{counted(more, 'more damaged range')}")
+        if (dropped := dropped_at_start(replica)) is not None:
+            diagnostics.report(replica.path, dropped)
         if replica.refusal is not None:
             diagnostics.report(replica.path, f"no broker loads it: {replica.refusal}")
     for note in notes(result):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,10 +32,11 @@ from kdump.words import counted
 
 SAME: Final = "same"
 PREFIX: Final = "prefix"
+DAMAGED: Final = "damaged"
 DIVERGED: Final = "diverged"
 UNRELATED: Final = "unrelated"
 MISSING: Final = "missing"
-VERDICTS: Final = (SAME, PREFIX, DIVERGED, UNRELATED, MISSING)
+VERDICTS: Final = (SAME, PREFIX, DAMAGED, DIVERGED, UNRELATED, MISSING)
 WITHOUT_NUMBERS: Final = (UNRELATED, MISSING)
 """Verdicts on replicas that are not compared."""
 
@@ -57,6 +58,7 @@ _OF_EACH_SIDE: Final = (
     "compacted_records",
     "unreadable_records",
     "unreadable_ranges",
+    "recoverable_ranges",
 )
 _FOR_PROGRAMS: Final = (
     *(f"{side}_{name}" for side in ("left", "right") for name in _OF_EACH_SIDE),
@@ -74,6 +76,7 @@ PARTITION_COLUMNS: Final = (
     Column("topic", "Topic"),
     Column("partition", "Partition", Kind.NUMBER),
     Column("verdict", "Verdict"),
+    Column("damaged_on", "Damaged", unknown="-", alert=True),
     Column("left", "Left", unknown="-"),
     Column("right", "Right", unknown="-"),
     Column("common_end_offset", "Common to", Kind.NUMBER, unknown="-"),
@@ -234,6 +237,7 @@ class DiffReport:
             "type": "partition",
             **_identity(key),
             "verdict": verdict,
+            "damaged_on": _damaged_on(left, right),
             "missing_on": None,
             "is_assigned": None,
             "common_end_offset": common_end,
@@ -275,6 +279,7 @@ class DiffReport:
             f"{side}_compacted_records": others_only.compacted_records,
             f"{side}_unreadable_records": others_only.unreadable_records,
             f"{side}_unreadable_ranges": [each._asdict() for each in replica.unreadable],
+            f"{side}_recoverable_ranges": [each._asdict() for each in replica.recoverable],
         }
 
     def _choice(self, key: TopicPartition | None, found: TopicDiff, best: int, elected: int) -> str:
@@ -333,11 +338,6 @@ def notes(found: PartitionDiff) -> Iterator[str]:
                 f" {replica.epochs_differ_at} on: truncations are predicted by the checkpoint, as a"
                 " broker uses it; see kdump verify"
             )
-        if replica.loaded is not None and replica.loaded.log_end_offset < replica.end_offset:
-            yield (
-                f"{replica.path}: a starting broker would truncate it at offset"
-                f" {replica.loaded.log_end_offset}, before valid batches: see kdump recover"
-            )
     yield from sorted({cut for pair in found.pairs for cut in _cuts(pair)})
     for topic in found.topics:
         topic_ids = {each.topic_id for each in topic.replicas if each.topic_id is not None}
@@ -354,6 +354,19 @@ def notes(found: PartitionDiff) -> Iterator[str]:
         )
 
 
+def dropped_at_start(replica: ReplicaResult) -> str | None:
+    """Say which records a starting broker drops from a replica; None if it drops none."""
+    if replica.loaded is None or not replica.recoverable:
+        return None
+    offsets = " and ".join(
+        f"{start} to {end - 1}" for start, end in replica.recoverable[:MOST_LINES]
+    )
+    return (
+        f"a starting broker would drop valid batches of offsets {offsets}, and its log would end at"
+        f" {replica.loaded.log_end_offset}; keep them first with kdump recover --policy salvage"
+    )
+
+
 def _cuts(pair: PairResult) -> Iterator[str]:
     """Yield what truncations within a batch delete."""
     for truncation, cut in (
@@ -368,11 +381,12 @@ def _cuts(pair: PairResult) -> Iterator[str]:
             )
 
 
-def columns_for_people(side_names: Sequence[str]) -> list[Column]:
-    """Return the columns of partitions; with two sides, every row has the same."""
-    if len(side_names) > 2:
-        return list(PARTITION_COLUMNS)
-    return [each for each in PARTITION_COLUMNS if each.name not in ("left", "right")]
+def columns_for_people(side_names: Sequence[str], rows: Iterable[Row]) -> list[Column]:
+    """Return the columns of partitions; with two sides, every row has the same two."""
+    left_out = set() if len(side_names) > 2 else {"left", "right"}
+    if not any(row.get("damaged_on") for row in rows):
+        left_out.add("damaged_on")
+    return [each for each in PARTITION_COLUMNS if each.name not in left_out]
 
 
 def deserves_attention(row: Row) -> bool:
@@ -398,7 +412,15 @@ def _verdict(pair: PairResult, left: ReplicaResult, right: ReplicaResult) -> tup
     end = min(left.end_offset, right.end_offset)
     is_apart = end < max(left.start_offset, right.start_offset)
     verdict = SAME if left.end_offset == right.end_offset else PREFIX
+    if left.is_damaged or right.is_damaged:
+        verdict = DAMAGED
     return verdict, None if is_apart else end
+
+
+def _damaged_on(left: ReplicaResult, right: ReplicaResult) -> str | None:
+    if left.is_damaged and right.is_damaged:
+        return "both"
+    return "left" if left.is_damaged else "right" if right.is_damaged else None
 
 
 def _best(replicas: Sequence[ReplicaResult]) -> int:

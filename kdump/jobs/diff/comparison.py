@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 
 from kdump.jobs.diff.record_rows import RecordRows, same_records
-from kdump.jobs.diff.replica_log import Batches, OffsetRanges, ReplicaLog, inside
+from kdump.jobs.diff.replica_log import Batches, OffsetRange, OffsetRanges, ReplicaLog, inside
 from kdump.scan.batches import BatchColumns, Column, Flags
 from kdump.scan.control_batches import is_control
 
 _ABSENT: Final = -1
-_MAX_OFFSET: Final = 2**63 - 1
+MAX_OFFSET: Final = 2**63 - 1
 
 OnRecords = Callable[[int, int, RecordRows], None]
 """Takes records that one replica has and another lacks: their numbers, and the records."""
@@ -90,10 +90,12 @@ class ComparedLog:
     Attributes:
         log: the log.
         cleaned_to: before this offset the cleaner may have removed records.
+        dropped: the offsets of records that a starting broker drops from it.
     """
 
     log: ReplicaLog
     cleaned_to: int
+    dropped: Sequence[OffsetRange] = ()
 
 
 @dataclass(slots=True)
@@ -122,6 +124,12 @@ class _Rows:
         return found
 
     @property
+    def is_compacted(self) -> Flags:
+        """Where the cleaner may have removed a record."""
+        found: Flags = self.is_cleaned & ~(self.has | self.is_ended | self.is_unreadable)
+        return found
+
+    @property
     def is_hole(self) -> Flags:
         """Where a record is missing, and nothing explains it."""
         found: Flags = ~(self.has | self.is_ended | self.is_unreadable)
@@ -138,8 +146,8 @@ class Comparison:
     Attributes:
         partings: by the numbers of two replicas, the smaller one first.
         only: by the numbers of two replicas: what the first has and the second has not.
-        lost_if_leading: for each replica, how many records of the others are lost if all others
-            truncate to it, as far as they can be read.
+        lost_if_leading: for each replica, how many records are lost if all others truncate to what
+            a starting broker leaves of it, as far as they can be read. Its own count, too.
     """
 
     def __init__(
@@ -158,6 +166,7 @@ class Comparison:
         """
         self._logs = [each.log for each in logs]
         self._cleaned_to = [each.cleaned_to for each in logs]
+        self._dropped = [each.dropped for each in logs]
         numbers = range(len(logs))
         self.partings = {pair: Parting() for pair in itertools.combinations(numbers, 2)}
         self.only = {pair: OnlyOnOne(cut_from[pair]) for pair in itertools.permutations(numbers, 2)}
@@ -173,7 +182,7 @@ class Comparison:
         done = 0
         while True:
             ends = [end for end in (log.read_end for log in self._logs) if end is not None]
-            end = min(ends, default=_MAX_OFFSET)
+            end = min(ends, default=MAX_OFFSET)
             self._match([log.take(end) for log in self._logs])
             while done < end:
                 done = min(log.rows_end(end) for log in self._logs)
@@ -208,7 +217,7 @@ class Comparison:
         columns = batches.window.batches
         first, last = batches.first_offset, columns.last_offset
         is_known = first >= self._logs[number].start_offset
-        must_count = np.zeros(len(first), np.bool_)
+        must_count = inside(self._dropped[number], last, last)
         found: dict[int, _SameBatches] = {}
         for other, theirs in enumerate(taken):
             if other == number:
@@ -219,7 +228,7 @@ class Comparison:
             found[other] = _same_batches(batches, theirs, is_ended, is_unreadable)
             is_known &= (first >= log.start_offset) | is_before
             is_known &= found[other].is_same | is_ended | is_unreadable | is_before
-            must_count |= is_ended | is_unreadable
+            must_count |= is_ended | is_unreadable | inside(self._dropped[other], last, last)
         # The header of a compressed set has no count.
         can_count = (columns.magic >= 2) & (self._on_records is None)
         return _Candidates(is_known & (can_count | ~must_count), found)
@@ -232,12 +241,17 @@ class Comparison:
         for other, same in found.same.items():
             if other < number:
                 is_first_holder &= ~same.is_same
+        last, is_counted = columns.last_offset, is_known & is_first_holder
+        is_lost = is_counted & inside(self._dropped[number], last, last)
+        self.lost_if_leading[number] += int(counts[is_lost].sum())
         for other, same in found.same.items():
             only = self.only[number, other]
             at = is_known & same.is_ended
             only.add(batches.first_offset[at], counts[at], is_marker[at])
             only.unreadable_records += int(counts[is_known & same.is_unreadable].sum())
-            is_lost = is_known & (same.is_ended | same.is_unreadable) & is_first_holder
+            is_lacking = same.is_ended | same.is_unreadable
+            is_lacking |= same.is_same & inside(self._dropped[other], last, last)
+            is_lost = is_counted & is_lacking
             self.lost_if_leading[other] += int(counts[is_lost].sum())
             if other > number:
                 is_common = is_known & same.is_same
@@ -275,10 +289,12 @@ class Comparison:
                 is_same & (holder[right] == right), holder[left], holder[right]
             )
         for leader, rows in enumerate(each):
-            can_lack = ~(rows.is_before | (rows.is_cleaned & ~rows.has & ~rows.is_ended))
+            is_dropped = inside(self._dropped[leader], offsets, offsets)
+            kept = np.where(is_dropped, _ABSENT, holder[leader])
+            can_lack = ~(rows.is_before | rows.is_compacted)
             for other, first_holder in enumerate(holder):
                 # Of replicas with the same record only the first one counts.
-                is_lost = can_lack & (first_holder == other) & (holder[leader] != other)
+                is_lost = can_lack & (first_holder == other) & (kept != other)
                 self.lost_if_leading[leader] += int(is_lost.sum())
 
     def _placed(self, number: int, rows: RecordRows | None, offsets: Column) -> _Rows:
@@ -352,7 +368,7 @@ class Comparison:
         only.missing.add_offsets(missing[self._is_before_parting(parting, missing)])
         is_absent = has & ~others.has & ~others.is_ended
         only.unreadable_records += int((is_absent & others.is_unreadable).sum())
-        only.compacted_records += int((is_absent & ~others.is_unreadable & others.is_cleaned).sum())
+        only.compacted_records += int((has & others.is_compacted).sum())
 
     @staticmethod
     def _is_before_parting(parting: Parting, offsets: Column) -> Flags:

@@ -17,9 +17,9 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
-from kdump.jobs.diff.comparison import ComparedLog, Comparison, OnRecords, Parting
+from kdump.jobs.diff.comparison import MAX_OFFSET, ComparedLog, Comparison, OnRecords, Parting
 from kdump.jobs.diff.cut_batch import CutBatch, find_cut_batch
-from kdump.jobs.diff.replica_log import ReplicaLog, count_records
+from kdump.jobs.diff.replica_log import OffsetRange, OffsetRanges, ReplicaLog, count_records
 from kdump.jobs.diff.results import (
     NotCompared,
     PairResult,
@@ -191,9 +191,11 @@ def _compared(
     with contextlib.ExitStack() as stack:
         logs = []
         for each in replicas:
-            log = ReplicaLog(each.partition, each.start_offset, second_start, largest_record_bytes)
+            # What a start drops counts, also where no other log begins that early.
+            read_from = min([second_start, *(start for start, _ in each.dropped)])
+            log = ReplicaLog(each.partition, each.start_offset, read_from, largest_record_bytes)
             stack.callback(log.close)
-            logs.append(ComparedLog(log, each.source.cleaned_to))
+            logs.append(ComparedLog(log, each.source.cleaned_to, each.dropped))
         cuts = {pair: _cut(replicas[pair[0]], each) for pair, each in truncations.items()}
         cut_from = {pair: _lost_from(each, cuts[pair]) for pair, each in truncations.items()}
         comparison = Comparison(logs, cut_from, on_records)
@@ -241,10 +243,9 @@ class _Replica:
         self.topic_id = self._topic_id()
         self.loaded: LoadedReplica | None = None
         self.refusal: Refusal | None = None
-        self.start_offset = max(
-            source.context.log_start_offset,
-            self.partition.segments[0].base_offset if self.partition.segments else 0,
-        )
+        first_offset = self.partition.segments[0].base_offset if self.partition.segments else 0
+        self.start_offset = max(source.context.log_start_offset, first_offset)
+        self.dropped = self.recoverable = [OffsetRange(self.start_offset, MAX_OFFSET)]
         if self.partition.is_0_7:
             return
         outcome = load(LoadSplit(source.path, name=source.name, context=source.context))
@@ -255,6 +256,16 @@ class _Replica:
         high_watermark = source.context.high_watermark if source.has_root else None
         self.loaded = loaded_replica(outcome, high_watermark)
         self.start_offset = outcome.log_start_offset
+        dropped = outcome.dropped_offsets
+        if dropped and dropped[-1].stop < self.start_offset:
+            # The log ends before the start that the checkpoint claims: nobody deleted its records.
+            self.start_offset = first_offset
+        self.recoverable = [
+            OffsetRange(max(each.start, self.start_offset), each.stop)
+            for each in dropped
+            if each.stop > self.start_offset
+        ]
+        self.dropped = [*self.recoverable, OffsetRange(outcome.log_end_offset, MAX_OFFSET)]
 
     @property
     def snapshots(self) -> list[SnapshotId]:
@@ -282,8 +293,16 @@ class _Replica:
             unreadable=tuple(log.unreadable.ranges),
             damages=tuple(log.damages),
             damage_count=log.damage_count,
+            recoverable=self._recoverable(log),
             lost_if_leading=lost_if_leading,
         )
+
+    def _recoverable(self, log: ReplicaLog) -> tuple[OffsetRange, ...]:
+        found = OffsetRanges()
+        for start, end in self.recoverable:
+            if start < log.end_offset:
+                found.add(start, min(end, log.end_offset))
+        return tuple(found.ranges)
 
     def _topic_id(self) -> str | None:
         try:

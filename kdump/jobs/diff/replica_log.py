@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -252,7 +252,7 @@ class ReplicaLog:
             self.recent.append(OffsetRange(start, end))
 
 
-def inside(ranges: list[OffsetRange], first: Column, last: Column) -> Flags:
+def inside(ranges: Sequence[OffsetRange], first: Column, last: Column) -> Flags:
     """Which of the ranges from ``first`` to ``last``, inclusive, lie in one of ``ranges``."""
     found = np.zeros(len(first), np.bool_)
     for start, end in ranges:

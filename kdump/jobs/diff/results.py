@@ -32,7 +32,9 @@ class ReplicaResult:
         unreadable: the first ranges of offsets that damage took.
         damages: the first damaged ranges of bytes.
         damage_count: how many there are.
-        lost_if_leading: how many records of the others are lost if it leads.
+        recoverable: the first ranges of offsets that it has, and that a starting broker drops from
+            it because its log is damaged.
+        lost_if_leading: how many records are lost if it leads, those that a start drops included.
     """
 
     side: int
@@ -47,7 +49,13 @@ class ReplicaResult:
     unreadable: tuple[OffsetRange, ...]
     damages: tuple[Damage, ...]
     damage_count: int
+    recoverable: tuple[OffsetRange, ...]
     lost_if_leading: int
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a starting broker drops valid records, or does not load it."""
+        return bool(self.recoverable) or self.refusal is not None
 
 
 @dataclass(frozen=True, slots=True)
