@@ -358,7 +358,6 @@ def _batch_splits(
     partition: Partition, segments: AbstractSet[int], start_offset: int, end_offset: int | None
 ) -> Iterator[SourceSplit]:
     """The segments that can hold batches of a range; damage in front of it is not read."""
-    topic, number = partition.topic_partition or (None, None)
     for segment, following in partition.with_following():
         is_before = following is not None and following.base_offset <= start_offset
         is_after = end_offset is not None and segment.base_offset >= end_offset
@@ -369,7 +368,7 @@ def _batch_splits(
                 from_offset=start_offset,
                 to_offset=end_offset,
                 segment=segment_part(segment, following),
-                origin=RecordOrigin(topic, number, str(path)),
+                origin=RecordOrigin.of(partition, path),
             )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from kdump.formats import record_batch
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
@@ -71,6 +71,7 @@ class ReplicaEnd:
 
 EMPTY: Final = ReplicaEnd(record_batch.NO_PARTITION_LEADER_EPOCH, 0)
 """The end of a log without a batch."""
+_UNREADABLE: Final = ReplicaEnd(-2, 0)
 
 
 def replica_end(partition: Partition) -> ReplicaEnd:
@@ -101,7 +102,19 @@ def replica_end(partition: Partition) -> ReplicaEnd:
     return ReplicaEnd(record_batch.NO_PARTITION_LEADER_EPOCH, offset or 0)
 
 
-def most_advanced(replicas: Sequence[Replica]) -> Replica:
+class OfPartition(Protocol):
+    """Something that is about one replica."""
+
+    @property
+    def partition(self) -> Partition:
+        """The replica, as a starting broker loads it."""
+        ...
+
+
+Chosen = TypeVar("Chosen", bound=OfPartition)
+
+
+def most_advanced(replicas: Sequence[Chosen]) -> Chosen:
     """The replica with the greatest last leader epoch, and among those the longest.
 
     So a controller would choose among replicas that are not known to be in sync; the first of
@@ -116,3 +129,48 @@ def most_advanced(replicas: Sequence[Replica]) -> Replica:
     if len(replicas) == 1:
         return replicas[0]
     return max(replicas, key=lambda replica: replica_end(replica.partition))
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenReplicas(Generic[Chosen]):
+    """One replica of each partition, and the others; both as they were ordered before.
+
+    Attributes:
+        chosen: those to read.
+        others: those whose records are in the chosen ones, as far as replicas agree.
+    """
+
+    chosen: tuple[Chosen, ...]
+    others: tuple[Chosen, ...]
+
+
+def choose_replicas(
+    replicas: Iterable[Chosen], on_failure: Callable[[Chosen, OSError], None]
+) -> ChosenReplicas[Chosen]:
+    """Choose the most advanced replica of each partition, so that each record is read once.
+
+    A replica whose end cannot be read is chosen only where there is no other.
+
+    Args:
+        replicas: of any partitions.
+        on_failure: takes each replica whose end cannot be read, and why.
+    """
+    ordered = list(replicas)
+    groups = defaultdict[TopicPartition | None, list[Chosen]](list)
+    for each in ordered:
+        groups[each.partition.topic_partition].append(each)
+
+    def rank(replica: Chosen) -> ReplicaEnd:
+        try:
+            return replica_end(replica.partition)
+        except OSError as failure:
+            on_failure(replica, failure)
+            return _UNREADABLE
+
+    # No log is read to choose from one.
+    best = [group[0] if len(group) == 1 else max(group, key=rank) for group in groups.values()]
+    chosen = set(map(id, best))
+    return ChosenReplicas(
+        tuple(each for each in ordered if id(each) in chosen),
+        tuple(each for each in ordered if id(each) not in chosen),
+    )

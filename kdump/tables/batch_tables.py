@@ -44,6 +44,7 @@ _COLUMNS: Final[dict[str, Callable[[RecordOrigin, BatchColumns], pa.Array]]] = {
     "topic": lambda origin, b: _repeated(origin.topic, pa.string(), b),
     "partition": lambda origin, b: _repeated(origin.partition, pa.int32(), b),
     "segment": lambda origin, b: _repeated(origin.segment, pa.string(), b),
+    "log_dir": lambda origin, b: _repeated(origin.log_dir, pa.string(), b),
     "position": lambda _, b: pa.array(b.position),
     "size_bytes": lambda _, b: pa.array(b.size_bytes),
     "base_offset": lambda _, b: pa.array(b.base_offset),

@@ -181,6 +181,7 @@ BATCHES: Final = Table(
     "a batch of records, by its header; of magic 0 and 1, a message or a compressed set of"
     " messages. Logs of Kafka 0.7 have none",
     (
+        LOG_DIR_COLUMN,
         TOPIC_COLUMN,
         PARTITION_COLUMN,
         TableColumn("segment", pa.string(), "the log's file"),
@@ -207,6 +208,7 @@ BATCHES: Final = Table(
         "startingOffsetsByTimestampStrategy",
         "mode",
         "minPartitions",
+        "replicas",
         "remote",
         "privateKey",
     ),

@@ -18,7 +18,7 @@ AS_LONG_AS_QUOTED = 60
 @pytest.fixture(scope="module")
 def session(repository_root: Path) -> str:
     text = (repository_root / "README.md").read_text(encoding="utf-8")
-    return text[text.index("## A session") : text.index("## Runbooks")]
+    return text[text.index("## A session") : text.index("## For people who look at data")]
 
 
 @pytest.fixture(scope="module")

@@ -180,7 +180,7 @@ def _targets(
 ) -> tuple[list[FoundPartition], list[str]]:
     """The partitions to export, each once, and the paths of their other replicas."""
     from kdump.cli.shared.record_targets import TargetFinder
-    from kdump.log.replicas import replica_end
+    from kdump.log.replicas import choose_replicas
 
     finder = TargetFinder(selection, diagnostics, "exported", has_segments=False, has_copies=False)
     by_key: dict[tuple[str, int], list[FoundPartition]] = {}
@@ -196,18 +196,17 @@ def _targets(
                 same = by_key.setdefault(key, [])
                 if not any(found.partition.path.is_same(each.partition.path) for each in same):
                     same.append(found)
-    targets, others = [], []
-    with phase("choosing among replicas", len(by_key)) as choosing:
-        for same in choosing.over(by_key.values()):
-            best = same[0]
-            if len(same) > 1:
-                best = max(same, key=lambda each: replica_end(each.partition))
-                others += [str(each.partition.path) for each in same if each is not best]
-            targets.append(best)
+
+    def failed(replica: FoundPartition, failure: OSError) -> None:
+        diagnostics.report(failure.filename or replica.partition.path, failure)
+
+    with phase("choosing among replicas"):
+        replicas = choose_replicas((each for same in by_key.values() for each in same), failed)
+    others = [str(each.partition.path) for each in replicas.others]
     if others:
         counted_others = f"{len(others)} other replica{'s' * (len(others) > 1)}"
         write_line(f"kdump: not exported: {counted_others} (first: {others[0]})", sys.stderr)
-    return targets, others
+    return list(replicas.chosen), others
 
 
 def _request(

@@ -13,7 +13,7 @@ import click
 from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.engine_options import SparkArguments, spark_options
 from kdump.cli.options.out_option import out_option
-from kdump.cli.options.parameters import NumberParameter
+from kdump.cli.options.parameters import NumberParameter, all_replicas_option
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.remote_option import remote_option
 from kdump.cli.output.out_file import OutFile
@@ -48,6 +48,7 @@ _ROWS_ON_TERMINAL: Final = 1000
     help="Query all records (read_uncommitted, default) or, as read_committed consumers do, not "
     "those of aborted and open transactions.",
 )
+@all_replicas_option("Read")
 @payload_options
 @remote_option
 @click.option(
@@ -97,6 +98,7 @@ def command(
         source = {
             "paths": json.dumps(asked.paths),
             "kafka.isolation.level": options["isolation_level"].value,
+            "replicas": "all" if options["all_replicas"] else "one",
             **_remote_options(remote),
         }
         with SqlSession(source, payloads=decoded, spark=started) as session:

@@ -172,6 +172,19 @@ def max_record_bytes_option(command: Command) -> Command:
     )(command)
 
 
+def all_replicas_option(verb: str) -> Callable[[Command], Command]:
+    """Add ``--all-replicas`` to a command that else takes one replica of each partition.
+
+    Args:
+        verb: what the command does with records, as in "Search".
+    """
+    return click.option(
+        "--all-replicas",
+        is_flag=True,
+        help=f"{verb} every replica of a partition, not only the most advanced one.",
+    )
+
+
 class LocationParameter(click.Path):
     """A file or directory, as a location: of this machine, in an archive, or in an object store.
 

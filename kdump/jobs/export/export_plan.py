@@ -169,7 +169,9 @@ def _pieces(
 ) -> Iterator[SourceSplit]:
     for piece in record_splits(found, records, PART_BYTES):
         path = str(piece.path.as_absolute())
-        yield replace(piece, origin=RecordOrigin(_text(key.topic), key.partition, _text(path)))
+        log_dir = str(found.partition.path.as_absolute().parent)
+        origin = RecordOrigin(_text(key.topic), key.partition, _text(path), _text(log_dir))
+        yield replace(piece, origin=origin)
 
 
 def _text(name: str) -> str:

@@ -108,6 +108,10 @@ def _segment(rows: Rows) -> pa.Array:
     return _repeated_text(rows.origin.segment, rows.count)
 
 
+def _log_dir(rows: Rows) -> pa.Array:
+    return _repeated_text(rows.origin.log_dir, rows.count)
+
+
 def _offset(rows: Rows) -> pa.Array:
     return pa.array(rows.offset, pa.int64())
 
@@ -279,6 +283,13 @@ COLUMNS: Final = (
         "the value as text, decoded with `valueFormat`; null if it has none",
         is_default=False,
     ),
+    _column(
+        "log_dir",
+        pa.string(),
+        _log_dir,
+        "the log directory, as it was named",
+        is_default=False,
+    ),
 )
 """All columns about records, in order."""
 
@@ -340,7 +351,9 @@ def with_labels(schema: pa.Schema) -> pa.Schema:
     return pa.schema([each.with_type(LABEL) if each.name in _LABELS else each for each in schema])
 
 
-_LABELS: Final = frozenset({"topic", TRANSACTION_STATE, "controlType", "codec", "segment"})
+_LABELS: Final = frozenset(
+    {"topic", TRANSACTION_STATE, "controlType", "codec", "segment", "log_dir"}
+)
 
 
 def damage_table(
@@ -355,6 +368,7 @@ def damage_table(
         "topic": origin.topic,
         "partition": origin.partition,
         "segment": origin.segment,
+        "log_dir": origin.log_dir,
         "batchPosition": position,
     }
     arrays = [

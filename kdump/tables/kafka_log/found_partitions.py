@@ -15,12 +15,13 @@ from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
+from kdump.log.replicas import choose_replicas
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.storage.places import missing_in_archives, parse_location
 from kdump.tables.kafka_log.damage import unreadable_logged, with_status
-from kdump.tables.kafka_log.options import Mode, SourceOptions
+from kdump.tables.kafka_log.options import Mode, Replicas, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tiered.left_in_tier import left_in_tier
 from kdump.tiered.named_places import named_locations
@@ -41,6 +42,7 @@ class FoundPartition:
             after a clean shutdown, which needs no recovery.
         segments: those to read.
         topic_partition: from the name of the directory.
+        is_whole: whether these are all segments; a segment that was named itself is not.
     """
 
     partition: Partition
@@ -48,12 +50,22 @@ class FoundPartition:
     flushed_offset: int | None
     segments: tuple[Segment, ...]
     topic_partition: TopicPartition | None
+    is_whole: bool = True
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether it is the log that a broker has of a partition, and not a part or a copy."""
+        is_live = self.partition.state is PartitionState.LIVE
+        return self.is_whole and is_live and self.topic_partition is not None
 
 
 def find_partitions(
     options: SourceOptions, filters: PushedFilters, *, skips_unreadable: bool = False
 ) -> list[FoundPartition]:
-    """Find the partitions to read, in the order of the paths.
+    """Find the partitions to read, in the order of the paths: as the options say, each once.
+
+    Segments, and copies that are deleted, stray or moving, are found where they are named
+    themselves, whatever else is.
 
     Args:
         options: what to read.
@@ -76,7 +88,16 @@ def find_partitions(
     _refuse_missing(options, present)
     if not skips_unreadable:
         _refuse_incomplete_archives(options)
-    return found
+    if options.replicas is Replicas.ALL:
+        return found
+
+    def failed(_replica: FoundPartition, failure: OSError) -> None:
+        with unreadable_logged(is_skipped=skips_unreadable):
+            raise failure
+
+    others = choose_replicas((each for each in found if each.is_replica), failed).others
+    left_out = set(map(id, others))
+    return [each for each in found if id(each) not in left_out]
 
 
 def _refuse_incomplete_archives(options: SourceOptions) -> None:
@@ -195,7 +216,12 @@ def lone_segment(path: Location) -> FoundPartition:
     # A file that was named is read from its beginning, even below the log start offset.
     _, flushed_offset = _offsets_of(named.parent.parent, partition.topic_partition)
     return FoundPartition(
-        partition, FIRST_OFFSET, flushed_offset, (segment,), partition.topic_partition
+        partition,
+        FIRST_OFFSET,
+        flushed_offset,
+        (segment,),
+        partition.topic_partition,
+        is_whole=False,
     )
 
 

@@ -56,6 +56,15 @@ class Mode(enum.Enum):
     """Each range of them becomes a row with only its position and what is wrong."""
 
 
+class Replicas(enum.Enum):
+    """Which replicas of a partition to read where several are named."""
+
+    ONE = "one"
+    """The most advanced one."""
+    ALL = "all"
+    """Each of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """What to read, and how.
@@ -78,6 +87,7 @@ class SourceOptions:
         schemas: where schemas are; empty to look for the registry's topic beside the data.
         remote: where remote segments of tiered storage are; None to read local ones only.
         private_key: decrypts them; None without one.
+        replicas: which replicas to read.
     """
 
     paths: tuple[str, ...]
@@ -97,6 +107,7 @@ class SourceOptions:
     schemas: tuple[str, ...] = ()
     remote: str | None = None
     private_key: str | None = None
+    replicas: Replicas = Replicas.ONE
 
 
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
@@ -118,6 +129,7 @@ OPTIONS: Final = (
     _CORRUPT_COLUMN,
     "columns",
     "minPartitions",
+    "replicas",
     "failOnDataLoss",
     _STRATEGY,
     "maxRecordBytes",
@@ -314,7 +326,14 @@ class RecordParser(OptionParser):
             schemas=self.schemas(),
             remote=self.place("remote"),
             private_key=self.place("privateKey"),
+            replicas=self.replicas(),
         )
+
+    def replicas(self) -> Replicas:
+        try:
+            return Replicas((self.text("replicas") or Replicas.ONE.value).lower())
+        except ValueError:
+            self.refuse("replicas", " or ".join(each.value for each in Replicas))
 
     def payload_format(self, name: str) -> PayloadFormat | None:
         text = self.text(name)

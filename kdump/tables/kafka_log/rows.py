@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from kdump.formats import record_batch
 from kdump.formats.java.java_text import java_utf8
+from kdump.log.partition import Partition
 from kdump.payloads.record_payloads import HeadersAt, RecordPayloads
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import BatchColumns, Column
 from kdump.scan.records import RecordColumns, locate_headers
 from kdump.scan.walk import MessageSet
+from kdump.storage.location import Location
 
 HEADERS_TYPE: Final = pa.list_(
     pa.field(
@@ -33,11 +35,19 @@ class RecordOrigin:
         topic: from the name of the directory; None if it has another form.
         partition: like ``topic``.
         segment: path of the log.
+        log_dir: of the partition.
     """
 
     topic: str | None
     partition: int | None
     segment: str
+    log_dir: str
+
+    @classmethod
+    def of(cls, partition: Partition, log: Location) -> RecordOrigin:
+        """The origin of the records of a log, local or remote, of a partition."""
+        topic, number = partition.topic_partition or (None, None)
+        return cls(topic, number, str(log), str(partition.path.parent))
 
 
 @dataclass(frozen=True, slots=True)

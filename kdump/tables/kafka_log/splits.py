@@ -50,7 +50,7 @@ class SourceSplit(RangeSplit):
         is_0_7: whether the log is of Kafka 0.7; it is whole then.
     """
 
-    origin: RecordOrigin = field(default_factory=lambda: RecordOrigin(None, None, ""))
+    origin: RecordOrigin = field(default_factory=lambda: RecordOrigin(None, None, "", ""))
     is_0_7: bool = False
 
     def small_files(self) -> tuple[Location, ...]:
@@ -171,8 +171,6 @@ def record_splits(
     Raises:
         OSError: a file cannot be read.
     """
-    key = found.topic_partition
-    topic, number = (None, None) if key is None else (key.topic, key.partition)
     for piece in range_splits(found.partition, found.segments, records, size_bytes):
         yield SourceSplit(
             path=piece.path,
@@ -183,7 +181,7 @@ def record_splits(
             from_offset=piece.from_offset,
             to_offset=piece.to_offset,
             segment=piece.segment,
-            origin=RecordOrigin(topic, number, str(piece.path)),
+            origin=RecordOrigin.of(found.partition, piece.path),
             is_0_7=_is_0_7(piece.path),
         )
 

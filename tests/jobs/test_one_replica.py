@@ -1,0 +1,191 @@
+"""Over the disks of several brokers each record is read once, from the most advanced replica."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+import pytest
+
+from builders.batches import batch, record
+from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
+from builders.log_directories import write_log_directory, write_partition
+from builders.read_tables import table_rows
+from kdump.engine.spark import SparkEngine
+from kdump.errors import UsageProblem
+from kdump.jobs.table_rows.table_reader import open_table
+from kdump.pipeline.data_source import sql_session
+from kdump.storage.local_disk import LocalDisk, LocalFile
+from kdump.storage.location import Location
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
+
+DISKS: Final = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
+COUNTS: Final = {"read_uncommitted": 8637, "read_committed": 8543}
+"""The records of all partitions of the cluster, counted by hand."""
+LEVELS: Final = tuple(COUNTS)
+WRITTEN_LATER: Final = ("div-", "lag-prefix", "live-")
+"""Topics with records that the manifest does not have yet."""
+COLUMNS: Final = "topic,partition,offset,key,value,timestamp"
+
+Row = Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def cluster(fixtures: Path) -> list[Path]:
+    """The disks of three brokers."""
+    return [fixtures / "states" / "clean" / name for name in DISKS]
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> list[Path]:
+    """The disks of two brokers: the second one's replica of ``orders-0`` is longer."""
+    found = []
+    for name, count in (("one", 2), ("two", 3)):
+        root = write_log_directory(tmp_path / name)
+        records = b"".join(batch([record(at, b"k%d" % at)]) for at in range(count))
+        write_partition(root / "orders-0", {0: records})
+        found.append(root)
+    return found
+
+
+def digest_of(rows: Iterable[Row]) -> str:
+    """The digest of records as the manifest has it."""
+    lines = (
+        f"{row['offset']}\t{_encoded(row['key'])}\t{_encoded(row['value'])}"
+        f"\t{round(row['timestamp'].timestamp() * 1000)}\n"
+        for row in sorted(rows, key=lambda row: int(row["offset"]))
+    )
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _encoded(data: bytes | None) -> str:
+    return "-" if data is None else base64.b64encode(data).decode()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_records_of_a_cluster_are_those_of_the_manifest(
+    level: str, cluster: list[Path]
+) -> None:
+    manifest = json.loads((cluster[0].parent / "manifest.json").read_text())["topics"]
+    wanted = {
+        (topic, int(number)): each[level]["sha256"]
+        for topic, described in manifest.items()
+        for number, each in described["partitions"].items()
+        if not topic.startswith(WRITTEN_LATER) and "sha256" in each.get(level, {})
+    }
+    assert len(wanted) > 100
+    found = defaultdict[tuple[str, int], list[Row]](list)
+    options = {"kafka.isolation.level": level, "columns": COLUMNS}
+    for row in table_rows("records", cluster, **options):
+        found[row["topic"], row["partition"]].append(row)
+    assert sum(map(len, found.values())) == COUNTS[level]
+    assert {key: digest_of(found[key]) for key in wanted} == wanted
+
+
+def exported(out: Path, *args: str | Path) -> int:
+    done = run_kdump(["export", "--out", str(out), *map(str, args)], out.parent)
+    assert done.exit_status == 0
+    return sum(pq.read_metadata(path).num_rows for path in out.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_export_of_a_cluster_has_as_many_records(
+    level: str, cluster: list[Path], tmp_path: Path
+) -> None:
+    assert exported(tmp_path / "out", f"--isolation-level={level}", *cluster) == COUNTS[level]
+
+
+def queried(*args: str | Path) -> list[dict[str, Any]]:
+    outcome: Outcome = run_kdump(["query", "--output=jsonl", *map(str, args)], Path.cwd())
+    assert (outcome.exit_status, outcome.stderr) == (0, b"")
+    return [each["row"] for each in objects(outcome.stdout) if each["type"] == "row"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("running_spark")
+@pytest.mark.parametrize("level", LEVELS)
+def test_sql_over_a_cluster_counts_as_many_records(level: str, cluster: list[Path]) -> None:
+    counting = "SELECT count(*) AS records FROM records"
+    found = queried(f"--isolation-level={level}", counting, *cluster)
+    assert found == [{"records": COUNTS[level]}]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("running_spark")
+def test_sql_reads_every_replica_where_that_is_asked_for(disks: list[Path]) -> None:
+    counting = "SELECT log_dir, count(*) AS records FROM records GROUP BY log_dir ORDER BY records"
+    assert queried(counting, *disks) == [{"log_dir": str(disks[1]), "records": 3}]
+    assert queried("--all-replicas", counting, *disks) == [
+        {"log_dir": str(disks[0]), "records": 2},
+        {"log_dir": str(disks[1]), "records": 3},
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_data_source_counts_as_many_records(
+    level: str, cluster: list[Path], spark: SparkEngine
+) -> None:
+    session = sql_session(spark._session.context)
+    reader = session.read.format("kafka-log").option("kafka.isolation.level", level)
+    loaded = reader.option("columns", "offset").load(list(map(str, cluster)))
+    assert loaded.count() == COUNTS[level]
+
+
+@pytest.mark.parametrize("table", ["records", "batches"])
+def test_rows_are_of_the_most_advanced_replica_or_of_all(table: str, disks: list[Path]) -> None:
+    def log_dirs(**options: str) -> list[str]:
+        return [each["log_dir"] for each in table_rows(table, disks, columns="log_dir", **options)]
+
+    first, second = map(str, disks)
+    assert log_dirs() == log_dirs(replicas="one") == [second] * 3
+    assert log_dirs(replicas="all") == [first] * 2 + [second] * 3
+
+
+def test_a_partition_below_two_paths_is_read_once(disks: list[Path]) -> None:
+    paths = [disks[1], disks[1] / "orders-0"]
+    assert [each["offset"] for each in table_rows("records", paths)] == [0, 1, 2]
+
+
+def test_segments_and_copies_that_are_named_themselves_are_read_whatever_else_is(
+    disks: list[Path],
+) -> None:
+    stray = disks[0] / f"orders-0.{'0' * 32}-stray"
+    (disks[0] / "orders-0").rename(stray)
+    segment = next((disks[1] / "orders-0").glob("*.log"))
+    assert len(table_rows("records", [disks[1], stray, segment], columns="offset")) == 3 + 2 + 3
+
+
+def test_a_replica_whose_end_cannot_be_read_fails_the_reading_or_is_left_out(
+    disks: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be the better one, so that is said."""
+    real = LocalDisk.open_file
+
+    def failing(self: LocalDisk, location: Location) -> LocalFile:
+        if str(disks[1]) in str(location):
+            raise OSError(errno.EIO, "Input/output error", str(location))
+        return real(self, location)
+
+    monkeypatch.setattr(LocalDisk, "open_file", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        table_rows("records", disks, columns="offset")
+    named = {"table": "records", "paths": json.dumps(list(map(str, disks)))}
+    reader = open_table(named, ["offset"], skips_unreadable=True)
+    splits = reader.splits(PushedFilters())
+    rows = [batch.num_rows for split in splits for batch in reader.read(split, PushedFilters())]
+    assert sum(rows) == 2
+    assert [str(disks[1]) in message for message in caplog.messages] == [True]
+
+
+def test_another_word_for_replicas_is_refused(disks: list[Path]) -> None:
+    with pytest.raises(UsageProblem, match="option replicas of kafka-log is 'two', not one or all"):
+        table_rows("records", disks, replicas="two")
