@@ -7,6 +7,10 @@ Damage in the data is never one of these: damage is a value (a finding, or a
 from __future__ import annotations
 
 import enum
+from typing import Final
+
+AS_WHOM: Final = "run kdump as the user that the broker runs as, or as root"
+"""What to do where a permission is missing."""
 
 
 class ExitStatus(enum.IntFlag):

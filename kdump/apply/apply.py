@@ -53,7 +53,7 @@ from kdump.apply.pinned_directory import opened, pinned, status_at, status_of
 from kdump.apply.plan import Plan
 from kdump.apply.redo_records import redo_records_of
 from kdump.apply.undo_records import undo_records_of
-from kdump.errors import KdumpError
+from kdump.errors import AS_WHOM, KdumpError
 from kdump.formats.names import LOCK_FILE
 from kdump.phases import during
 
@@ -343,7 +343,7 @@ def _not_begun(space: DiskSpace, failure: OSError) -> KdumpError:
 
 def _advice(space: DiskSpace, failure: OSError) -> str:
     if isinstance(failure, PermissionError):
-        advice = "run kdump as the user that the broker runs as, or as root"
+        advice = AS_WHOM
         if os.geteuid() == 0:
             advice += "; root needs that the files are not immutable (see lsattr)"
         return advice

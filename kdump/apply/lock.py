@@ -19,7 +19,7 @@ from typing import Final
 
 from kdump.apply.files import DISK, Metadata
 from kdump.apply.pinned_directory import directory_of, identity_of, pinned, status_of
-from kdump.errors import KdumpError
+from kdump.errors import AS_WHOM, KdumpError
 from kdump.formats.names import LOCK_FILE
 from kdump.phases import phase
 from kdump.storage.entries import SpecialFileError
@@ -202,8 +202,8 @@ def _is_still(path: Path, descriptor: int) -> bool:
 def _cannot_lock(path: Path, failure: OSError) -> KdumpError:
     what = failure.strerror or str(failure)
     advice = {
-        errno.EACCES: "run kdump as the user that the broker runs as, or as root",
-        errno.EPERM: "run kdump as the user that the broker runs as, or as root",
+        errno.EACCES: AS_WHOM,
+        errno.EPERM: AS_WHOM,
         errno.EROFS: "mount it for writing, or work on a copy",
         errno.ENOENT: "name a log directory",
         errno.ENOTDIR: "name a log directory",

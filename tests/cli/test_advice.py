@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -135,7 +136,7 @@ def previewed(*args: str | Path) -> list[str]:
     return [word for line in found for word in shlex.split(line) if word in map(str, args)]
 
 
-def test_a_repair_is_previewed_for_the_directory_that_is_damaged(tmp_path: Path) -> None:
+def test_a_repair_is_previewed_for_all_directories_of_the_broker(tmp_path: Path) -> None:
     valid, damaged = write(tmp_path / "d1"), write_log_directory(tmp_path / "d2", clean=False)
     properties = damaged / names.META_PROPERTIES
     lines_of_properties = properties.read_bytes().splitlines(keepends=True)
@@ -144,7 +145,16 @@ def test_a_repair_is_previewed_for_the_directory_that_is_damaged(tmp_path: Path)
     )
     damage_the_recovery_points(damaged)
 
-    assert previewed(valid, damaged) == [str(damaged)]
+    assert previewed(valid, damaged) == [str(valid), str(damaged)]
+
+
+def test_a_loss_is_previewed_for_all_directories_of_the_broker(tmp_path: Path) -> None:
+    torn, valid = write(tmp_path / "d1"), write(tmp_path / "d2")
+    shutil.rmtree(valid / "orders-0")
+    shutil.rmtree(torn / "other-0")
+    flip(torn)
+    (said,) = [line for line in lines("verify", torn, valid) if "what a broker would lose" in line]
+    assert said.endswith(f": kdump recover --dry-run {torn} {valid}")
 
 
 def test_a_directory_with_deleted_partitions_only_is_previewed_too(tmp_path: Path) -> None:

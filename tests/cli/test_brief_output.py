@@ -79,6 +79,22 @@ def test_a_narrow_listing_hides_the_topic_id_first(many: Path) -> None:
     assert {"TOPIC", "PARTITION", "END"} <= titles(60)
 
 
+def test_the_narrowest_listing_of_two_directories_tells_replicas_and_states_apart(
+    tmp_path: Path,
+) -> None:
+    for name in ("d1", "d2"):
+        write_partitions(tmp_path / name, 1)
+    titles = run_on_terminal(["ls", "d1", "d2"], tmp_path, 42)[0]
+    assert titles.split() == ["LOG", "DIR", "TOPIC", "PARTITION", "STATE", "END"]
+
+
+def test_the_narrowest_lookup_in_two_directories_tells_replicas_apart(tmp_path: Path) -> None:
+    for name in ("d1", "d2"):
+        write_partitions(tmp_path / name, 1)
+    line = ["lookup", "--offset", "0", "d1", "d2"]
+    assert run_on_terminal(line, tmp_path, 45)[0].startswith("LOG DIR")
+
+
 def test_columns_that_do_not_fit_are_named(many: Path) -> None:
     *_, last = run_on_terminal(["ls", "d"], many, 140)
 

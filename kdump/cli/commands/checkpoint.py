@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from kdump.target.target_file import TargetFile
 
 COLUMNS: Final = (
-    Column("log_dir", "Log dir", dropped=4),
+    Column("log_dir", "Log dir", dropped=5),
     Column("topic", "Topic"),
     Column("partition", "Partition", Kind.NUMBER),
     Column("recovery_point", "Recovery point", Kind.NUMBER, unknown="-"),
     Column("log_start_offset", "Log start", Kind.NUMBER, unknown="-", dropped=2),
     Column("high_watermark", "High watermark", Kind.NUMBER, unknown="-", dropped=3),
     Column("cleaner_offset", "Cleaned to", Kind.NUMBER, unknown="-", dropped=1),
-    Column("is_there", "Present", dropped=5),
+    Column("is_there", "Present", dropped=4),
 )
 CHECKPOINTS: Final = {
     "recovery-point": names.RECOVERY_POINT_CHECKPOINT,

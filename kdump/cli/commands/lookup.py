@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
 
 COLUMNS: Final = (
-    Column("log_dir", "Log dir", dropped=4),
+    Column("log_dir", "Log dir", dropped=8),
     Column("topic", "Topic"),
     Column("partition", "Partition", Kind.NUMBER),
     Column("offset", "Offset", Kind.NUMBER, unknown="none"),
     Column("is_lost", "Lost", for_people=False),
-    Column("timestamp_ms", "Time", Kind.TIMESTAMP_MS, unknown="-", dropped=7),
-    Column("leader_epoch", "Epoch", Kind.NUMBER, unknown="-", dropped=6),
-    Column("epoch_end_offset", "Epoch end", Kind.NUMBER, unknown="-", dropped=5),
+    Column("timestamp_ms", "Time", Kind.TIMESTAMP_MS, unknown="-", dropped=6),
+    Column("leader_epoch", "Epoch", Kind.NUMBER, unknown="-", dropped=5),
+    Column("epoch_end_offset", "Epoch end", Kind.NUMBER, unknown="-", dropped=4),
     Column("file", "File", unknown="-", dropped=2),
-    Column("position", "Position", Kind.NUMBER, unknown="-", dropped=8),
+    Column("position", "Position", Kind.NUMBER, unknown="-", dropped=7),
     Column("batch_base_offset", "Batch start", Kind.NUMBER, unknown="-", dropped=3),
     Column("batch_last_offset", "Batch end", Kind.NUMBER, for_people=False),
     Column("batch_bytes", "Batch size", Kind.BYTES, for_people=False),

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
 
 COLUMNS: Final = (
-    Column("log_dir", "Log dir", dropped=11),
+    Column("log_dir", "Log dir", dropped=12),
     Column("directory", "Directory", for_people=False),
     Column("topic", "Topic"),
     Column("partition", "Partition", Kind.NUMBER),
-    Column("state", "State", dropped=9),
+    Column("state", "State", dropped=11),
     Column("segments", "Segments", Kind.NUMBER, dropped=5),
-    Column("log_bytes", "Size", Kind.BYTES, dropped=12),
+    Column("log_bytes", "Size", Kind.BYTES, dropped=10),
     Column("total_bytes", "Total", Kind.BYTES, for_people=False),
     Column("log_start_offset", "Start", Kind.NUMBER, dropped=8),
     Column("log_end_offset", "End", Kind.NUMBER),
@@ -42,14 +42,14 @@ COLUMNS: Final = (
     Column("earliest_timestamp_ms", "Earliest", Kind.TIMESTAMP_MS, unknown="-", dropped=2),
     Column("latest_timestamp_ms", "Latest", Kind.TIMESTAMP_MS, unknown="-", dropped=3),
     Column("topic_id", "Topic id", unknown="-", dropped=1),
-    Column("leftovers", "Leftovers", alert=True, dropped=10),
+    Column("leftovers", "Leftovers", alert=True, dropped=9),
     Column("foreign", "Foreign", for_people=False),
 )
 
 REMOTE_COLUMNS: Final = (
-    Column("local_log_start_offset", "Local start", Kind.NUMBER, unknown="-", dropped=10),
+    Column("local_log_start_offset", "Local start", Kind.NUMBER, unknown="-", dropped=8),
     Column("remote_segments", "Remote segments", Kind.NUMBER, for_people=False),
-    Column("remote_log_bytes", "Remote size", Kind.BYTES, unknown="-", dropped=11),
+    Column("remote_log_bytes", "Remote size", Kind.BYTES, unknown="-", dropped=8),
 )
 """What ``--remote`` adds after the log start offset."""
 

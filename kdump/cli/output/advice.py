@@ -157,11 +157,13 @@ class AdvisingPrinter:
             elif remedies != {Remedy.NONE}:
                 others.append(path)
         if self._losing and not after_repair:
-            preview = shell_command("recover --dry-run", copies.of(self._losing))
+            preview = shell_command("recover --dry-run", copies.of(self._with_named(self._losing)))
             yield f"to preview what a broker would lose: {preview}"
         log_dirs = dict.fromkeys([*self._damaged_log_dirs, *map(_parent, others)])
         if log_dirs and not after_repair:
-            preview = shell_command("verify --repair --dry-run", copies.of(log_dirs))
+            preview = shell_command(
+                "verify --repair --dry-run", copies.of(self._with_named(log_dirs))
+            )
             yield f"to preview a repair: {preview}"
         if holed:
             salvage = self._command(holed, copies)
@@ -177,10 +179,14 @@ class AdvisingPrinter:
             )
 
     def _command(self, partitions: Sequence[Location], copies: LocalCopies) -> str:
-        named = [path for path in self._paths if _is_directory(path) and path not in self._found]
-        log_dirs = [*named, *(_parent(path) for path in partitions if path.parent not in named)]
+        log_dirs = self._with_named(map(_parent, partitions))
         names = [path.as_absolute().name for path in partitions]
         return salvage_command(_selecting(names), copies.of(log_dirs), self._options)
+
+    def _with_named(self, log_dirs: Iterable[Location]) -> dict[Location, None]:
+        """All log directories of the broker, as far as they were named, and some of them."""
+        named = [path for path in self._paths if _is_directory(path) and path not in self._found]
+        return dict.fromkeys([*named, *log_dirs])
 
 
 def _is_directory(path: Location) -> bool:

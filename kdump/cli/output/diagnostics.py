@@ -6,11 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from kdump.cli.output.events import write_line
-from kdump.errors import ExitStatus, KdumpError
+from kdump.errors import AS_WHOM, ExitStatus, KdumpError
 from kdump.formats.errors import FormatError
 from kdump.formats.names import OF_FILE_SYSTEMS, is_accepted_name
 from kdump.log import directory
 from kdump.log.directory import LogDirectory
+from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -32,11 +33,10 @@ class Diagnostics:
     def report(self, path: Location, problem: FormatError | OSError | str) -> None:
         """Report that ``path`` cannot be read (an OSError) or is damaged (anything else)."""
         if isinstance(problem, OSError):
-            self._report(
-                problem.filename or path,
-                problem.strerror or str(problem),
-                ExitStatus.OPERATIONAL_ERROR,
-            )
+            what = problem.strerror or str(problem)
+            if isinstance(problem, PermissionError) and path.storage == LOCAL_DISK:
+                what += f"; {AS_WHOM}"
+            self._report(problem.filename or path, what, ExitStatus.OPERATIONAL_ERROR)
         else:
             self._report(path, str(problem), ExitStatus.DAMAGE_LEFT)
 
