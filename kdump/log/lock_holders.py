@@ -25,6 +25,16 @@ def note_holder(log_dir: Location) -> None:
         _noted[log_dir] = holder
 
 
+def note_holder_around(path: Location) -> None:
+    """Note the same about a file or partition that is read without its log directory.
+
+    That is the directory around it, or around the partition that a file is in.
+    """
+    around = path.as_absolute().parent
+    note_holder(around)
+    note_holder(around.parent)
+
+
 def in_use_by(log_dir: Location) -> str | None:
     """The process that had locked a log directory when it was read."""
     return _noted.get(log_dir)

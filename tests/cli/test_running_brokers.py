@@ -18,11 +18,19 @@ from kdump.log.lock_holders import forget_holders, in_use_by
 from kdump.storage.local_disk import local
 
 DELETED = ("--config=cleanup.policy=delete", "--config=retention.ms=1")
+LOG = "users-0/00000000000000000000.log"
 COMMANDS: list[tuple[str, ...]] = [
     ("ls", "d1"),
     ("verify", "d1"),
     ("verify", "d1", "--topic=users"),
     ("verify", "d1/users-0"),
+    ("verify", f"d1/{LOG}"),
+    ("ls", "d1/users-0"),
+    ("grep", "value", "d1/users-0"),
+    ("grep", "value", f"d1/{LOG}"),
+    ("dump-segment", f"d1/{LOG}"),
+    ("dump-segment", f"d1/{LOG.replace('.log', '.index')}", "--output", "jsonl"),
+    ("dump-segment", f"d1/{names.RECOVERY_POINT_CHECKPOINT}", f"d1/{LOG}"),
     ("groups", "d1"),
     ("txns", "d1"),
     ("lookup", "d1", "--offset=5"),

@@ -166,6 +166,7 @@ def command(
     """
     from kdump.dump.dumped_file import DumpedFile
     from kdump.dump.report import DumpReport
+    from kdump.log.lock_holders import note_holder_around
 
     names = [*(files.split(",") if files else []), *arguments]
     if not names:
@@ -177,6 +178,8 @@ def command(
             replace(file, storage=path.storage, stored_path=path.path)
             for file, path in zip(dumped, found, strict=True)
         ]
+    for file in dumped:
+        note_holder_around(file.path)
     is_text = output is OutputFormat.TEXT
     decoded, status = _payloads(payloads, options, dumped)
     contents = _contents(options, decoded)

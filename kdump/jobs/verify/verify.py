@@ -47,6 +47,7 @@ from kdump.jobs.verify.verify_partition import (
 )
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition
+from kdump.log.lock_holders import note_holder_around
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.phases import phase
@@ -439,6 +440,7 @@ def segment_alone(path: Location) -> VerifyTarget | None:
     if parsed is None or parsed.kind not in (FileKind.LOG, FileKind.LOG_0_7):
         return None
     partition = read_lone_partition(path.parent, path.as_absolute().parent.name)
+    note_holder_around(path)
     segments = tuple(each for each in partition.segments if each.log_name == path.name)
     if not segments:
         return None

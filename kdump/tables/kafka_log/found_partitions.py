@@ -14,6 +14,7 @@ from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
+from kdump.log.lock_holders import note_holder_around
 from kdump.log.partition import Partition
 from kdump.log.replicas import choose_replicas
 from kdump.log.segment import Segment
@@ -179,6 +180,7 @@ def lone_partition(path: Location) -> FoundPartition:
         OSError: the directory cannot be listed.
     """
     named = _named(path)
+    note_holder_around(named)
     partition = as_loaded(directory.read_lone_partition(path, named.name))
     key = partition.topic_partition
     return FoundPartition(partition, *_offsets_of(named.parent, key), partition.segments, key)
@@ -195,6 +197,7 @@ def lone_segment(path: Location) -> FoundPartition:
     parsed = names.parse_offset_file_name(named.name)
     if parsed is None or parsed.kind not in _LOG_KINDS:
         raise UsageProblem(f"{path} is not a segment: it does not have the name of a log")
+    note_holder_around(named)
     partition = directory.read_lone_partition(path.parent, named.parent.name)
     try:
         partition = as_loaded(partition)
