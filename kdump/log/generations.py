@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 from kdump.formats import names, record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
+from kdump.formats.feature_levels import HIGHEST_METADATA_VERSION, METADATA_VERSIONS
+from kdump.formats.kafka_versions import version_with_level
 from kdump.formats.names import FileKind
 from kdump.log.directory import LogDirectory
 from kdump.log.index_tail import OffsetIndexEntry, first_offset_entries, offset_entries_in
@@ -228,6 +230,17 @@ def broker_generation(directory: LogDirectory, partitions: Iterable[Location]) -
     for each in (*_of_meta_properties(directory), *_of_root(directory, list(partitions))):
         found &= each
     return found
+
+
+def registered_generation(level: int | None) -> Generation:
+    """Return the version of a broker, by the highest ``metadata.version`` that it registered.
+
+    Each release registers the highest level that it has, so a known level tells the release.
+    """
+    if level is None or (level not in METADATA_VERSIONS and level < HIGHEST_METADATA_VERSION):
+        return ANY
+    version = version_with_level(level)[:2]
+    return Generation(version, version if level in METADATA_VERSIONS else None)
 
 
 def _of_meta_properties(directory: LogDirectory) -> Iterator[Generation]:

@@ -81,3 +81,10 @@ def test_a_killed_one_is_recovered(home: Path, tmp_path: Path) -> None:
     partitions = of_type(objects(outcome.stdout), "partition")
     assert all(each["verdict"].startswith(("valid", "only the active")) for each in partitions)
     assert run_kdump(["verify", "--strict", "d1"], tmp_path).exit_status == ExitStatus.SOUND
+
+
+@pytest.mark.parametrize("state", ["clean", "crashed"])
+def test_info_says_which_release_ran_last(state: str, home: Path) -> None:
+    outcome = run_kdump(["info", str(home / state), "--output", "jsonl"], home)
+    (row,) = objects(outcome.stdout)
+    assert row["broker_generation"] == "4.4"

@@ -110,7 +110,7 @@ def command(
 
     DIR can be any directory: a broker's log directory, a metadata directory, a single partition,
     one of Kafka 0.7, or one that is not Kafka's. Nothing is written, and records are read only
-    with --deep.
+    with --deep, except those of the cluster's metadata.
 
     While .kafka_cleanshutdown is in a directory, a starting broker assumes that it is clean and
     checks almost nothing. A lock file means that a broker is running, or was killed.
@@ -234,12 +234,13 @@ def _log_directory_fields(
     from kdump.formats.names import CLUSTER_METADATA_PARTITION, PartitionState
     from kdump.formats.uuids import format_uuid
     from kdump.log.directory import DirectoryKind
-    from kdump.log.generations import broker_generation
+    from kdump.log.generations import broker_generation, registered_generation
     from kdump.log.partition import read_partition
 
     meta = found.meta_properties
     by_state = Counter(partition.state for partition in partitions)
     paths = [found.path / partition.name for partition in partitions]
+    generation = broker_generation(found, paths)
     fields: dict[str, Any] = {
         "cluster_id": meta and meta.cluster_id,
         "node_id": meta and meta.node_id,
@@ -253,7 +254,7 @@ def _log_directory_fields(
     fields |= {
         "in_use_by": _lock_holder(found),
         "has_lock_file": found.has_lock_file,
-        "broker_generation": str(broker_generation(found, paths)),
+        "broker_generation": "",  # its place; known at the end
         "topics": len({each.topic_partition.topic for each in partitions if each.topic_partition}),
         "partitions": len(partitions) + len(found.unreadable),
         "future_partitions": by_state[PartitionState.FUTURE],
@@ -267,8 +268,26 @@ def _log_directory_fields(
     for each in partitions:
         key, state = each.topic_partition, each.state
         if key == CLUSTER_METADATA_PARTITION and state is PartitionState.LIVE:
-            fields |= _quorum_fields(read_partition(found.path / each.name, key), diagnostics)
-    return fields
+            metadata = read_partition(found.path / each.name, key)
+            level = _registered_level(metadata, fields["node_id"], diagnostics)
+            generation &= registered_generation(level)
+            fields |= _quorum_fields(metadata, diagnostics)
+    return fields | {"broker_generation": str(generation)}
+
+
+def _registered_level(
+    metadata: Partition, node_id: int | None, diagnostics: Diagnostics
+) -> int | None:
+    """Return the highest ``metadata.version`` of a broker, by the metadata on its disk."""
+    from kdump.jobs.listing.partition_facts import readable
+    from kdump.state.metadata.cluster import read_cluster_image
+
+    def read() -> int | None:
+        image = read_cluster_image(metadata)
+        return None if image is None or node_id is None else image.known_levels.get(node_id)
+
+    with phase("reading the cluster's metadata"):
+        return readable(metadata.path, read, diagnostics)
 
 
 def _lock_holder(directory: LogDirectory) -> str | None:
