@@ -44,6 +44,7 @@ class SegmentScope:
         next_base_offset: of the segment after it; None for the last one.
         is_active: whether it is the last segment, to which a broker appends.
         is_clean: whether the log directory has a clean shutdown marker.
+        is_padded: whether its indexes keep the size that a broker allocates when it stops.
         used_index_bytes: number of bytes before the padding of its offset index and of its time
             index; None if not determined yet.
     """
@@ -53,6 +54,7 @@ class SegmentScope:
     next_base_offset: int | None = None
     is_active: bool = True
     is_clean: bool = False
+    is_padded: bool = False
     used_index_bytes: tuple[int, int] | None = None
 
     @property

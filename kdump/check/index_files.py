@@ -102,12 +102,11 @@ def _check_size(
     padding = file.count_padding(entry_bytes)
     if trailing:
         into.add(partial_entry(path, file.size_bytes, entry_bytes))
-    if padding:
+    if padding and not scope.is_padded:
         into.add(
             invariants.INDEX_PADDING.finding(
                 Place(str(path), (count - padding) * entry_bytes),
-                "zeroes follow the last entry of an index, as a killed broker, or a controller of"
-                " Kafka 4.4 that stopped, leaves it"
+                "zeroes follow the last entry of an index, as a killed broker leaves it"
                 if scope.is_active
                 else "zeroes follow the last entry of an index that should be trimmed",
                 found=f"{padding * entry_bytes} bytes",

@@ -11,6 +11,7 @@ from kdump.check.findings import Severity
 from kdump.formats.errors import FormatError
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion
 from kdump.formats.names import PartitionState
+from kdump.formats.offset_index import METADATA_INDEXES_IN_FULL
 from kdump.log.broker import needs_partition_metadata
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -87,6 +88,9 @@ class PartitionScope:
                     next_base_offset=None if is_active else segments[index + 1].base_offset,
                     is_active=is_active,
                     is_clean=self.is_clean,
+                    is_padded=is_active
+                    and self.partition.is_cluster_metadata
+                    and METADATA_INDEXES_IN_FULL.holds_in(self.kafka_version),
                 ),
             )
 

@@ -18,12 +18,19 @@ import numpy.typing as npt
 from kdump.formats.errors import FormatError
 from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS
 from kdump.formats.index_search import NO_SLOT, Column, largest_lower_bounds
+from kdump.formats.kafka_versions import KAFKA_4_4, ChangedRule
 
 ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(
     [(name, f">{code}") for name, code in OFFSET_ENTRY_FIELDS]
 )
 ENTRY_BYTES: Final = ENTRY_DTYPE.itemsize
 
+METADATA_INDEXES_IN_FULL: Final = ChangedRule(
+    KAFKA_4_4,
+    "",
+    "a controller that stops leaves both indexes of the active segment of the metadata log with the"
+    " size that it allocated; before, it trimmed them",
+)
 _STEP_BYTES: Final = 64 << 10
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loader import Recovered, recover_partition
-from kdump.broker.loader.metadata_log import finish_snapshots, metadata_context
+from kdump.broker.loader.metadata_log import finish_metadata_log, metadata_context
 from kdump.log.partition import Partition
 from kdump.repair.policies import Policy
 from kdump.target.refusal import Refusal
@@ -34,7 +34,9 @@ def repair_partition(
     if not partition.is_cluster_metadata:
         return _repair(partition, context, policy)
     outcome = _repair(partition, metadata_context(context), policy)
-    return outcome if isinstance(outcome, Refusal) else finish_snapshots(partition, outcome)
+    if isinstance(outcome, Refusal):
+        return outcome
+    return finish_metadata_log(partition, outcome, context.settings)
 
 
 def _repair(partition: Partition, context: LoadContext, policy: Policy) -> Recovered | Refusal:

@@ -88,3 +88,35 @@ def test_info_says_which_release_ran_last(state: str, home: Path) -> None:
     outcome = run_kdump(["info", str(home / state), "--output", "jsonl"], home)
     (row,) = objects(outcome.stdout)
     assert row["broker_generation"] == "4.4"
+
+
+METADATA = "__cluster_metadata-0"
+
+
+def test_the_indexes_of_a_metadata_log_stay_in_full(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "clean", tmp_path / "d1")
+    sizes = {each.name: each.stat().st_size for each in (tmp_path / "d1" / METADATA).glob("*index")}
+    selected = ["recover", "d1", "--partition", METADATA]
+    outcome = run_kdump([*selected, "--dry-run", "--kafka-version=4.3.1"], tmp_path)
+    assert all(each.encode() in outcome.stdout for each in sizes), "an older one trims them"
+    assert run_kdump(selected, tmp_path).exit_status & ~ExitStatus.REPAIRED == 0
+    for name, size_bytes in sizes.items():
+        assert (tmp_path / "d1" / METADATA / name).stat().st_size == size_bytes > 10**7
+
+
+def test_a_metadata_log_with_a_wrong_index_is_repaired(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "clean", tmp_path / "d1")
+    index = tmp_path / "d1" / METADATA / "00000000000000000000.index"
+    with index.open("r+b") as file:
+        file.write(b"\0\0\0\1")
+    assert run_kdump(["recover", "d1", "--partition", METADATA], tmp_path).exit_status in (0, 1)
+    assert index.read_bytes()[:4] != b"\0\0\0\1"
+
+
+@pytest.mark.parametrize("state", ["clean", "crashed"])
+def test_the_size_of_those_indexes_is_no_finding(state: str, home: Path) -> None:
+    path = str(home / state / METADATA)
+    for version, expected in (("4.4", 0), ("4.3.1", 2)):
+        options = ["--output", "jsonl", f"--kafka-version={version}"]
+        found = of_type(objects(run_kdump(["verify", path, *options], home).stdout), "finding")
+        assert [each["code"] for each in found].count("index-padding") == expected

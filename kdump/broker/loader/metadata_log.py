@@ -4,6 +4,8 @@ Follows ``KafkaRaftLog.createLog``. That log is always loaded as after an unclea
 its first offset on, whatever the checkpoints and the clean shutdown marker say. Then snapshots that
 were being written or deleted are removed, and those before the log start. If the newest remaining
 snapshot is ahead of the log, the whole log is deleted and starts again at the end of the snapshot.
+When the log is closed, the indexes of its active segment keep the size of an index
+(:data:`~kdump.formats.offset_index.METADATA_INDEXES_IN_FULL`).
 """
 
 from __future__ import annotations
@@ -11,17 +13,22 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from kdump.broker.loader.load_context import LoadContext
+from kdump.broker.loader.load_context import IndexSettings, LoadContext
 from kdump.broker.loader.load_report import Dropped, HandledLeftover, LeftoverOutcome, measure_loss
 from kdump.broker.loader.loader import Recovered
-from kdump.formats import names
+from kdump.formats import names, offset_index, time_index
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
 from kdump.formats.names import FileKind, MetadataSnapshotName, SnapshotStage
+from kdump.formats.offset_index import METADATA_INDEXES_IN_FULL
 from kdump.log.partition import Partition
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import Gone, NewBytes
+from kdump.target.target_file import Gone, Kept, KeptUpTo, NewBytes, TargetFile
 from kdump.target.virtual_directory import VirtualDirectory, file_name
 
+_ENTRY_BYTES = {
+    FileKind.OFFSET_INDEX: offset_index.ENTRY_BYTES,
+    FileKind.TIME_INDEX: time_index.ENTRY_BYTES,
+}
 _SNAPSHOT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
 
 
@@ -30,16 +37,48 @@ def metadata_context(context: LoadContext) -> LoadContext:
     return LoadContext(settings=context.settings)
 
 
-def finish_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Refusal:
-    """Apply the rules for snapshots to the log as the loader leaves it.
+def finish_metadata_log(
+    partition: Partition, outcome: Recovered, settings: IndexSettings
+) -> Recovered | Refusal:
+    """Apply the rules for snapshots and indexes to the log as the loader leaves it.
 
     Args:
         partition: the cluster metadata log.
         outcome: of the loader, with :func:`metadata_context`.
+        settings: of its indexes, and of the controller.
 
     Raises:
         OSError: a file of the partition cannot be read.
     """
+    finished = _with_snapshots(partition, outcome)
+    if isinstance(finished, Refusal) or not METADATA_INDEXES_IN_FULL.holds_in(
+        settings.kafka_version
+    ):
+        return finished
+    indexes: dict[str, TargetFile] = {}
+    for kind, entry_bytes in _ENTRY_BYTES.items():
+        name = file_name(finished.active_base_offset, kind)
+        full_bytes = settings.max_bytes // entry_bytes * entry_bytes
+        indexes |= _in_full(partition, name, finished.files.get(name), full_bytes)
+    return replace(finished, files=finished.files | indexes)
+
+
+def _in_full(
+    partition: Partition, name: str, target: TargetFile | None, full_bytes: int
+) -> dict[str, TargetFile]:
+    """The target of an index that has its full size on disk: it keeps that."""
+    directory = VirtualDirectory(partition.path)
+    is_full = name in directory and directory.content(name).size_bytes == full_bytes
+    if not isinstance(target, NewBytes | KeptUpTo) or not is_full:
+        return {}
+    found = (partition.path / name).read()
+    entries = target.data if isinstance(target, NewBytes) else found[: target.size_bytes]
+    content = entries.ljust(full_bytes, b"\0")
+    return {name: Kept() if content == found else NewBytes(content)}
+
+
+def _with_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Refusal:
+    """Apply the rules for snapshots."""
     kept: list[MetadataSnapshotName] = []
     gone: list[str] = []
     for name in outcome.files:
