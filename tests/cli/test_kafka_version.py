@@ -126,3 +126,28 @@ def test_reports_say_which_kafka_they_speak_of(keyless: Path) -> None:
         outcome = run_kdump([*command, str(keyless), *OLD], keyless)
         assert b"by the rules of Kafka 4.3.1: --kafka-version" in outcome.stdout.splitlines()
     assert b"by the rules of Kafka 4.3.1" in compacted(keyless, *OLD).stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["verify"],
+        ["recover", "--dry-run"],
+        ["retain", "--dry-run", "--topic=*"],
+        ["compact", "--dry-run", "--all-compacted", "--config=cleanup.policy=compact"],
+    ],
+)
+def test_json_says_which_kafka_it_speaks_of(command: list[str], keyless: Path) -> None:
+    for options, version, reason in (
+        ([], "4.4", "the newest that this kdump knows"),
+        (OLD, "4.3.1", "--kafka-version"),
+    ):
+        arguments = [*command, str(keyless), *options, "--output", "jsonl"]
+        (summary,) = of_type(objects(run_kdump(arguments, keyless).stdout), "summary")
+        assert summary["kafka"] == [{"version": version, "reason": reason}]
+
+
+def test_the_page_says_which_kafka_it_speaks_of(keyless: Path) -> None:
+    run_kdump(["report", str(keyless), *OLD, "--out", str(keyless.parent / "page.html")], keyless)
+    page = (keyless.parent / "page.html").read_text()
+    assert "<span>by the rules of Kafka 4.3.1: --kafka-version</span>" in page

@@ -96,7 +96,7 @@ def command(
     from kdump.jobs.compact.request import CompactRequest
     from kdump.jobs.writing.execution import locked_for_writing
     from kdump.jobs.writing.start_blockers import severe_findings
-    from kdump.state.metadata.settings import version_lines
+    from kdump.state.metadata.settings import starting_kafkas
 
     if explain:
         if not deletion.dry_run:
@@ -173,8 +173,8 @@ def command(
             for event in report.events(result):
                 printer.emit(event)
         printer.emit_text(report.rest())
-        printer.emit(summary(results, deletion, time.monotonic() - begin))
-        printer.emit_text(version_lines(request.settings.values()))
+        totals = summary(results, deletion, time.monotonic() - begin)
+        printer.emit(totals.with_kafkas(starting_kafkas(request.settings.values())))
         printer.emit_text([*recovery_report.losses, *report.unchanged.lines(), *report.problems])
     return status
 

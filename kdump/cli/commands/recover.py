@@ -76,7 +76,7 @@ def command(
     from kdump.jobs.writing.large_content import LargeContent
     from kdump.log.directory import read_log_directory
     from kdump.repair.policies import Policy
-    from kdump.state.metadata.settings import version_lines
+    from kdump.state.metadata.settings import starting_kafkas
 
     begin = time.monotonic()
     diagnostics = Diagnostics()
@@ -115,8 +115,8 @@ def command(
             printer.emit_text(
                 preview_advice(results, config.words, is_selection=not selection.is_everything)
             )
-        printer.emit(recovery_summary(changed, repair, time.monotonic() - begin))
-        printer.emit_text(version_lines(request.settings.values()))
+        totals = recovery_summary(changed, repair, time.monotonic() - begin)
+        printer.emit(totals.with_kafkas(starting_kafkas(request.settings.values())))
         printer.emit_text(report.losses)
         printer.emit_text(_advice(report, changed, repair, policy_name, selection, config))
     status |= report_failures(done)

@@ -77,7 +77,7 @@ def command(
     from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.writing.start_blockers import severe_findings
     from kdump.log.directory import read_log_directory
-    from kdump.state.metadata.settings import version_lines
+    from kdump.state.metadata.settings import starting_kafkas
 
     begin = time.monotonic()
     if selection.is_everything:
@@ -134,8 +134,8 @@ def command(
                 printer.emit(event)
         results = [result for result, _ in changed]
         printer.emit_text(report.rest())
-        printer.emit(summary(results, deletion, time.monotonic() - begin))
-        printer.emit_text(version_lines(settings.values()))
+        totals = summary(results, deletion, time.monotonic() - begin)
+        printer.emit(totals.with_kafkas(starting_kafkas(settings.values())))
         printer.emit_text([*report.unchanged.lines(), *advice(results)])
     if free_bytes is not None and (less := shortage(results, free_bytes, deletion)):
         diagnostics.report_failure(KdumpError(less))

@@ -32,7 +32,7 @@ from kdump.state.metadata.config_keys import (
     RETENTION_BYTES,
     RETENTION_MS,
 )
-from kdump.state.metadata.settings import Settings, TopicSettings, version_lines
+from kdump.state.metadata.settings import Settings, TopicSettings, starting_kafkas
 from kdump.words import counted, discard_command
 
 if TYPE_CHECKING:
@@ -457,7 +457,7 @@ def brief_preview(
         sum(each.freed_bytes for each in every),
         deletion,
     )
-    yield from version_lines(settings)
+    yield from map(str, starting_kafkas(settings))
     yield from unchanged.lines()
     yield from _advice([each.missing for each in every])
 

@@ -7,11 +7,14 @@ import enum
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from kdump.cli.output.rendering import Output, OutputFormat, open_output
 from kdump.cli.output.terminal import terminal_columns, wrapped
 from kdump.cli.output.value_text import escape_controls
+
+if TYPE_CHECKING:
+    from kdump.state.metadata.settings import StartingKafka
 
 
 class EventFormat(enum.Enum):
@@ -40,6 +43,12 @@ class Event:
     def row(self) -> Mapping[str, Any]:
         """The other fields of the row."""
         return self.fields() if callable(self.fields) else self.fields
+
+    def with_kafkas(self, kafkas: Iterable[StartingKafka]) -> Event:
+        """The same summary, and which Kafka its report speaks of."""
+        known = list(kafkas)
+        fields = {**self.row, "kafka": [each.row for each in known]}
+        return Event(self.type, fields, [*self.lines, *map(str, known)])
 
 
 class Printer(Protocol):

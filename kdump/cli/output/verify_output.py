@@ -160,7 +160,8 @@ class EventPrinter:
         self._printer.emit_text([*self._findings.rest(), *self._harmless.rest()])
         has_hidden = self._findings.hidden > 0
         lines = list(summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden))
-        self._printer.emit(Event("summary", summary_row(summary), [*lines, *summary.versions]))
+        event = Event("summary", summary_row(summary), lines)
+        self._printer.emit(event.with_kafkas(summary.kafkas))
         self._printer.emit_text(self._damaged.lines())
 
     def emit_text(self, lines: Iterable[str]) -> None:

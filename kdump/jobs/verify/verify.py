@@ -53,7 +53,7 @@ from kdump.log.segment import Segment
 from kdump.phases import phase
 from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict.verdict import Verdict
-from kdump.state.metadata.settings import Settings, version_lines
+from kdump.state.metadata.settings import Settings, StartingKafka, starting_kafkas
 from kdump.storage.location import Location
 
 _SMALL_SEGMENT_BYTES: Final = 64 << 10
@@ -116,7 +116,7 @@ class VerifySummary:
         findings: the number of findings by severity.
         seconds: how long it took.
         is_unreadable: whether something could not be read.
-        versions: lines about the Kafka that will start on the log directories.
+        kafkas: which Kafka will start on the log directories.
     """
 
     partitions: int
@@ -128,7 +128,7 @@ class VerifySummary:
     findings: Mapping[Severity, int]
     seconds: float
     is_unreadable: bool
-    versions: Sequence[str] = ()
+    kafkas: Sequence[StartingKafka] = ()
 
 
 VerifyEvent = Finding | PartitionReport | VerifySummary
@@ -201,7 +201,7 @@ class _Verification:
             findings=dict(self.severities),
             seconds=time.monotonic() - begin,
             is_unreadable=self.is_unreadable,
-            versions=version_lines(self.request.settings.values()),
+            kafkas=starting_kafkas(self.request.settings.values()),
         )
 
     def _counted(self, finding: Finding) -> Finding:

@@ -14,7 +14,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
@@ -307,10 +307,26 @@ class Settings:
             yield _Properties(self.broker, SettingSource.FILE)
 
 
-def version_lines(settings: Iterable[Settings]) -> list[str]:
-    """Which Kafka will start on log directories, and what says so: a line for each version."""
-    found = {(each.kafka_version, each.kafka_version_reason) for each in settings}
-    return [f"by the rules of Kafka {version}: {reason}" for version, reason in sorted(found)]
+class StartingKafka(NamedTuple):
+    """Which Kafka will start on a log directory, and what says so."""
+
+    version: KafkaVersion
+    reason: str
+
+    def __str__(self) -> str:
+        return f"by the rules of Kafka {self.version}: {self.reason}"
+
+    @property
+    def row(self) -> dict[str, str]:
+        """The same for programs."""
+        return {"version": str(self.version), "reason": self.reason}
+
+
+def starting_kafkas(settings: Iterable[Settings]) -> list[StartingKafka]:
+    """The versions that will start on log directories: those that a report speaks of."""
+    return sorted(
+        {StartingKafka(each.kafka_version, each.kafka_version_reason) for each in settings}
+    )
 
 
 def _readable(topic_property: TopicProperty, source: SettingSource) -> Sequence[ConfigKey]:
