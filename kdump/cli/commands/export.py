@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.range_options import RangeArguments, range_options
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.jobs.export.file_names import Layout
@@ -179,8 +177,7 @@ def _targets(
     paths: Sequence[Location], selection: PartitionSelection, diagnostics: Any
 ) -> tuple[list[FoundPartition], list[str]]:
     """The partitions to export, each once, and the paths of their other replicas."""
-    from kdump.cli.shared.record_targets import TargetFinder
-    from kdump.log.replicas import choose_replicas
+    from kdump.cli.shared.record_targets import TargetFinder, one_of_each
 
     finder = TargetFinder(selection, diagnostics, "exported", has_segments=False, has_copies=False)
     by_key: dict[tuple[str, int], list[FoundPartition]] = {}
@@ -196,17 +193,10 @@ def _targets(
                 same = by_key.setdefault(key, [])
                 if not any(found.partition.path.is_same(each.partition.path) for each in same):
                     same.append(found)
-
-    def failed(replica: FoundPartition, failure: OSError) -> None:
-        diagnostics.report(failure.filename or replica.partition.path, failure)
-
-    with phase("choosing among replicas"):
-        replicas = choose_replicas((each for same in by_key.values() for each in same), failed)
-    others = [str(each.partition.path) for each in replicas.others]
-    if others:
-        counted_others = f"{len(others)} other replica{'s' * (len(others) > 1)}"
-        write_line(f"kdump: not exported: {counted_others} (first: {others[0]})", sys.stderr)
-    return list(replicas.chosen), others
+    replicas = one_of_each(
+        (each for same in by_key.values() for each in same), diagnostics, "exported"
+    )
+    return list(replicas.chosen), [str(each.partition.path) for each in replicas.others]
 
 
 def _request(

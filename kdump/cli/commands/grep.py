@@ -11,7 +11,11 @@ import click
 
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.engine_options import EngineArguments, engine_options
-from kdump.cli.options.parameters import NumberParameter, max_record_bytes_option
+from kdump.cli.options.parameters import (
+    NumberParameter,
+    all_replicas_option,
+    max_record_bytes_option,
+)
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.range_options import RangeArguments, range_options
 from kdump.cli.options.remote_option import remote_option, with_remote
@@ -112,6 +116,7 @@ class PartsParameter(click.ParamType[tuple[str, ...]]):
     help="Stop after COUNT records in total.",
 )
 @range_options("Search")
+@all_replicas_option("Search")
 @payload_options
 @selection_options
 @max_record_bytes_option
@@ -146,6 +151,8 @@ def command(
     diagnostics = Diagnostics()
     with without_garbage_collection(), phase("listing what to search"):
         targets = _find(search, with_remote(search.paths, remote), selection, diagnostics)
+        if not options["all_replicas"]:
+            targets = _one_of_each(targets, diagnostics)
     if not targets:
         if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
             return diagnostics.status  # what cannot be read may have matched
@@ -244,6 +251,18 @@ def _find(
     hint = f" ({given} makes every argument a path; give a pattern with -e)" if given else ""
     finder = TargetFinder(selection, diagnostics, "searched", missing_hint=hint)
     return [found for path in paths for found in finder.at(path)]
+
+
+def _one_of_each(
+    targets: Sequence[FoundPartition], diagnostics: Diagnostics
+) -> list[FoundPartition]:
+    """The partitions with one replica of each; segments and copies are all searched."""
+    from kdump.cli.shared.record_targets import one_of_each
+
+    replicas = (each for each in targets if each.is_replica)
+    hint = "; --all-replicas searches them"
+    left_out = set(map(id, one_of_each(replicas, diagnostics, "searched", hint).others))
+    return [each for each in targets if id(each) not in left_out]
 
 
 def _request(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,11 +13,14 @@ from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.names import PartitionState
 from kdump.jobs.listing.partition_facts import as_loaded
 from kdump.log.directory import DirectoryKind, directory_kind, read_log_directory
+from kdump.log.replicas import ChosenReplicas, choose_replicas
 from kdump.log.selection import PartitionSelection
+from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.tables.kafka_log.found_partitions import FoundPartition, lone_partition, lone_segment
 from kdump.tiered.left_in_tier import left_in_tier
+from kdump.words import counted
 
 _NOT_KAFKA: Final = "not a segment's log or a directory"
 
@@ -91,3 +94,27 @@ class TargetFinder:
             if loaded is not None and key is not None:
                 offsets = directory.load_offsets(key)
                 yield FoundPartition(loaded, *offsets, loaded.segments, key)
+
+
+def one_of_each(
+    found: Iterable[FoundPartition], diagnostics: Diagnostics, done: str, hint: str = ""
+) -> ChosenReplicas[FoundPartition]:
+    """Choose among replicas, and say that others are left out.
+
+    Args:
+        found: of any partitions.
+        diagnostics: takes the replicas that cannot be read: they may be better.
+        done: what the command does with records, as in "searched".
+        hint: what to do to have the others, too.
+    """
+
+    def failed(replica: FoundPartition, failure: OSError) -> None:
+        diagnostics.report(failure.filename or replica.partition.path, failure)
+
+    with phase("choosing among replicas"):
+        replicas = choose_replicas(found, failed)
+    if replicas.others:
+        count = counted(len(replicas.others), "other replica")
+        first = replicas.others[0].partition.path
+        write_line(f"kdump: not {done}: {count} (first: {first}){hint}", sys.stderr)
+    return replicas
