@@ -100,6 +100,12 @@ PARTITIONS: Final = Table(
             "leftover files by kind: `deleted`, `swap`, `cleaned`, `orphan`, `temporary`",
         ),
         TableColumn("foreign", list_of(pa.string()), "names of files that are not Kafka's"),
+        TableColumn(
+            "is_most_advanced",
+            pa.bool_(),
+            "whether `records` and `batches` read this replica of the partition; one of those that"
+            " are named and can be read",
+        ),
     ),
     TIERED_OPTIONS,
     OF_PARTITIONS,

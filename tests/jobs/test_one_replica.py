@@ -189,3 +189,76 @@ def test_a_replica_whose_end_cannot_be_read_fails_the_reading_or_is_left_out(
 def test_another_word_for_replicas_is_refused(disks: list[Path]) -> None:
     with pytest.raises(UsageProblem, match="option replicas of kafka-log is 'two', not one or all"):
         table_rows("records", disks, replicas="two")
+
+
+# ---- Which replica that is, in the table partitions
+
+
+def test_one_replica_of_each_partition_is_the_most_advanced(cluster: list[Path]) -> None:
+    rows = table_rows("partitions", cluster)
+    live = {(row["topic"], row["partition"]) for row in rows if row["state"] == "live"}
+    chosen = [(row["topic"], row["partition"]) for row in rows if row["is_most_advanced"]]
+    assert sorted(chosen) == sorted(live)
+    read = table_rows("records", cluster, columns="log_dir,topic,partition")
+    assert {tuple(row.values()) for row in read} <= {
+        (row["log_dir"], row["topic"], row["partition"]) for row in rows if row["is_most_advanced"]
+    }
+
+
+def test_deleted_copies_are_not_the_most_advanced(disks: list[Path]) -> None:
+    (disks[1] / "orders-0").rename(disks[1] / f"orders-0.{'0' * 32}-delete")
+    rows = table_rows("partitions", disks, columns="state,is_most_advanced")
+    assert [tuple(row.values()) for row in rows] == [("live", True), ("delete", False)]
+
+
+def test_the_chosen_replica_is_that_of_the_paths_that_are_named(disks: list[Path]) -> None:
+    paths = [disks[0], disks[1] / "orders-0"]
+    rows = table_rows("partitions", paths, columns="is_most_advanced")
+    assert [row["is_most_advanced"] for row in rows] == [False, True]
+    (row,) = table_rows("partitions", disks[0], columns="is_most_advanced")
+    assert row["is_most_advanced"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("running_spark")
+def test_a_join_of_commits_with_partitions_has_one_row_a_commit(cluster: list[Path]) -> None:
+    joined = (
+        "SELECT g.group, g.topic, g.partition, p.log_dir FROM group_offsets g"
+        " JOIN partitions p USING (topic, partition) WHERE p.is_most_advanced"
+    )
+    rows = queried(joined, *cluster)
+    commits = {(row["group"], row["topic"], row["partition"]) for row in rows}
+    assert len(rows) == len(commits) == 50
+
+
+# ---- The command grep
+
+
+def grep(*args: str | Path) -> Outcome:
+    return run_kdump(["grep", *map(str, args)], Path.cwd())
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_grep_finds_each_record_of_a_cluster_once(level: str, cluster: list[Path]) -> None:
+    """It also searches deleted copies, and what is before the start of a log."""
+    found = grep("-vF", "in no record", f"--isolation-level={level}", "--output=jsonl", *cluster)
+    of_logs = [
+        (row["topic"], row["partition"], row["offset"])
+        for row in objects(found.stdout)
+        if row["type"] == "record"
+        and Path(row["path"]).parent.name == f"{row['topic']}-{row['partition']}"
+    ]
+    options = {"kafka.isolation.level": level, "columns": "topic,partition,offset"}
+    records = {tuple(row.values()) for row in table_rows("records", cluster, **options)}
+    assert len(of_logs) == len(set(of_logs))
+    assert records - set(of_logs) == set()
+    assert {topic for topic, _, _ in set(of_logs) - records} == {"records-deleted"}
+
+
+def test_grep_searches_every_replica_where_that_is_asked_for(disks: list[Path]) -> None:
+    one = grep("-c", "k0", *disks)
+    assert one.stdout.decode().count(":1\n") == 1
+    said = f"kdump: not searched: 1 other replica (first: {disks[0]}/orders-0); --all-replicas"
+    assert one.stderr.decode().startswith(said)
+    every = grep("-c", "--all-replicas", "k0", *disks)
+    assert (every.stdout.decode().count(":1\n"), every.stderr) == (2, b"")

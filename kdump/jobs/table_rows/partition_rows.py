@@ -40,6 +40,7 @@ from kdump.tiered.tiered_storage import remote_part
 
 Row = Mapping[str, Any]
 Listed = LonePartition | UnlistedPartition
+_RANK: Final = "is_most_advanced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,21 @@ class ListingReader:
     columns: tuple[TableColumn, ...]
 
     def splits(self, filters: PushedFilters, /) -> Sequence[ListingSplit]:
-        return [] if filters.is_empty else list(listing_splits(self.options, filters))
+        is_ranked = any(column.name == _RANK for column in self.columns)
+        if filters.is_empty:
+            return []
+        return list(listing_splits(self.options, filters, is_ranked=is_ranked))
 
     def read(self, split: ListingSplit, filters: PushedFilters, /) -> Iterator[pa.RecordBatch]:
+        return row_batches(self._rows(split, filters), self.columns)
+
+    def _rows(self, split: ListingSplit, filters: PushedFilters) -> Iterator[Row]:
         rows_of = _ROWS[self.options.table.name]
-        rows = (row for each in listed(split) for row in rows_of(each, filters))
-        return row_batches(rows, self.columns)
+        for each in listed(split):
+            is_listed = isinstance(each, LonePartition)
+            for row in rows_of(each, filters):
+                is_best = row["directory"] in split.most_advanced
+                yield {**row, _RANK: is_best if is_listed else None}
 
 
 def _partition_rows(each: Listed, _filters: PushedFilters) -> Iterator[Row]:

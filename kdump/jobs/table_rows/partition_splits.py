@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from kdump.broker.loader import swapped_partition
+from kdump.broker.loader.swapped_partition import UnfinishedSwapError
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.errors import FormatError
-from kdump.formats.names import TopicPartition
+from kdump.formats.names import (
+    PartitionState,
+    TopicPartition,
+    parse_partition_directory_name,
+)
 from kdump.jobs.listing.partition_facts import LonePartition, listed_as_loaded, read_lone_partition
 from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.replicas import choose_replicas
 from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
@@ -66,19 +76,28 @@ class ListingSplit:
         path: the directory.
         kind: of it.
         names: the directories of the partitions; empty for a partition.
+        most_advanced: those of the partitions that no other split has a better replica of.
     """
 
     path: Location
     kind: DirectoryKind
     names: frozenset[str] = frozenset()
+    most_advanced: frozenset[str] = frozenset()
 
     def read_places(self) -> Iterable[Location]:
         """As of a :class:`~kdump.engine.job.Split`."""
         return (self.path, *(self.path / name for name in self.names))
 
 
-def listing_splits(options: TableOptions, filters: PushedFilters) -> Iterator[ListingSplit]:
+def listing_splits(
+    options: TableOptions, filters: PushedFilters, *, is_ranked: bool = False
+) -> Iterator[ListingSplit]:
     """The splits of the partitions that match.
+
+    Args:
+        options: what to list.
+        filters: that rows have to match.
+        is_ranked: whether to find the most advanced replicas.
 
     Raises:
         UsageProblem: a path is not Kafka's, or has no topic or partition that an option names.
@@ -89,13 +108,64 @@ def listing_splits(options: TableOptions, filters: PushedFilters) -> Iterator[Li
     for path in options.locations():
         found += _splits_at(path, options, filters, present)
     refuse_missing(options, present)
+    if is_ranked:
+        found = list(_ranked(found))
     names = sum(len(each.names) for each in found)
     most = max(_FEW_PARTITIONS, -(-names // (2 * usable_cpus())))
     for each in found:
         if not each.names:
             yield each
         for group in size_groups(sorted(each.names), lambda _: 1, most):
-            yield ListingSplit(each.path, each.kind, frozenset(group))
+            yield replace(each, names=frozenset(group))
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A replica, and the number of the split that lists it."""
+
+    split: int
+    partition: Partition
+
+
+def _ranked(splits: Sequence[ListingSplit]) -> Iterator[ListingSplit]:
+    """The splits with the most advanced replicas; only partitions with several are looked at.
+
+    What cannot be read is no candidate; the row of the partition reports it.
+    """
+    live = [{name for name in _directories(split) if _is_live(name)} for split in splits]
+    counts = Counter(name for names in live for name in names)
+    chosen = [{name for name in names if counts[name] == 1} for names in live]
+    candidates = [
+        _Listed(number, partition)
+        for number, split in enumerate(splits)
+        if (names := live[number] - chosen[number])
+        for partition in _loadable(split, names)
+    ]
+    for each in choose_replicas(candidates, lambda _replica, _failure: None).chosen:
+        chosen[each.split].add(each.partition.path.name)
+    for split, own in zip(splits, chosen, strict=True):
+        yield replace(split, most_advanced=frozenset(own))
+
+
+def _directories(split: ListingSplit) -> Iterable[str]:
+    return split.names or (split.path.name,)
+
+
+def _is_live(name: str) -> bool:
+    return parse_partition_directory_name(name).state is PartitionState.LIVE
+
+
+def _loadable(split: ListingSplit, names: AbstractSet[str]) -> Iterator[Partition]:
+    """Partitions of a split as a starting broker loads them, if one does."""
+    if split.names:
+        listed = directory.read_log_directory(
+            split.path, split.kind, select=lambda name, _key: name in names
+        ).partitions
+    else:
+        listed = (read_lone_partition(split.path).partition,)
+    for partition in listed:
+        with contextlib.suppress(UnfinishedSwapError, OSError):
+            yield swapped_partition.as_loaded(partition)
 
 
 def refuse_missing(options: TableOptions, present: AbstractSet[TopicPartition]) -> None:
