@@ -152,7 +152,10 @@ def _directories(split: ListingSplit) -> Iterable[str]:
 
 
 def _is_live(name: str) -> bool:
-    return parse_partition_directory_name(name).state is PartitionState.LIVE
+    try:
+        return parse_partition_directory_name(name).state is PartitionState.LIVE
+    except FormatError:
+        return False  # a copy of a partition under another name
 
 
 def _loadable(split: ListingSplit, names: AbstractSet[str]) -> Iterator[Partition]:
