@@ -10,17 +10,19 @@ as :class:`DamagedLogError`, unless told to skip it.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import pyarrow as pa
 
 from kdump.apply.plan import make_plan
+from kdump.broker.loader.swapped_partition import as_loaded
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import Level
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
@@ -34,6 +36,7 @@ from kdump.log import directory as directories
 from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
+from kdump.log.replicas import most_advanced
 from kdump.log.segment import Segment
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage, segment_part
@@ -80,6 +83,7 @@ __all__ = [
     "verify",
 ]
 
+Value = TypeVar("Value")
 AnyPath = str | PathLike[str]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 OnDamage = Literal["raise", "skip"]
@@ -211,49 +215,70 @@ class LogPartition:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A log directory, as it was when it was opened.
+    """A log directory, or several together, as they were when they were opened.
 
     Attributes:
-        path: the directory; a name such as a URI if it is not on this machine, also below.
-        is_clean: whether it has the clean shutdown marker.
-        cluster_id: from ``meta.properties``; None where that says none.
+        path: the directory; a name such as a URI if it is not on this machine, also below. The
+            first of several.
+        paths: all of them.
+        is_clean: whether it has the clean shutdown marker; of several, whether all have.
+        cluster_id: from ``meta.properties``; None where that says none, or several differ.
         node_id: likewise.
-        partitions: by topic, number and state.
+        partitions: by topic, number and state; those of several by directory.
         problems: files and directories that could not be read or are malformed, a line each.
     """
 
     path: Path | str
+    paths: tuple[Path | str, ...]
     is_clean: bool
     cluster_id: str | None
     node_id: int | None
     partitions: tuple[LogPartition, ...]
     problems: tuple[str, ...]
-    _location: Location = field(repr=False, compare=False)
+    _locations: tuple[Location, ...] = field(repr=False, compare=False)
 
     def partition(self, topic: str, number: int) -> LogPartition:
-        """Give a live partition.
+        """Give a live partition; of several replicas, the most advanced one.
 
         Raises:
             UsageProblem: there is none.
+            OSError: a log cannot be read; only of several replicas.
         """
-        for each in self.partitions:
-            if (each.topic, each.number, each.state) == (topic, number, "live"):
-                return each
-        raise UsageProblem(f"{self.path} has no partition {topic}-{number}")
+        found = [
+            each
+            for each in self.partitions
+            if (each.topic, each.number, each.state) == (topic, number, "live")
+        ]
+        if not found:
+            named = " ".join(map(str, self.paths))
+            raise UsageProblem(f"{named} has no partition {topic}-{number}")
+        chosen = most_advanced([_Replica(as_loaded(each._partition), each) for each in found])
+        return chosen.shown
 
-    def table(self, name: str, *, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+    def table(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        replicas: Literal["one", "all"] | None = None,
+    ) -> pa.RecordBatchReader:
         """Stream one of the tables that ``docs/tables.md`` describes.
 
         Args:
             name: such as ``segments``, ``topics`` or ``group_offsets``.
             columns: names of columns; None for the default ones.
+            replicas: for ``records`` and ``batches``: ``all`` also reads other replicas than the
+                most advanced one (``one``, which None is there).
 
         Raises:
             DamagedLogError: while reading ``records`` or ``batches``.
-            UsageProblem: there is no such table or column.
+            UsageProblem: there is no such table or column, or the table has no choice of replicas.
             OSError: a file cannot be read.
         """
-        reader = open_table({"table": name, "path": text_of(self._location)}, columns)
+        options = {"table": name, "paths": json.dumps(list(map(text_of, self._locations)))}
+        if replicas is not None:
+            options["replicas"] = replicas
+        reader = open_table(options, columns)
         everything = PushedFilters()
         batches = (
             batch for split in reader.splits(everything) for batch in reader.read(split, everything)
@@ -261,33 +286,54 @@ class LogDir:
         return pa.RecordBatchReader.from_batches(arrow_schema(reader.columns), batches)
 
 
-def open_log_dir(path: AnyPath) -> LogDir:
-    """List a log directory. Files of partitions are read only when asked for.
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """A replica as a starting broker loads it, and as it is shown."""
+
+    partition: Partition
+    shown: LogPartition
+
+
+def open_log_dir(path: AnyPath, *more: AnyPath) -> LogDir:
+    """List a log directory, or several. Files of partitions are read only when asked for.
 
     Args:
         path: of a directory, ``ARCHIVE.tar!/PATH``, or a URI such as ``s3://BUCKET/PATH``. What is
             listed of an object store is kept until this is called again.
+        more: other directories, of the same broker or of others of its cluster.
 
     Raises:
-        KdumpError: it is in a compressed archive.
-        UsageProblem: it is not a log directory.
-        OSError: it cannot be listed.
+        KdumpError: one is in a compressed archive.
+        UsageProblem: one is not a log directory.
+        OSError: one cannot be listed.
     """
     ask_again()
-    found = _read_log_directory(path, PartitionSelection())
-    properties = found.meta_properties
+    found = _read_log_directories([path, *more], PartitionSelection())
+    paths = tuple(_path_of(each.path) for each in found)
+    properties = [each.meta_properties for each in found]
     return LogDir(
-        path=_path_of(found.path),
-        is_clean=found.is_clean,
-        cluster_id=None if properties is None else properties.cluster_id,
-        node_id=None if properties is None else properties.node_id,
-        partitions=tuple(_log_partition(each, found) for each in found.partitions),
-        problems=(
-            *(f"{each.path}: {each.error}" for each in found.problems),
-            *missing_in_archive(found.path),
+        path=paths[0],
+        paths=paths,
+        is_clean=all(each.is_clean for each in found),
+        cluster_id=_common(None if each is None else each.cluster_id for each in properties),
+        node_id=_common(None if each is None else each.node_id for each in properties),
+        partitions=tuple(_log_partition(own, each) for each in found for own in each.partitions),
+        problems=tuple(
+            problem
+            for each in found
+            for problem in (
+                *(f"{problem.path}: {problem.error}" for problem in each.problems),
+                *missing_in_archive(each.path),
+            )
         ),
-        _location=found.path,
+        _locations=tuple(each.path for each in found),
     )
+
+
+def _common(values: Iterable[Value | None]) -> Value | None:
+    """The value that all have; None if they differ."""
+    different = set(values)
+    return different.pop() if len(different) == 1 else None
 
 
 def _log_partition(partition: Partition, found: LogDirectory) -> LogPartition:

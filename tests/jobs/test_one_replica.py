@@ -9,11 +9,12 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow.parquet as pq
 import pytest
 
+import kdump
 from builders.batches import batch, record
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
@@ -211,6 +212,13 @@ def test_deleted_copies_are_not_the_most_advanced(disks: list[Path]) -> None:
     assert [tuple(row.values()) for row in rows] == [("live", True), ("delete", False)]
 
 
+def test_a_copy_under_another_name_is_no_replica(disks: list[Path], tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    (disks[1] / "orders-0").rename(copy)
+    rows = table_rows("partitions", [disks[0], copy], columns="directory,is_most_advanced")
+    assert [tuple(row.values()) for row in rows] == [("orders-0", True), ("copy", False)]
+
+
 def test_the_chosen_replica_is_that_of_the_paths_that_are_named(disks: list[Path]) -> None:
     paths = [disks[0], disks[1] / "orders-0"]
     rows = table_rows("partitions", paths, columns="is_most_advanced")
@@ -262,3 +270,44 @@ def test_grep_searches_every_replica_where_that_is_asked_for(disks: list[Path]) 
     assert one.stderr.decode().startswith(said)
     every = grep("-c", "--all-replicas", "k0", *disks)
     assert (every.stdout.decode().count(":1\n"), every.stderr) == (2, b"")
+
+
+# ---- Python
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_python_reads_each_record_of_a_cluster_once(
+    level: Literal["read_uncommitted", "read_committed"], cluster: list[Path]
+) -> None:
+    opened = kdump.open_log_dir(*cluster)
+    names = {(each.topic, each.number) for each in opened.partitions if each.state == "live"}
+    found = 0
+    for topic, number in names:
+        assert topic is not None
+        assert number is not None
+        partition = opened.partition(topic, number)
+        reader = partition.records(columns=["offset"], isolation_level=level)
+        found += sum(each.num_rows for each in reader)
+    assert found == COUNTS[level]
+
+
+def test_a_table_of_several_directories_has_each_record_once_or_of_each_replica(
+    disks: list[Path],
+) -> None:
+    opened = kdump.open_log_dir(*disks)
+    assert opened.table("records").read_all().num_rows == 3
+    assert opened.table("records", replicas="one").read_all().num_rows == 3
+    assert opened.table("records", replicas="all").read_all().num_rows == 5
+    assert opened.table("partitions").read_all().num_rows == 2
+    with pytest.raises(kdump.UsageProblem, match="table segments of kafka-log has no option"):
+        opened.table("segments", replicas="all")
+
+
+def test_several_directories_have_in_common_what_all_of_them_say(cluster: list[Path]) -> None:
+    opened = kdump.open_log_dir(*cluster)
+    assert opened.paths == tuple(cluster)
+    assert (opened.path, opened.is_clean, opened.node_id) == (cluster[0], True, None)
+    assert opened.cluster_id == kdump.open_log_dir(cluster[0]).cluster_id
+    assert kdump.open_log_dir(*cluster[1:3]).node_id == 2
+    with pytest.raises(kdump.UsageProblem, match="has no partition orders-99"):
+        opened.partition("orders", 99)
