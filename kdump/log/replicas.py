@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from kdump.formats import record_batch
+from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log.bounds import checkpointed, find_log_start, read_segment_end
 from kdump.log.directory import LogDirectory
@@ -145,20 +146,30 @@ class ChosenReplicas(Generic[Chosen]):
 
 
 def choose_replicas(
-    replicas: Iterable[Chosen], on_failure: Callable[[Chosen, OSError], None]
+    replicas: Iterable[Chosen],
+    on_failure: Callable[[Chosen, OSError], None],
+    *,
+    is_one_a_name: bool = False,
 ) -> ChosenReplicas[Chosen]:
     """Choose the most advanced replica of each partition, so that each record is read once.
 
-    A replica whose end cannot be read is chosen only where there is no other.
+    A replica whose end cannot be read is chosen only where there is no other. Topics of one name
+    with different ids (one was deleted and created again) are different topics.
 
     Args:
         replicas: of any partitions.
         on_failure: takes each replica whose end cannot be read, and why.
+        is_one_a_name: whether there can be only one topic of a name.
     """
     ordered = list(replicas)
-    groups = defaultdict[TopicPartition | None, list[Chosen]](list)
+    named = defaultdict[TopicPartition | None, list[Chosen]](list)
     for each in ordered:
-        groups[each.partition.topic_partition].append(each)
+        named[each.partition.topic_partition].append(each)
+    groups = [
+        [group[number] for number in numbers]
+        for group in named.values()
+        for numbers in ([range(len(group))] if is_one_a_name else _numbers_by_topic(group))
+    ]
 
     def rank(replica: Chosen) -> ReplicaEnd:
         try:
@@ -168,9 +179,31 @@ def choose_replicas(
             return _UNREADABLE
 
     # No log is read to choose from one.
-    best = [group[0] if len(group) == 1 else max(group, key=rank) for group in groups.values()]
+    best = [group[0] if len(group) == 1 else max(group, key=rank) for group in groups]
     chosen = set(map(id, best))
     return ChosenReplicas(
         tuple(each for each in ordered if id(each) in chosen),
         tuple(each for each in ordered if id(each) not in chosen),
     )
+
+
+def _numbers_by_topic(replicas: Sequence[OfPartition]) -> list[list[int]]:
+    # No file is read to tell one from no other.
+    one = len(replicas) == 1
+    return by_topic_id([None if one else _topic_id(each.partition) for each in replicas])
+
+
+def _topic_id(partition: Partition) -> str | None:
+    try:
+        return partition.read_topic_id()
+    except (FormatError, OSError):
+        return None  # verify reports it
+
+
+def by_topic_id(topic_ids: Sequence[str | None]) -> list[list[int]]:
+    """The numbers of the replicas of each topic; one without an id may be of the first."""
+    groups: dict[str | None, list[int]] = {}
+    known = next((each for each in topic_ids if each is not None), None)
+    for number, each in enumerate(topic_ids):
+        groups.setdefault(known if each is None else each, []).append(number)
+    return list(groups.values())

@@ -22,6 +22,7 @@ from builders.log_directories import write_log_directory, write_partition
 from builders.read_tables import table_rows
 from kdump.engine.spark import SparkEngine
 from kdump.errors import UsageProblem
+from kdump.formats.names import PARTITION_METADATA
 from kdump.jobs.table_rows.table_reader import open_table
 from kdump.pipeline.data_source import sql_session
 from kdump.storage.local_disk import LocalDisk, LocalFile
@@ -149,6 +150,23 @@ def test_rows_are_of_the_most_advanced_replica_or_of_all(table: str, disks: list
     first, second = map(str, disks)
     assert log_dirs() == log_dirs(replicas="one") == [second] * 3
     assert log_dirs(replicas="all") == [first] * 2 + [second] * 3
+
+
+def test_topics_of_one_name_with_different_ids_are_different_topics(disks: list[Path]) -> None:
+    """The topic was deleted and created again while a disk was away."""
+    for disk, topic_id in zip(
+        disks, ("AAAAAAAAAAAAAAAAAAAAKg", "AAAAAAAAAAAAAAAAAAAAKw"), strict=True
+    ):
+        metadata = f"version: 0\ntopic_id: {topic_id}\n"
+        (disk / "orders-0" / PARTITION_METADATA).write_text(metadata)
+    assert len(table_rows("records", disks, columns="offset")) == 2 + 3
+    rows = table_rows("partitions", disks, columns="is_most_advanced")
+    assert [row["is_most_advanced"] for row in rows] == [True, True]
+
+
+def test_a_replica_without_an_id_is_one_of_the_topic(disks: list[Path]) -> None:
+    (disks[0] / "orders-0" / PARTITION_METADATA).unlink()
+    assert len(table_rows("records", disks, columns="offset")) == 3
 
 
 def test_a_partition_below_two_paths_is_read_once(disks: list[Path]) -> None:

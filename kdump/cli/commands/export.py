@@ -194,7 +194,10 @@ def _targets(
                 if not any(found.partition.path.is_same(each.partition.path) for each in same):
                     same.append(found)
     replicas = one_of_each(
-        (each for same in by_key.values() for each in same), diagnostics, "exported"
+        (each for same in by_key.values() for each in same),
+        diagnostics,
+        "exported",
+        is_one_a_name=True,  # files are named after the topic
     )
     return list(replicas.chosen), [str(each.partition.path) for each in replicas.others]
 

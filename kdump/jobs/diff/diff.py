@@ -32,7 +32,7 @@ from kdump.jobs.loading.load_partition import load, loaded_replica
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.log.directory import read_lone_partition
 from kdump.log.partition import Partition
-from kdump.log.replicas import ReplicaEnd
+from kdump.log.replicas import ReplicaEnd, by_topic_id
 from kdump.phases import during
 from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
@@ -146,7 +146,9 @@ def _compared_by_topic(
 ) -> PartitionDiff:
     """Compare the replicas of each topic; raises OSError if a log cannot be read."""
     numbers = range(len(replicas))
-    groups = [list(numbers)] if split.is_one_topic else _by_topic(replicas)
+    groups = (
+        [list(numbers)] if split.is_one_topic else by_topic_id([each.topic_id for each in replicas])
+    )
     topics = [
         _compared(
             [replicas[number] for number in group],
@@ -168,15 +170,6 @@ def _compared_by_topic(
 def _renumbered(on_records: OnRecords, group: Sequence[int]) -> OnRecords:
     """Take the records of some replicas, with the numbers that these have among all."""
     return lambda holder, other, found: on_records(group[holder], group[other], found)
-
-
-def _by_topic(replicas: Sequence[_Replica]) -> list[list[int]]:
-    """The numbers of the replicas of each topic; one without an id may be of the first."""
-    groups: dict[str | None, list[int]] = {}
-    known = next((each.topic_id for each in replicas if each.topic_id is not None), None)
-    for number, each in enumerate(replicas):
-        groups.setdefault(known if each.topic_id is None else each.topic_id, []).append(number)
-    return list(groups.values())
 
 
 def _compared(
