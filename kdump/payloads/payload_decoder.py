@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 import numpy as np
@@ -69,6 +69,18 @@ class Decoded:
     text: str | None
     problem: str | None = None
     schema: StoredSchema | None = None
+
+
+class Texts(NamedTuple):
+    """A column of keys or values as text.
+
+    Attributes:
+        column: large_string; null where the payload is, or cannot be shown as text.
+        problems: why it cannot, by row.
+    """
+
+    column: pa.Array
+    problems: dict[int, str]
 
 
 class _SchemaDecoder(Protocol):
@@ -161,37 +173,41 @@ class PayloadDecoder:
             found = self._decoders[name] = schema, decoder
         return found
 
-    def text_column(
+    def texts(
         self, values: pa.Array, headers: Callable[[int], Iterable[RecordHeader]] | None = None
-    ) -> pa.Array:
+    ) -> Texts:
         """Decode a column, without a step of Python for each value that is plain text.
 
         Args:
             values: binary or large_binary.
             headers: gives those of a row; None if no row has any.
-
-        Returns:
-            large_string; null where the payload is, or cannot be shown as text.
         """
         values = values.cast(pa.large_binary())
         match self.format:
             case PayloadFormat.STRING:
-                return utf8_column(values)
+                return utf8_texts(values)
             case PayloadFormat.AUTO if headers is None:
                 rows = np.flatnonzero(_may_have_schema(values)).tolist()
             case _:
                 rows = np.flatnonzero(values.is_valid()).tolist()
         if not rows:
-            return utf8_column(values)
+            return utf8_texts(values)
         of_row = headers or _no_headers
         payload_at = _reader(values)
-        decoded = [self.decode(payload_at(row), of_row(row)).text for row in rows]
+        decoded = [self.decode(payload_at(row), of_row(row)) for row in rows]
+        found = pa.array([each.text for each in decoded], pa.large_string())
+        problems = {
+            row: each.problem
+            for row, each in zip(rows, decoded, strict=True)
+            if each.problem is not None
+        }
         if len(rows) == len(values):
-            return pa.array(decoded, pa.large_string())
+            return Texts(found, problems)
         is_decoded = np.zeros(len(values), np.bool_)
         is_decoded[rows] = True
-        plain = utf8_column(pc.if_else(is_decoded, pa.scalar(None, values.type), values))
-        return pc.replace_with_mask(plain, is_decoded, pa.array(decoded, plain.type))
+        plain = utf8_texts(pc.if_else(is_decoded, pa.scalar(None, values.type), values))
+        column = pc.replace_with_mask(plain.column, is_decoded, found)
+        return Texts(column, plain.problems | problems)
 
 
 @functools.lru_cache(_MOST_PREPARED)
@@ -242,20 +258,21 @@ def _may_have_schema(values: pa.Array) -> Flags:
     return np.asarray(is_wire & values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
-def utf8_column(values: pa.Array) -> pa.Array:
-    """Text of the values of a large_binary column that are UTF-8, and null for the others."""
+def utf8_texts(values: pa.Array) -> Texts:
+    """The values of a large_binary column that are UTF-8 as text."""
     try:
-        return values.cast(pa.large_string())
+        return Texts(values.cast(pa.large_string()), {})
     except pa.ArrowInvalid:
         pass
     is_text = np.ones(len(values), np.bool_)
     payload_at = _reader(values)
+    problems = {}
     for row in np.flatnonzero(_has_high_bytes(values)).tolist():
-        try:
-            payload_at(row).decode()
-        except UnicodeDecodeError:
+        if (problem := _as_string(payload_at(row)).problem) is not None:
+            problems[row] = problem
             is_text[row] = False
-    return pc.if_else(is_text, values, pa.scalar(None, values.type)).cast(pa.large_string())
+    texts = pc.if_else(is_text, values, pa.scalar(None, values.type))
+    return Texts(texts.cast(pa.large_string()), problems)
 
 
 def _has_high_bytes(values: pa.Array) -> Flags:

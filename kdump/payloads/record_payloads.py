@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kdump.dump.contents import FieldContents
 from kdump.formats.java.java_text import java_utf8
 from kdump.formats.record_batch import RecordHeader
-from kdump.payloads.payload_decoder import PayloadDecoder, utf8_column
+from kdump.payloads.payload_decoder import PayloadDecoder, Texts, utf8_texts
 from kdump.payloads.payload_format import PayloadFormat
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.records import RecordColumns
@@ -54,11 +54,11 @@ class RecordPayloads(FieldContents):
                 return decoder.registry.fingerprint
         return None
 
-    def key_texts(self, keys: pa.Array, headers: HeadersAt) -> pa.Array:
-        """A binary column of keys as large_string: null for those that are, or have no text."""
+    def key_texts(self, keys: pa.Array, headers: HeadersAt) -> Texts:
+        """A binary column of keys as text."""
         return _texts(self.key, keys, headers)
 
-    def value_texts(self, values: pa.Array, headers: HeadersAt) -> pa.Array:
+    def value_texts(self, values: pa.Array, headers: HeadersAt) -> Texts:
         """The same of values."""
         return _texts(self.value, values, headers)
 
@@ -83,11 +83,11 @@ class RecordPayloads(FieldContents):
             ]
         )
 
-    def searched(self, columns: RecordColumns) -> tuple[pa.Array, pa.Array]:
+    def searched(self, columns: RecordColumns) -> tuple[Texts, Texts]:
         """What a search looks at in keys and values: their text, or else their bytes.
 
         Returns:
-            Two columns of large_binary.
+            Two columns of large_binary, and why they have bytes instead of a text.
         """
         keys = gather_bytes(
             columns.data, columns.key_start, columns.key_size, columns.key_size >= 0
@@ -99,9 +99,11 @@ class RecordPayloads(FieldContents):
         headers = columns.headers if has_headers else None
         return _searched(self.key, keys, headers), _searched(self.value, values, headers)
 
-    def searched_pairs(self, pairs: Iterable[Pair]) -> list[Pair]:
+    def searched_pairs(self, pairs: Sequence[Pair]) -> tuple[Texts, Texts]:
         """The same of keys and values without headers."""
-        return [(_bytes(self.key, key), _bytes(self.value, value)) for key, value in pairs]
+        keys = pa.array([key for key, _ in pairs], _BINARY)
+        values = pa.array([value for _, value in pairs], _BINARY)
+        return _searched(self.key, keys, None), _searched(self.value, values, None)
 
 
 def _line_text(
@@ -130,20 +132,14 @@ def _fields(
     yield f"{name}_problem", found and found.problem
 
 
-def _texts(decoder: PayloadDecoder | None, payloads: pa.Array, headers: HeadersAt) -> pa.Array:
+def _texts(decoder: PayloadDecoder | None, payloads: pa.Array, headers: HeadersAt) -> Texts:
     if decoder is None:
-        return utf8_column(payloads.cast(_BINARY))
-    return decoder.text_column(payloads, headers if decoder.needs_headers else None)
+        return utf8_texts(payloads.cast(_BINARY))
+    return decoder.texts(payloads, headers if decoder.needs_headers else None)
 
 
-def _searched(decoder: PayloadDecoder | None, payloads: pa.Array, headers: HeadersAt) -> pa.Array:
+def _searched(decoder: PayloadDecoder | None, payloads: pa.Array, headers: HeadersAt) -> Texts:
     if decoder is None:
-        return payloads
-    return pc.coalesce(_texts(decoder, payloads, headers).cast(_BINARY), payloads)
-
-
-def _bytes(decoder: PayloadDecoder | None, payload: bytes | None) -> bytes | None:
-    if decoder is None or payload is None:
-        return payload
-    text = decoder.decode(payload).text
-    return payload if text is None else text.encode()
+        return Texts(payloads, {})
+    column, problems = _texts(decoder, payloads, headers)
+    return Texts(pc.coalesce(column.cast(_BINARY), payloads), problems)

@@ -420,7 +420,7 @@ def test_other_options_are_refused(log_dir: Path, tmp_path: Path) -> None:
         ('"size_bytes": ', '"size": ', "size_bytes: missing"),
         ('"problems": [', '"problems": ["x"', "not an object"),
         ('"fingerprint": "', '"fingerprint": 1, "x": "', "fingerprint: not a string"),
-        ('"version": 1', '"version": 2', "this kdump reads version 1"),
+        ('"version": 2', '"version": 3', "this kdump reads version 2"),
     ],
 )
 def test_a_manifest_that_was_edited_is_refused(

@@ -162,6 +162,7 @@ def test_the_summary_has_the_totals(root: Path) -> None:
         "files": 3,
         "files_with_matches": 3,
         "matches": 3,
+        "undecoded_records": 0,
     }
 
 

@@ -94,7 +94,9 @@ def test_dump_segment_decodes_values_by_the_schemas_of_the_same_log_directory(ro
 
 def test_grep_finds_decoded_text_and_shows_it(root: Path) -> None:
     (row,) = rows_of(
-        ["grep", '"id":1\\b', ".", "--topic", "orders", "--value-format", "auto"], root
+        ["grep", '"id":1\\b', ".", "--topic", "orders", "--value-format", "auto"],
+        root,
+        expected=8,
     )
     assert (row["offset"], row["decoded_value"]) == (0, '{"id":1,"note":"grüße"}')
     outcome = run_kdump(["grep", 'key-[03]"$', "orders-0", "--key-format", "avro"], root)
@@ -105,10 +107,10 @@ def test_grep_finds_decoded_text_and_shows_it(root: Path) -> None:
 EXPORTED: Final = ("--partition", "orders-*", "--value-format", "auto", "--key-format", "hex")
 
 
-def exported(out: Path, root: Path, *options: str) -> list[Row]:
+def exported(out: Path, root: Path, *options: str, expected: int = 8) -> list[Row]:
     """Export, and return the rows of the files."""
     outcome = run_kdump(["export", "--out", str(out), ".", *options], root)
-    assert outcome.exit_status == 0, outcome.stderr
+    assert outcome.exit_status == expected, outcome.stderr
     manifest = json.loads((out / "_manifest.json").read_text())
     assert problem_of_document("export-manifest", manifest) is None
     tables = [pq.ParquetFile(path).read() for path in sorted(out.rglob("*.parquet"))]
@@ -125,10 +127,39 @@ def test_exported_files_have_the_text_that_dump_segment_has(root: Path, tmp_path
 
     options = (*EXPORTED, "--format", "jsonl", "--columns", "offset,value_text")
     outcome = run_kdump(["export", "--out", str(tmp_path / "text"), ".", *options], root)
-    assert outcome.exit_status == 0
+    assert outcome.exit_status == 8
     (path,) = (tmp_path / "text").rglob("*.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["key_text"], line["value_text"]) for line in lines] == wanted
+
+
+def test_an_export_counts_what_it_cannot_decode_also_when_it_is_run_again(
+    root: Path, tmp_path: Path
+) -> None:
+    words = ["export", "--out", str(tmp_path / "out"), ".", *EXPORTED, "--output", "jsonl"]
+    for written in (1, 0):
+        outcome = run_kdump(words, root)
+        assert outcome.exit_status == 8
+        assert b"record cannot be decoded (first: offset 4, value: no schema has" in outcome.stderr
+        row, summary = objects(outcome.stdout)
+        assert problem_of_answer("export", all_objects(outcome.stdout)) is None
+        assert row["undecoded_records"] == summary["undecoded_records"] == 1
+        assert (summary["written"], summary["is_complete"]) == (written, True)
+    manifest = json.loads((tmp_path / "out" / "_manifest.json").read_text())
+    assert manifest["totals"]["undecoded_records"] == 1
+
+
+@pytest.mark.parametrize("magic", [0, 2])
+def test_grep_counts_what_it_cannot_decode(magic: int, tmp_path: Path) -> None:
+    log = batch([record(0, None, UNKNOWN)]) if magic == 2 else message(0, value=UNKNOWN)
+    partition = write_partition(tmp_path / "orders-0", {0: log})
+    words = ["grep", "x", str(partition), "--value-format", "string", "--output", "json"]
+    outcome = run_kdump(words, tmp_path)
+    assert outcome.exit_status == 8 | 1
+    assert b"of 1 record cannot be decoded (first: offset 0, value: it is not" in outcome.stderr
+    (summary,) = objects(outcome.stdout)
+    assert problem_of_answer("grep", all_objects(outcome.stdout)) is None
+    assert summary["undecoded_records"] == 1
 
 
 def test_an_export_is_not_continued_with_other_formats(root: Path, tmp_path: Path) -> None:
@@ -143,12 +174,15 @@ def test_files_are_exported_again_if_the_schemas_change(tmp_path: Path) -> None:
     root = write_log_directory(tmp_path / "logs")
     write_partition(root / "orders-0", {0: batch([record(0, None, b"\0\0\0\0\1\x02a")])})
     rows = exported(tmp_path / "out", root, "--topic", "orders", "--value-format", "avro")
-    assert [row["value_text"] for row in rows] == [None]
+    assert [(row["value_text"], row["value_problem"]) for row in rows] == [
+        (None, "no schema has id 1")
+    ]
     client = new_client()
     AvroSerializer(client, '"string"')("", context("orders"))
     write_schemas_topic(root, [schema_record(one) for one in registered(client)])
-    rows = exported(tmp_path / "out", root, "--topic", "orders", "--value-format", "avro")
-    assert [row["value_text"] for row in rows] == ['"a"']
+    words = ("--topic", "orders", "--value-format", "avro")
+    rows = exported(tmp_path / "out", root, *words, expected=0)
+    assert [(row["value_text"], row["value_problem"]) for row in rows] == [('"a"', None)]
 
 
 def test_nothing_is_exported_if_the_schemas_cannot_be_read(root: Path, tmp_path: Path) -> None:
@@ -236,7 +270,7 @@ def test_schemas_that_cannot_be_read_are_an_error_and_the_rest_is_shown(root: Pa
     outcome = run_kdump(words, root)
     assert outcome.exit_status == 8
     assert b"payload: plain text\n" in outcome.stdout
-    assert outcome.stderr == b"kdump: missing: No such file or directory\n"
+    assert outcome.stderr.startswith(b"kdump: missing: No such file or directory\n")
 
 
 def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
@@ -254,5 +288,5 @@ def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
     assert len(shown) == 2
     for command, expected in shown:
         outcome = run_kdump(shlex.split(command), tmp_path)
-        assert outcome.exit_status == 0
+        assert outcome.exit_status == (8 if command.startswith("grep") else 0)
         assert outcome.stdout.decode() == re.sub("^    ", "", expected, flags=re.MULTILINE)

@@ -129,14 +129,14 @@ def test_a_column_has_the_text_of_each_payload(
     decoder = PayloadDecoder(chosen, REGISTRY)
     column = pa.array(payloads, kind)[skipped:]
     expected = [each if each is None else decoder.decode(each).text for each in payloads[skipped:]]
-    assert decoder.text_column(column).to_pylist() == expected
+    assert decoder.texts(column).column.to_pylist() == expected
 
 
 def test_a_column_uses_the_headers_of_each_row() -> None:
     decoder = PayloadDecoder(PayloadFormat.AUTO, REGISTRY)
     headers = [[], [RecordHeader(b"__value_schema_id", b"\0\0\0\0\1")]]
     column = pa.array([b"\x02", b"\x02"])
-    assert decoder.text_column(column, headers.__getitem__).to_pylist() == ["\x02", "1"]
+    assert decoder.texts(column, headers.__getitem__).column.to_pylist() == ["\x02", "1"]
 
 
 def test_a_decoder_can_be_pickled_after_it_was_used() -> None:

@@ -17,6 +17,7 @@ from google.type import money_pb2
 from builders.batches import batch, record
 from builders.log_directories import write_log_directory, write_partition
 from builders.message_sets import message
+from builders.recovery import marker, of_producer
 from builders.schema_topic import (
     context,
     new_client,
@@ -27,11 +28,12 @@ from builders.schema_topic import (
 from builders.source_tables import rows_of
 from kdump.errors import KdumpError
 from kdump.jobs.table_rows.table_reader import open_table
+from kdump.tables.kafka_log.damage import UndecodedError
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
 LOG: Final = f"{0:020d}.log"
-TEXTS: Final = ["key_text", "value_text"]
-COLUMNS: Final = {"columns": "key_text,value_text,offset", "subscribe": "orders"}
+TEXTS: Final = ["key_text", "value_text", "value_problem"]
+COLUMNS: Final = {"columns": "key_text,key_problem,value_text,value_problem", "subscribe": "orders"}
 DECODED: Final = [
     ('"a"', '{"currencyCode":"EUR","units":"12","nanos":0}'),
     ('"b"', '"from a header"'),
@@ -76,6 +78,45 @@ def test_each_format_is_for_its_column(root: Path) -> None:
     found = texts_at(root, valueFormat="hex")
     assert found[3] == ("plain", b"text".hex())
     assert found[2] == (None, "00000001c8ff")
+
+
+def test_the_reason_for_a_missing_text_is_in_its_own_column(root: Path) -> None:
+    rows = rows_of(root, **COLUMNS, keyFormat="avro", valueFormat="auto")
+    unknown, no_schema = "no schema has id 456", "it does not begin with the id of a schema"
+    assert [row["value_problem"] for row in rows] == [None, None, unknown, None]
+    assert [row["key_problem"] for row in rows] == [None, None, None, no_schema]
+
+
+def test_without_a_format_the_reason_is_that_bytes_are_not_text(root: Path) -> None:
+    rows = rows_of(root, subscribe="orders", columns="value_text,value_problem")
+    assert rows[2] == {"value_text": None, "value_problem": "it is not UTF-8 at byte 4"}
+    assert rows_of(root, subscribe="orders", columns="value_text")[2] == {"value_text": None}
+
+
+@pytest.mark.parametrize("columns", ["value_text", "value_text,key_problem"])
+def test_a_missing_text_without_the_reason_fails_the_query(columns: str, root: Path) -> None:
+    options = {"subscribe": "orders", "columns": columns, "valueFormat": "auto"}
+    with pytest.raises(UndecodedError, match="offset 2, value: no schema has id 456"):
+        rows_of(root, **options)
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
+def test_other_modes_count_missing_texts(
+    mode: str, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"subscribe": "orders", "columns": "value_text", "valueFormat": "auto"}
+    with caplog.at_level(logging.WARNING, "kdump"):
+        assert len(rows_of(root, mode=mode, **options)) == len(DECODED)
+    (problem,) = caplog.records
+    assert "the key or value of 1 record cannot be decoded" in problem.getMessage()
+
+
+def test_control_records_have_no_missing_text(tmp_path: Path) -> None:
+    log = of_producer(0, 7, transactional=True) + marker(1, 7, commit=True)
+    partition = write_partition(tmp_path / "orders-0", {0: log})
+    options = {"columns": "value_text,controlType", "valueFormat": "auto"}
+    rows = rows_of(partition, includeControlRecords="true", **options)
+    assert [row["controlType"] for row in rows] == [None, "COMMIT"]
 
 
 def test_bytes_stay_as_they_are_in_the_log(root: Path) -> None:

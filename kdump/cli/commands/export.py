@@ -146,7 +146,9 @@ def _columns(
     wanted = {
         SPARK_HEADERS: with_headers,
         "key_text": payloads.key is not None,
+        "key_problem": payloads.key is not None,
         "value_text": payloads.value is not None,
+        "value_problem": payloads.value is not None,
     }
     named = {name.lower() for name in chosen}
     chosen += [name for name, is_wanted in wanted.items() if is_wanted and name not in named]

@@ -37,6 +37,7 @@ SECTIONS: Final = (
             Column("open_transactions", "Open", for_people=False),
             Column("aborted_records", "Aborted", Kind.NUMBER, dropped=1),
             Column("open_records", "Open", for_people=False),
+            Column("undecoded_records", "Not decoded", for_people=False),
             Column("problems", "Skipped", Kind.NUMBER, alert=True, dropped=4),
             Column("unreadable", "Unreadable", for_people=False),
         ),
@@ -66,6 +67,10 @@ def _report_partition(exported: ExportedPartition, diagnostics: Diagnostics) -> 
     if more:
         path = exported.planned.source["path"]
         write_line(f"kdump: {path}: {counted(more, 'more problem')} like these", sys.stderr)
+    undecoded = exported.undecoded
+    if undecoded.records:
+        diagnostics.status |= ExitStatus.OPERATIONAL_ERROR
+        write_line(f"kdump: {exported.planned.source['path']}: {undecoded}", sys.stderr)
 
 
 def write_result(result: ExportResult, out: str, output: OutputFormat) -> None:
@@ -109,6 +114,7 @@ def _row(exported: ExportedPartition) -> Row:
         "open_transactions": source["open_transactions"],
         "aborted_records": exported.total("aborted_records"),
         "open_records": exported.total("open_records"),
+        "undecoded_records": exported.total("undecoded_records"),
         "problems": len(exported.problems) + exported.more_problems,
         "unreadable": len(exported.unreadable),
     }
@@ -130,6 +136,8 @@ def _summary_lines(result: ExportResult, sums: Row, out: str) -> Iterator[str]:
         left_out.append(f"{counted(sums['problems'], 'range')} of bytes that cannot be decoded")
     if left_out:
         yield f"left out: {', '.join(left_out)}"
+    if undecoded := sums["undecoded_records"]:
+        yield f"without a text: {counted(undecoded, 'record')} whose key or value cannot be decoded"
     if result.replaced or result.removed:
         yield (
             f"{counted(result.replaced, 'earlier file')} replaced and {result.removed} removed:"

@@ -19,6 +19,7 @@ from kdump.cli.output.rendering import (
 )
 from kdump.cli.output.value_text import Kind, escape_controls
 from kdump.errors import ExitStatus
+from kdump.payloads.undecoded import NONE_UNDECODED
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def print_found(
                 problems.report(part.found)
             printer.end_of_file(is_whole=not problems.failed)
             printer.status |= problems.status
+            printer.undecoded_records += problems.undecoded.records
             problems.finish()
         printer.finish()
     return printer.status if printer.matches else printer.status | ExitStatus.NOTHING_MATCHED
@@ -87,12 +89,16 @@ class _Problems:
         self._unreported = 0
         self.failed = False
         self.status = ExitStatus.SOUND
+        self.undecoded = NONE_UNDECODED
 
     def report(self, found: SearchResult) -> None:
         for damage in found.damages:
             self._report(damage, ExitStatus.DAMAGE_LEFT)
         for damage in found.not_decoded:
             self._report(damage, ExitStatus.OPERATIONAL_ERROR)
+        self.undecoded += found.undecoded
+        if found.undecoded.records:
+            self.status |= ExitStatus.OPERATIONAL_ERROR
         if found.failure is not None:
             self.failed = True
             self.status |= ExitStatus.OPERATIONAL_ERROR
@@ -110,6 +116,8 @@ class _Problems:
         _say(f"kdump: {damage}")
 
     def finish(self) -> None:
+        if self.undecoded.records:
+            _say(f"kdump: {self._path}: {self.undecoded}")
         if self._unreported:
             _say(f"kdump: {self._path}: {counted(self._unreported, 'more problem')} like these")
 
@@ -127,6 +135,7 @@ class _Printer:
         self.form = form
         self.status = ExitStatus.SOUND
         self.matches = 0
+        self.undecoded_records = 0
         self._files = self._files_with_matches = 0
         self._in_file = 0
         self._last: FoundInFile | None = None
@@ -155,6 +164,7 @@ class _Printer:
             "files": self._files,
             "files_with_matches": self._files_with_matches,
             "matches": None if self.form is GrepForm.FILES else self.matches,
+            "undecoded_records": self.undecoded_records,
         }
 
     def records(self, part: FoundInFile) -> None:

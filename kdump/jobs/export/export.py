@@ -29,6 +29,7 @@ from kdump.jobs.export.file_names import Layout, part_path
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.payloads.payload_decoder import PayloadDecoder
 from kdump.payloads.record_payloads import RecordPayloads
+from kdump.payloads.undecoded import NONE_UNDECODED, Undecoded
 from kdump.phases import phase
 from kdump.storage.parallel_reads import each_read
 from kdump.storage.place_names import kdump_command
@@ -159,6 +160,14 @@ class ExportedPartition:
     @property
     def files(self) -> int:
         return sum(part["file"] is not None for part in self.parts)
+
+    @property
+    def undecoded(self) -> Undecoded:
+        """Its records without a text for a key or value."""
+        each = (
+            Undecoded(part["undecoded_records"], part["first_undecoded"]) for part in self.parts
+        )
+        return sum(each, NONE_UNDECODED)
 
     @property
     def unreadable(self) -> list[str]:
@@ -411,6 +420,8 @@ def _part_document(split: ExportSplit, part: WrittenPart) -> Document:
         "last_offset": part.last_offset,
         "aborted_records": part.aborted_records,
         "open_records": part.open_records,
+        "undecoded_records": part.undecoded.records,
+        "first_undecoded": part.undecoded.first,
         "problems": [_problem_document(problem) for problem in part.problems],
         "more_problems": part.more_problems,
         "unreadable": part.unreadable,
@@ -457,7 +468,13 @@ def totals(result: ExportResult) -> Document:
         "files": sum(each.files for each in result.partitions),
         **{
             name: sum(each.total(name) for each in result.partitions)
-            for name in ("records", "size_bytes", "aborted_records", "open_records")
+            for name in (
+                "records",
+                "size_bytes",
+                "aborted_records",
+                "open_records",
+                "undecoded_records",
+            )
         },
         "open_transactions": sum(
             each.planned.source["open_transactions"] or 0 for each in result.partitions

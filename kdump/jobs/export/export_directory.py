@@ -34,7 +34,7 @@ MANIFEST: Final = "_manifest.json"
 SUCCESS: Final = "_SUCCESS"
 PROGRESS: Final = "_progress.jsonl"
 FORMAT: Final = "kdump-export"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _TEMPORARY_PREFIX: Final = ".kdump-export-"
 _OWN_NAMES: Final = frozenset({MANIFEST, SUCCESS, PROGRESS})

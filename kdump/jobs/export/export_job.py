@@ -20,6 +20,7 @@ from kdump.jobs.export.export_directory import new_file
 from kdump.jobs.export.record_files import RecordWriter, open_writer
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.log.valid_windows import Damage
+from kdump.payloads.undecoded import NONE_UNDECODED, Undecoded
 from kdump.storage.location import Location
 from kdump.storage.unfinished_file import UnfinishedFile
 from kdump.tables.kafka_log.damage import CountedDamage
@@ -88,6 +89,7 @@ class WrittenPart:
         last_offset: of the last record.
         aborted_records: of the batches of aborted transactions, which were left out.
         open_records: the same of transactions that are open, or whose marker may be damaged.
+        undecoded: those without a text for a key or value.
         problems: what was skipped.
         more_problems: how many more.
         unreadable: why a log cannot be read; there is no file then.
@@ -101,6 +103,7 @@ class WrittenPart:
     last_offset: int | None = None
     aborted_records: int = 0
     open_records: int = 0
+    undecoded: Undecoded = NONE_UNDECODED
     problems: tuple[ReadProblem, ...] = ()
     more_problems: int = 0
     unreadable: str | None = None
@@ -168,6 +171,7 @@ class _Part:
             last_offset=self.last_offset,
             aborted_records=self.left_out.aborted_records,
             open_records=self.left_out.open_records,
+            undecoded=self.left_out.undecoded,
             problems=tuple(map(ReadProblem.of, damage.listed())),
             more_problems=damage.more,
         )

@@ -29,6 +29,7 @@ from kdump.formats.message_set import Message
 from kdump.formats.names import FileKind, parse_offset_file_name
 from kdump.log.valid_windows import Damage, batch_damage
 from kdump.payloads.record_payloads import Pair, RecordPayloads
+from kdump.payloads.undecoded import NONE_UNDECODED, Undecoded
 from kdump.scan.batches import Flags, Window
 from kdump.scan.record_patterns import RecordPatterns
 from kdump.scan.records import RecordColumns
@@ -67,6 +68,7 @@ class SearchResult:
         rows: one for each, with ``ROWS``.
         damages: what is damaged.
         not_decoded: batches with records over the limit, which were not searched.
+        undecoded: records that have no text; their bytes were searched.
         failure: why the rest of the split cannot be read; None if it can.
         rest: where to continue; None at the end.
     """
@@ -76,6 +78,7 @@ class SearchResult:
     rows: tuple[Row, ...] = ()
     damages: tuple[Damage, ...] = ()
     not_decoded: tuple[Damage, ...] = ()
+    undecoded: Undecoded = NONE_UNDECODED
     failure: str | None = None
     rest: RangeSplit | None = None
 
@@ -152,6 +155,7 @@ def _joined(
         rows=tuple(row for part in parts for row in part.rows),
         damages=tuple(damage for part in parts for damage in part.damages),
         not_decoded=tuple(damage for part in parts for damage in part.not_decoded),
+        undecoded=sum((part.undecoded for part in parts), NONE_UNDECODED),
         failure=failure,
         rest=rest,
     )
@@ -237,9 +241,13 @@ class _Search:
                 from_offset=int(columns.offset[-1]) + 1,
             )
             payloads = self.job.payloads
-            contents = None if payloads is None else payloads.searched(columns)
+            contents, undecoded = None, NONE_UNDECODED
+            if payloads is not None:
+                keys, values = payloads.searched(columns)
+                contents = keys.column, values.column
+                undecoded = Undecoded.of(columns.offset.tolist(), keys.problems, values.problems)
             flags = self._kept(self.job.patterns.in_columns(columns, contents))
-            yield replace(self._shown(columns, flags), rest=rest)
+            yield replace(self._shown(columns, flags), rest=rest, undecoded=undecoded)
         for row, problem in columns.problems.items():
             start, end = int(batches.position[row]), int(batches.next_position[row])
             yield self._damaged([Damage(path, start, end, problem)], end)
@@ -302,7 +310,7 @@ class _Search:
                 damage = batch_damage(each.window, 0, path, problem)
                 yield self._damaged([damage], damage.end)
         if valid:
-            flags = self._in_pairs(pairs)
+            flags, undecoded = self._in_pairs(pairs, [message.offset for _, message in valid])
             last, message = valid[-1]
             rest = replace(
                 self.split,
@@ -310,12 +318,17 @@ class _Search:
                 from_offset=message.offset + 1,
             )
             found = [valid[number] for number in np.flatnonzero(flags).tolist()]
-            yield replace(self._shown_messages(found), rest=rest)
+            yield replace(self._shown_messages(found), rest=rest, undecoded=undecoded)
 
-    def _in_pairs(self, pairs: Sequence[Pair]) -> Flags:
-        payloads = self.job.payloads
-        searched = pairs if payloads is None else payloads.searched_pairs(pairs)
-        return self._kept(self.job.patterns.in_pairs(searched))
+    def _in_pairs(self, pairs: Sequence[Pair], offsets: Sequence[int]) -> tuple[Flags, Undecoded]:
+        """Which records match that have no headers, and which of them have no text."""
+        payloads, undecoded = self.job.payloads, NONE_UNDECODED
+        if payloads is not None:
+            keys, values = payloads.searched_pairs(pairs)
+            undecoded = Undecoded.of(offsets, keys.problems, values.problems)
+            contents = keys.column.to_pylist(), values.column.to_pylist()
+            pairs = list(zip(*contents, strict=True))
+        return self._kept(self.job.patterns.in_pairs(pairs)), undecoded
 
     def _shown_messages(self, found: Sequence[tuple[MessageSet, Message]]) -> SearchResult:
         if self.job.shown is Shown.LINES:
@@ -369,9 +382,12 @@ class _Search:
         except FormatError as problem:
             damage = Damage(str(self.split.path), entry.position, end, problem.as_value())
             yield self._damaged([damage], end)
-        flags = self._in_pairs([(None, each.value) for each in messages])
+        flags, undecoded = self._in_pairs(
+            [(None, each.value) for each in messages], [each.offset for each in messages]
+        )
         found = [messages[number] for number in np.flatnonzero(flags).tolist()]
-        yield replace(self._shown_0_7(found, entry.position), rest=replace(self.split, start=end))
+        rest = replace(self.split, start=end)
+        yield replace(self._shown_0_7(found, entry.position), rest=rest, undecoded=undecoded)
 
     def _shown_0_7(self, found: Sequence[kafka07.Message], position: int) -> SearchResult:
         if self.job.shown is Shown.LINES:

@@ -6,14 +6,13 @@ run on both; then kdump's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kdump.formats import record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
@@ -23,10 +22,12 @@ from kdump.scan.batches import Column
 from kdump.scan.control_batches import is_control
 from kdump.state.transactions.transaction_outcomes import TransactionState
 from kdump.tables.kafka_log.rows import HEADERS_TYPE, RecordOrigin, Rows
-from kdump.tables.table import TIMESTAMP, TableColumn, named_columns, timestamps
+from kdump.tables.table import TIMESTAMP, TableColumn, arrow_value, named_columns, timestamps
 
 SPARK_HEADERS: Final = "headers"
 TRANSACTION_STATE: Final = "transactionState"
+KEY_PROBLEM: Final = "key_problem"
+VALUE_PROBLEM: Final = "value_problem"
 
 TRANSACTION_STATES: Final = tuple(
     None if state is TransactionState.NONE else state.name.lower() for state in TransactionState
@@ -38,8 +39,6 @@ _NO_TIMESTAMP_TYPE: Final = -1
 """``TimestampType`` of a message of magic 0; 0 is CreateTime, 1 LogAppendTime."""
 LABEL: Final = pa.dictionary(pa.int32(), pa.string())
 """The type of texts that many records share; readers get it if they ask for it."""
-_LARGEST_COLUMN: Final = (1 << 31) - 1
-"""The bytes of a column of text, whose positions have 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +79,26 @@ def _value(rows: Rows) -> pa.Array:
 
 
 def _key_text(rows: Rows) -> pa.Array:
-    return _text(rows.payloads.key_texts(rows.key(), rows.headers_at))
+    return rows.key_texts.column
 
 
 def _value_text(rows: Rows) -> pa.Array:
-    return _text(rows.payloads.value_texts(rows.value(), rows.headers_at))
+    return rows.value_texts.column
 
 
-def _text(texts: pa.Array) -> pa.Array:
-    """Texts in a column that holds at most 2 GiB; null for those after that."""
-    if texts.nbytes > _LARGEST_COLUMN:
-        sizes = pc.fill_null(pc.binary_length(texts), 0)
-        is_within = pc.less_equal(pc.cumulative_sum(sizes), _LARGEST_COLUMN)
-        texts = pc.if_else(is_within, texts, pa.scalar(None, texts.type))
-    return texts.cast(pa.string())
+def _key_problem(rows: Rows) -> pa.Array:
+    return _reasons(rows.key_texts.problems, rows.count)
+
+
+def _value_problem(rows: Rows) -> pa.Array:
+    return _reasons(rows.value_texts.problems, rows.count)
+
+
+def _reasons(problems: Mapping[int, str], count: int) -> pa.Array:
+    if not problems:
+        return pa.nulls(count, pa.string())
+    type_ = pa.string()
+    return pa.array([arrow_value(problems.get(row), type_) for row in range(count)], type_)
 
 
 def _topic(rows: Rows) -> pa.Array:
@@ -283,6 +288,14 @@ COLUMNS: Final = (
         "the value as text, decoded with `valueFormat`; null if it has none",
         is_default=False,
     ),
+    _column(
+        KEY_PROBLEM,
+        pa.string(),
+        _key_problem,
+        "why the key has no text; null if it has one, or is null",
+        is_default=False,
+    ),
+    _column(VALUE_PROBLEM, pa.string(), _value_problem, "likewise the value", is_default=False),
     _column(
         "log_dir",
         pa.string(),

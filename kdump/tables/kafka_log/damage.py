@@ -11,6 +11,7 @@ from typing import Final
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.errors import OverLimitError
 from kdump.log.valid_windows import Damage
+from kdump.payloads.undecoded import Undecoded
 from kdump.words import counted
 
 _LOG: Final = logging.getLogger(__name__)
@@ -65,6 +66,23 @@ class DamagedLogError(KdumpError):
         super().__init__(
             f"{damage} (mode DROPMALFORMED skips damage; run kdump verify for details)"
         )
+
+
+class UndecodedError(KdumpError):
+    """Keys or values cannot be decoded, the mode is ``FAILFAST``, and nobody reads why."""
+
+    def __init__(self, where: object, undecoded: Undecoded) -> None:
+        super().__init__(
+            f"{where}: {undecoded} (the columns key_problem and value_problem, or mode"
+            " DROPMALFORMED, keep such records, with null for the text)"
+        )
+
+
+def log_undecoded(where: object, undecoded: Undecoded) -> None:
+    """Log a warning about the records of a split that cannot be decoded."""
+    if undecoded.records:
+        status = with_status(ExitStatus.OPERATIONAL_ERROR)
+        _LOG.warning("%s: %s", where, undecoded, extra=status)
 
 
 class CountedDamage:

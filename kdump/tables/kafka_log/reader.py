@@ -13,19 +13,28 @@ from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.log.valid_windows import Damage, batch_damage
 from kdump.payloads.record_payloads import RecordPayloads
+from kdump.payloads.undecoded import NONE_UNDECODED, Undecoded
 from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.transactions.transaction_outcomes import TransactionState
 from kdump.tables.kafka_log.columns import (
+    KEY_PROBLEM,
     TRANSACTION_STATE,
+    VALUE_PROBLEM,
     SourceColumn,
     damage_table,
     record_table,
     with_labels,
 )
-from kdump.tables.kafka_log.damage import CountedDamage, DamagedLogError, SkippedRanges
+from kdump.tables.kafka_log.damage import (
+    CountedDamage,
+    DamagedLogError,
+    SkippedRanges,
+    UndecodedError,
+    log_undecoded,
+)
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.rows import Rows, rows_of_messages, rows_of_records
@@ -43,11 +52,13 @@ class LeftOut:
         damage: what is damaged, or not decoded because it is over the limit.
         aborted_records: how many records the batches of aborted transactions have.
         open_records: the same of transactions that are open, or whose marker may be damaged.
+        undecoded: records that are not left out, but have no text for a key or value.
     """
 
     damage: CountedDamage
     aborted_records: int = 0
     open_records: int = 0
+    undecoded: Undecoded = NONE_UNDECODED
 
     def add_hidden(self, batches: BatchColumns, states: Column) -> None:
         """Count the records of batches that are left out because of their transactions."""
@@ -115,6 +126,7 @@ class SourceReading:
 
         Raises:
             DamagedLogError: the mode is ``FAILFAST``, and there is damage.
+            UndecodedError: the same, and a key or value has no text.
             OSError: the log cannot be read; the error names it.
         """
         return _SplitReader(self, split, left_out).tables()
@@ -138,6 +150,8 @@ class _SplitReader:
             to_time_ms=None if times.most is None else times.most + 1,
         )
         self.skipped = SkippedRanges()
+        self.undecoded = NONE_UNDECODED
+        self.names = {column.name for column in reading.columns}
 
     def tables(self) -> Iterator[pa.RecordBatch]:
         reading = self.reading
@@ -149,7 +163,7 @@ class _SplitReader:
             self._take_damage_ahead,
             is_committed=reading.is_committed,
             with_control=reading.with_control,
-            with_states=any(column.name == TRANSACTION_STATE for column in reading.columns),
+            with_states=TRANSACTION_STATE in self.names,
             on_hidden=None if self.left_out is None else self.left_out.add_hidden,
         ):
             # Tables copy the bytes of a window, whose buffer is used again.
@@ -170,6 +184,7 @@ class _SplitReader:
     def _log_damage(self) -> None:
         if self.reading.mode is Mode.DROPMALFORMED:
             self.skipped.log(self.split)
+        log_undecoded(self.split, self.undecoded)
 
     def _of_window(self, window: Window, states: Column | None) -> Iterator[pa.RecordBatch]:
         state_of = dict(
@@ -223,7 +238,34 @@ class _SplitReader:
     def _table(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         if rows.count:
             rows = replace(rows, payloads=self.reading.payloads)
-            yield record_table(rows, self.reading.columns, self.schema)
+            table = record_table(rows, self.reading.columns, self.schema)
+            self._count_undecoded(rows)
+            yield table
+
+    def _count_undecoded(self, rows: Rows) -> None:
+        """Count the records without a text that was asked for, in a format that was chosen.
+
+        Raises:
+            UndecodedError: the mode is ``FAILFAST``, and the reason is not asked for.
+        """
+        payloads = self.reading.payloads
+        keys, values = dict[int, str](), dict[int, str]()
+        if payloads.key is not None and self.names & {"key_text", KEY_PROBLEM}:
+            keys = rows.key_texts.problems
+        if payloads.value is not None and self.names & {"value_text", VALUE_PROBLEM}:
+            values = rows.value_texts.problems
+        found = Undecoded.of(rows.offset.tolist(), keys, values) if keys or values else None
+        if found is None:
+            return
+        is_hidden = (keys and KEY_PROBLEM not in self.names) or (
+            values and VALUE_PROBLEM not in self.names
+        )
+        if self.left_out is not None:
+            self.left_out.undecoded += found
+        elif self.reading.mode is Mode.FAILFAST and is_hidden:
+            raise UndecodedError(self.split, found)
+        else:
+            self.undecoded += found
 
     # Damage
 

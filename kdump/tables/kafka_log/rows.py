@@ -8,16 +8,23 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kdump.formats import record_batch
 from kdump.formats.java.java_text import java_utf8
 from kdump.log.partition import Partition
+from kdump.payloads.payload_decoder import Texts
 from kdump.payloads.record_payloads import HeadersAt, RecordPayloads
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import BatchColumns, Column
+from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns, locate_headers
 from kdump.scan.walk import MessageSet
 from kdump.storage.location import Location
+
+_LARGEST_COLUMN: Final = (1 << 31) - 1
+"""The bytes of a column of text, whose positions have 32 bits."""
+_OVER_COLUMN: Final = "with the texts of the records before it, it takes more than 2 GiB"
 
 HEADERS_TYPE: Final = pa.list_(
     pa.field(
@@ -81,10 +88,41 @@ class Rows:
     headers: Callable[[], pa.Array]
     headers_at: HeadersAt = None
     payloads: RecordPayloads = field(default_factory=RecordPayloads)
+    _texts: dict[str, Texts] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def count(self) -> int:
         return len(self.offset)
+
+    @property
+    def key_texts(self) -> Texts:
+        """The keys as text, which are decoded once."""
+        if "key" not in self._texts:
+            found = self.payloads.key_texts(self.key(), self.headers_at)
+            self._texts["key"] = self._in_column(found)
+        return self._texts["key"]
+
+    @property
+    def value_texts(self) -> Texts:
+        """The same of values."""
+        if "value" not in self._texts:
+            found = self.payloads.value_texts(self.value(), self.headers_at)
+            self._texts["value"] = self._in_column(found)
+        return self._texts["value"]
+
+    def _in_column(self, texts: Texts) -> Texts:
+        """Texts in a column that holds at most 2 GiB, and without problems of control records."""
+        column, problems = texts
+        if column.nbytes > _LARGEST_COLUMN:
+            sizes = pc.fill_null(pc.binary_length(column), 0)
+            is_within = pc.less_equal(pc.cumulative_sum(sizes), _LARGEST_COLUMN)
+            over = pc.and_(pc.invert(is_within), column.is_valid()).to_numpy(zero_copy_only=False)
+            problems = problems | dict.fromkeys(np.flatnonzero(over).tolist(), _OVER_COLUMN)
+            column = pc.if_else(is_within, column, pa.scalar(None, column.type))
+        flags = is_control(self.batches)
+        if problems and flags.any():
+            problems = {row: why for row, why in problems.items() if not flags[self.batch[row]]}
+        return Texts(column.cast(pa.string()), problems)
 
 
 def rows_of_records(origin: RecordOrigin, columns: RecordColumns, state: Column | None) -> Rows:
