@@ -261,6 +261,38 @@ def test_what_transactions_hide_is_counted(tmp_path: Path) -> None:
     assert kinds == [None, "ABORT", None, "COMMIT", None, None]
 
 
+@pytest.mark.parametrize(
+    ("options", "left_out"),
+    [
+        ([], 3),
+        (["--to-offset", "6"], 2),
+        (["--from-offset", "5"], 2),
+        (["--to-offset", "4"], 0),
+        (["--isolation-level", "read_uncommitted"], None),
+    ],
+)
+def test_what_open_transactions_hold_back_is_counted(
+    options: list[str], left_out: int | None, tmp_path: Path
+) -> None:
+    log = [
+        of_producer(0, 7, transactional=True),
+        marker(1, 7, commit=True),
+        batch([record(2), record(3)]),
+        of_producer(4, 9, transactional=True),
+        batch([record(5)]),
+        of_producer(6, 7, transactional=True),
+        marker(7, 7, commit=True),
+    ]
+    partition = write_partition(tmp_path / "logs" / "orders-0", {0: b"".join(log)})
+    words = ("--isolation-level", "read_committed", "--output", "jsonl", *options)
+    row, summary = objects(export(tmp_path / "out", partition, *words).stdout)
+    assert (row["unstable_records"], summary["unstable_records"]) == (left_out, left_out or 0)
+    (document,) = manifest_of(tmp_path / "out")["partitions"]
+    open_one = {"producer_id": 9, "producer_epoch": 0, "first_offset": 4, "last_offset": 4}
+    assert document["unstable_records"] == left_out
+    assert document["transactions"] == ([] if left_out is None else [open_one])
+
+
 def test_of_much_damage_a_hundred_ranges_are_listed_and_all_counted_once(tmp_path: Path) -> None:
     """The states of transactions are looked up ahead: both readings find the damage."""
     log_dir = write_log_directory(tmp_path / "logs")

@@ -35,6 +35,7 @@ SECTIONS: Final = (
             Column("log_end_offset", "End", for_people=False),
             Column("last_stable_offset", "Last stable", for_people=False),
             Column("open_transactions", "Open", for_people=False),
+            Column("unstable_records", "Unstable", for_people=False),
             Column("aborted_records", "Aborted", Kind.NUMBER, dropped=1),
             Column("open_records", "Open", for_people=False),
             Column("undecoded_records", "Not decoded", for_people=False),
@@ -112,6 +113,7 @@ def _row(exported: ExportedPartition) -> Row:
         "log_end_offset": source["log_end_offset"],
         "last_stable_offset": source["last_stable_offset"],
         "open_transactions": source["open_transactions"],
+        "unstable_records": exported.planned.unstable_records,
         "aborted_records": exported.total("aborted_records"),
         "open_records": exported.total("open_records"),
         "undecoded_records": exported.total("undecoded_records"),
@@ -130,7 +132,8 @@ def _summary_lines(result: ExportResult, sums: Row, out: str) -> Iterator[str]:
         left_out.append(f"{counted(sums['aborted_records'], 'record')} of aborted transactions")
     if sums["open_transactions"]:
         left_out.append(
-            f"all after the start of {counted(sums['open_transactions'], 'open transaction')}"
+            f"{counted(sums['unstable_records'], 'record')} from the start of"
+            f" {counted(sums['open_transactions'], 'open transaction')} on"
         )
     if sums["problems"]:
         left_out.append(f"{counted(sums['problems'], 'range')} of bytes that cannot be decoded")

@@ -196,6 +196,8 @@ class ExportedPartition:
             "fingerprint": self.planned.fingerprint,
             "source": self.planned.source,
             "unreadable": self.planned.unreadable,
+            "unstable_records": self.planned.unstable_records,
+            "transactions": list(self.planned.transactions),
             "problems": [_problem_document(problem) for problem in self.planned.problems],
             "more_problems": self.planned.more_problems,
             "parts": list(self.parts),
@@ -349,6 +351,8 @@ def _with_earlier(
             document["source"],
             document["fingerprint"],
             (),
+            document["unstable_records"],
+            tuple(document["transactions"]),
             problems,
             document["more_problems"],
             f"{why}; the files that were exported earlier stay",
@@ -479,6 +483,7 @@ def totals(result: ExportResult) -> Document:
         "open_transactions": sum(
             each.planned.source["open_transactions"] or 0 for each in result.partitions
         ),
+        "unstable_records": sum(each.planned.unstable_records or 0 for each in result.partitions),
         "problems": sum(len(each.problems) + each.more_problems for each in result.partitions),
         "unreadable": sum(len(each.unreadable) for each in result.partitions),
     }

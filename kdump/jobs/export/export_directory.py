@@ -363,6 +363,10 @@ def _read_partition(partition: JsonObject) -> Document:
     for name in ("log_start_offset", "log_end_offset", "last_stable_offset", "open_transactions"):
         source.optional(source.number, name)
     source.optional(source.text, "schemas")
+    partition.optional(partition.number, "unstable_records")
+    for transaction in partition.objects("transactions"):
+        for name in ("producer_id", "producer_epoch", "first_offset", "last_offset"):
+            transaction.number(name)
     partition.number("more_problems")
     _check_problems(partition)
     return _without_parts(partition.fields)
@@ -373,8 +377,10 @@ def _read_part(part: JsonObject) -> Document:
     part.text("part")
     for name in ("file", "unreadable"):
         part.optional(part.text, name)
-    for name in ("records", "size_bytes", "aborted_records", "open_records", "more_problems"):
+    for name in ("records", "size_bytes", "aborted_records", "open_records", "undecoded_records"):
         part.number(name)
+    part.number("more_problems")
+    part.optional(part.text, "first_undecoded")
     for name in ("first_offset", "last_offset"):
         part.optional(part.number, name)
     _check_problems(part)

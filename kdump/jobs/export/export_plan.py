@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
 from kdump.engine.range_splits import RecordRange
 from kdump.formats.names import TopicPartition
 from kdump.jobs.export.export_job import MOST_PROBLEMS, ExportSplit, ReadProblem
@@ -15,8 +17,11 @@ from kdump.jobs.export.file_names import Layout, part_name, part_path
 from kdump.log.bounds import find_log_start
 from kdump.log.replicas import replica_end
 from kdump.log.valid_end import valid_end
+from kdump.log.valid_windows import Damage, valid_windows
+from kdump.scan.control_batches import is_control
 from kdump.size_groups import size_groups
 from kdump.state.transactions.open_transactions import read_transactions, usable_snapshots
+from kdump.state.transactions.producers import OpenTxn
 from kdump.tables.kafka_log.damage import CountedDamage
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 from kdump.tables.kafka_log.rows import RecordOrigin
@@ -25,6 +30,8 @@ from kdump.tiered.missing_offsets import missing_offsets
 
 PART_BYTES: Final = 128 << 20
 """About how much of a log goes into one file. It decides the names of files: never change it."""
+_MOST_TRANSACTIONS: Final = 100
+"""So many open transactions of a partition are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,9 @@ class PartitionExport:
         source: what it is read from, for the manifest.
         fingerprint: changes if the source does.
         parts: the files to write.
+        unstable_records: how many there are from the last stable offset on, in transactions or not;
+            None if they are exported, too.
+        transactions: those that are open, for the manifest.
         problems: damage found while looking for the last stable offset.
         more_problems: how many more.
         unreadable: why the files cannot be planned; there are none then.
@@ -45,6 +55,8 @@ class PartitionExport:
     source: dict[str, Any]
     fingerprint: str
     parts: tuple[ExportSplit, ...]
+    unstable_records: int | None = None
+    transactions: tuple[dict[str, int], ...] = ()
     problems: tuple[ReadProblem, ...] = ()
     more_problems: int = 0
     unreadable: str | None = None
@@ -77,11 +89,15 @@ def plan_partition(
     damage = CountedDamage(MOST_PROBLEMS)
     stable: int | None = None
     open_transactions: int | None = None
+    unstable_records: int | None = None
+    listed: tuple[dict[str, int], ...] = ()
     if is_committed and not partition.is_0_7:
         snapshots = usable_snapshots(partition, found.log_start_offset, found.flushed_offset)
         transactions = read_transactions(partition, snapshots, damage.add)
         stable = transactions.first_unstable_offset
         open_transactions = len(transactions.open_txns)
+        unstable_records = 0 if stable is None else _records_from(found, stable, records)
+        listed = tuple(map(_transaction, transactions.open_txns[:_MOST_TRANSACTIONS]))
     # Consumers do not get records below the log start offset.
     start = max(records.from_offset, found.log_start_offset)
     ends = [end for end in (records.to_offset, stable) if end is not None]
@@ -99,9 +115,38 @@ def plan_partition(
         source,
         hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest(),
         tuple(_parts(found, key, own, layout, extension)),
+        unstable_records,
+        listed,
         tuple(map(ReadProblem.of, damage.listed())),
         damage.more,
     )
+
+
+def _records_from(found: FoundPartition, offset: int, records: RecordRange) -> int:
+    """How many records of a range the batches from an offset on have, without control records."""
+    count = 0
+    rest = replace(records, from_offset=max(offset, records.from_offset))
+    for split in record_splits(found, rest, PART_BYTES):
+        with split.path.open_file() as source:
+            for step in valid_windows(source, split.part):
+                if isinstance(step, Damage):  # which the search for transactions has reported
+                    continue
+                batches = step.batches
+                is_counted = (batches.base_offset >= rest.from_offset) & ~is_control(batches)
+                if rest.to_offset is not None:
+                    is_counted &= batches.base_offset < rest.to_offset
+                # Messages of old magic have no count.
+                count += int(np.maximum(batches.records_count[is_counted], 1).sum())
+    return count
+
+
+def _transaction(txn: OpenTxn) -> dict[str, int]:
+    return {
+        "producer_id": txn.producer_id,
+        "producer_epoch": txn.producer_epoch,
+        "first_offset": txn.first_offset,
+        "last_offset": txn.last_offset,
+    }
 
 
 def unreadable_partition(found: FoundPartition, why: str) -> PartitionExport:
