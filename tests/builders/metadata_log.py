@@ -43,9 +43,16 @@ def config_record(resource: int, name: str, key: str, value: str | None) -> byte
 
 
 def partition_record(
-    topic_id: int, number: int, replicas: Sequence[int], directories: Sequence[int]
+    topic_id: int,
+    number: int,
+    replicas: Sequence[int],
+    directories: Sequence[int],
+    leader: int | None = None,
 ) -> bytes:
-    """Encode a new or updated partition, with numbers for the ids of its directories."""
+    """Encode a new or updated partition, with numbers for the ids of its directories.
+
+    The first replica leads, unless another ``leader`` is given, such as -1 for none.
+    """
     return (
         b"\x01\x03\x01"
         + struct.pack(">i", number)
@@ -54,7 +61,7 @@ def partition_record(
         + _numbers(replicas)
         + _numbers(())
         + _numbers(())
-        + struct.pack(">iii", replicas[0], 0, 0)
+        + struct.pack(">iii", replicas[0] if leader is None else leader, 0, 0)
         + _ids(directories)
         + b"\x00"
     )

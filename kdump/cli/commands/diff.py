@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.diff_output import DiffReport
     from kdump.cli.output.sections import SectionedOutput
+    from kdump.formats.names import TopicPartition
     from kdump.jobs.diff.diff import DiffSplit
     from kdump.jobs.diff.pairing import Paired
     from kdump.jobs.diff.record_rows import RecordRows
     from kdump.jobs.diff.results import NotCompared, PartitionDiff
     from kdump.jobs.diff.sides import NamedDirectory, Side
     from kdump.log.selection import PartitionSelection
+    from kdump.state.metadata.cluster import ClusterImage
     from kdump.state.metadata.settings import Settings
 
 
@@ -39,6 +41,14 @@ if TYPE_CHECKING:
 @paths_argument("DIR")
 @selection_options
 @click.option("--records", is_flag=True, help="List the records that only one replica has.")
+@click.option(
+    "--elect",
+    "elect_name",
+    type=click.Path(),
+    metavar="FILE",
+    help="Say which replica should lead each partition without a leader, and write a file for "
+    "kafka-leader-election.sh for each broker: FILE with the broker's id before its ending.",
+)
 @max_record_bytes_option
 @config_options
 @engine_options
@@ -47,6 +57,7 @@ def command(
     paths: Sequence[Location],
     selection: PartitionSelection,
     records: bool,
+    elect_name: str | None,
     max_record_bytes: int | None,
     config: ConfigArguments,
     engine: EngineArguments,
@@ -70,7 +81,7 @@ def command(
     with without_garbage_collection():
         named = _named_directories(paths, diagnostics)
         sides = sides_of(named)
-        if len(sides) < 2:
+        if len(sides) < (1 if elect_name else 2):
             if diagnostics.status:
                 return diagnostics.status
             raise UsageProblem(
@@ -82,9 +93,12 @@ def command(
         log_directories = [each.log_directory for each in named if each.log_directory is not None]
         settings = config.settings_of({each.path: each for each in log_directories}.values())
         splits = [diff_split(each, settings) for each in paired if len(each.replicas) > 1]
-        results = diff(splits, engine.options, engine.progress, largest_record_bytes)
+        electing = None if elect_name is None else _Electing.of(elect_name, settings, selection)
+        alone = [] if electing is None else electing.alone(paired, settings)
+        every = diff([*splits, *alone], engine.options, engine.progress, largest_record_bytes)
+        results = every[: len(splits)]
     report = DiffReport(side_names(sides), [side.node_id for side in sides])
-    for result in results:
+    for result in every:
         _report_damage(result, diagnostics)
     rows = _rows(paired, sides, results, settings, report)
     words = shlex.join(["diff", "--records", *selection_words(selection)])
@@ -98,7 +112,64 @@ def command(
         _write_for_people(output, rows, listed, report)
     else:
         _write_for_programs(output, rows, listed, report)
+    if electing is not None:
+        electing.elect(every, sides, sys.stdout if output.is_for_people else sys.stderr)
     return diagnostics.status | (ExitStatus.DIFFERENT if report.is_different else ExitStatus.SOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class _Electing:
+    """The partitions without a leader, for ``--elect``.
+
+    Attributes:
+        name: the file, as typed.
+        image: the cluster's metadata.
+        keys: the partitions.
+    """
+
+    name: str
+    image: ClusterImage
+    keys: Sequence[TopicPartition]
+
+    @classmethod
+    def of(
+        cls, name: str, settings: Mapping[Location, Settings], selection: PartitionSelection
+    ) -> _Electing:
+        """Find the partitions.
+
+        Raises:
+            UsageProblem: no directory has the cluster's metadata.
+        """
+        from kdump.jobs.diff.elections import leaderless
+
+        image = next((each.cluster for each in settings.values() if each.cluster), None)
+        if image is None:
+            raise UsageProblem(
+                "--elect requires the cluster's metadata, which knows the partitions without a"
+                " leader: give --metadata DIR of a controller"
+            )
+        return cls(name, image, leaderless(image, selection))
+
+    def alone(
+        self, paired: Iterable[Paired], settings: Mapping[Location, Settings]
+    ) -> list[DiffSplit]:
+        """What reads the partitions that have a single replica here."""
+        from kdump.jobs.diff.pairing import diff_split
+
+        lone = [each for each in paired if len(each.replicas) == 1]
+        return [diff_split(each, settings) for each in lone if each.key in set(self.keys)]
+
+    def elect(
+        self, results: Iterable[PartitionDiff | NotCompared], sides: Sequence[Side], out: TextIO
+    ) -> None:
+        """Write the files, and say what each choice loses."""
+        from kdump.cli.output.elect_output import election_lines, write_elections
+        from kdump.cli.output.events import write_line
+        from kdump.jobs.diff.elections import elections
+
+        found = elections(self.image, self.keys, results, sides)
+        for line in election_lines(found, write_elections(self.name, found)):
+            write_line(line, out)
 
 
 @dataclass(slots=True)

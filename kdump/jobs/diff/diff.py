@@ -69,7 +69,7 @@ class DiffSplit(Split):
 
     Attributes:
         key: the partition; None for copies whose directories are not named after one.
-        replicas: at least two.
+        replicas: at least two; a single one is only read.
         is_one_topic: whether they are compared whatever their topic ids are.
     """
 
@@ -156,7 +156,7 @@ def _compared_by_topic(
             None if on_records is None else _renumbered(on_records, group),
         )
         for group in groups
-        if len(group) > 1
+        if len(group) > 1 or len(replicas) == 1
     ]
     group_of = {number: group for group in groups for number in group}
     unrelated = tuple(
@@ -180,7 +180,7 @@ def _compared(
         (one, other): _truncation(replicas[one], replicas[other])
         for one, other in itertools.permutations(range(len(replicas)), 2)
     }
-    second_start = sorted(each.start_offset for each in replicas)[1]
+    second_start = sorted(each.start_offset for each in replicas)[:2][-1]
     with contextlib.ExitStack() as stack:
         logs = []
         for each in replicas:

@@ -37,10 +37,12 @@ class ClusterPartition:
         replicas: node ids.
         directories: id of the log directory on each node, as Kafka writes it; empty if the cluster
             does not know.
+        is_leaderless: whether no replica leads it.
     """
 
     replicas: tuple[int, ...]
     directories: tuple[str, ...] = ()
+    is_leaderless: bool = False
 
     def directory_on(self, node_id: int) -> str | None:
         """The id of the log directory of a node's replica; None if unknown."""
@@ -159,7 +161,7 @@ def _refuse(_offset: int, _what: str) -> None:
 
 
 def _view_of(image: MetadataImage) -> ClusterImage:
-    from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY
+    from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY, NO_LEADER
     from kdump.state.metadata.metadata_image import METADATA_VERSION, EntityKind
 
     configs = image.of(EntityKind.CONFIG)
@@ -167,7 +169,7 @@ def _view_of(image: MetadataImage) -> ClusterImage:
     for (topic_id, number), each in image.of(EntityKind.PARTITION).items():
         is_known = any(directory != MIGRATING_DIRECTORY for directory in each.directories)
         partitions[topic_id][number] = ClusterPartition(
-            each.replicas, each.directories if is_known else ()
+            each.replicas, each.directories if is_known else (), each.leader == NO_LEADER
         )
     return ClusterImage(
         topics={

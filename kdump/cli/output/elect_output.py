@@ -1,0 +1,71 @@
+"""What ``kdump diff --elect`` says and writes: what each choice loses, and files for elections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from kdump.cli.output.out_file import OutFile
+from kdump.formats.names import TopicPartition
+from kdump.jobs.diff.elections import Election, PossibleLeader, by_broker
+from kdump.words import counted
+
+
+def write_elections(name: str, found: Sequence[Election]) -> dict[int, str]:
+    """Write a file for each broker to elect; returns their names, by broker.
+
+    Raises:
+        KdumpError: one exists, or cannot be written.
+    """
+    path = PurePath(name)
+    files = {
+        node_id: OutFile.checked(
+            str(path.with_name(f"{path.stem}-{node_id}{path.suffix}")), is_replaced=False
+        )
+        for node_id in by_broker(found)
+    }
+    for node_id, keys in by_broker(found).items():
+        files[node_id].write([_document(keys)])
+    return {node_id: out.name for node_id, out in files.items()}
+
+
+def _document(keys: Sequence[TopicPartition]) -> bytes:
+    partitions = [{"topic": key.topic, "partition": key.partition} for key in keys]
+    return json.dumps({"partitions": partitions}, indent=1).encode() + b"\n"
+
+
+def election_lines(found: Sequence[Election], files: dict[int, str]) -> Iterator[str]:
+    """Say what each choice loses, and how to elect the best ones."""
+    if not found:
+        yield "no partition is without a leader, by the cluster's metadata"
+        return
+    yield f"{counted(len(found), 'partition')} without a leader, by the cluster's metadata:"
+    for each in found:
+        if each.problem is not None:
+            yield f"{each.key}: {each.problem}"
+            continue
+        chosen, *others = each.candidates
+        line = f"{each.key}: elect broker {chosen.node_id}, {_loses(chosen)}"
+        if not others:
+            line += "; no other replica is here"
+        yield "; ".join([line, *(f"broker {other.node_id}: {_loses(other)}" for other in others)])
+    counts = {node_id: len(keys) for node_id, keys in by_broker(found).items()}
+    for node_id, name in files.items():
+        yield (
+            f"start broker {node_id} without the other brokers, elect its"
+            f" {counted(counts[node_id], 'partition')}, and stop it:"
+        )
+        yield (
+            "  kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean"
+            f" --path-to-json-file {name}"
+        )
+    if files:
+        yield "then start all brokers"
+
+
+def _loses(candidate: PossibleLeader) -> str:
+    if candidate.refusal is not None:
+        return f"no broker loads it: {candidate.refusal}"
+    lost = f"{counted(candidate.lost_records, 'record')} lost"
+    return f"{lost}, and its log is damaged" if candidate.is_damaged else lost
