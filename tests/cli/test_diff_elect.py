@@ -82,10 +82,19 @@ def test_what_each_choice_loses_is_said_internal_topics_first(disks: Path) -> No
     first = said.index("4 partitions without a leader, by the cluster's metadata:") + 1
     assert said[first : first + 4] == [
         "__consumer_offsets-0: elect broker 2, 0 records lost; broker 1: 3 records lost",
-        "alone-0: elect broker 1, 0 records lost; no other replica is here",
+        "alone-0: elect broker 1, 0 records lost",
         "gone-0: none of its replicas is here: name the disks of broker 3",
         "orders-0: elect broker 1, 0 records lost; broker 2: 6 records lost",
     ]
+
+
+def test_replicas_that_are_not_here_are_named(disks: Path) -> None:
+    line = ["diff", "--elect", "elect.json", "--metadata", "controller", "b1"]
+    said = run_kdump(line, disks).stdout.decode()
+    assert (
+        "orders-0: elect broker 1, 0 records lost; the replica of broker 2 is not here, and may"
+        " have more" in said
+    )
 
 
 def test_the_brokers_to_elect_are_started_one_after_the_other(disks: Path) -> None:

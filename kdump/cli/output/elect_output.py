@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from kdump.cli.output.out_file import OutFile
 from kdump.formats.names import TopicPartition
-from kdump.jobs.diff.elections import Election, PossibleLeader, by_broker
+from kdump.jobs.diff.elections import Election, PossibleLeader, brokers, by_broker
 from kdump.words import counted
 
 
@@ -46,10 +46,11 @@ def election_lines(found: Sequence[Election], files: dict[int, str]) -> Iterator
             yield f"{each.key}: {each.problem}"
             continue
         chosen, *others = each.candidates
-        line = f"{each.key}: elect broker {chosen.node_id}, {_loses(chosen)}"
-        if not others:
-            line += "; no other replica is here"
-        yield "; ".join([line, *(f"broker {other.node_id}: {_loses(other)}" for other in others)])
+        parts = [f"{each.key}: elect broker {chosen.node_id}, {_loses(chosen)}"]
+        parts += [f"broker {other.node_id}: {_loses(other)}" for other in others]
+        if each.missing:
+            parts.append(f"the replica of {brokers(each.missing)} is not here, and may have more")
+        yield "; ".join(parts)
     counts = {node_id: len(keys) for node_id, keys in by_broker(found).items()}
     for node_id, name in files.items():
         yield (

@@ -23,7 +23,7 @@ class PossibleLeader:
 
     Attributes:
         node_id: its broker.
-        lost_records: how many records of the other replicas are lost if it leads.
+        lost_records: how many records are lost if it leads, those that a start drops included.
         is_damaged: whether its log has damage, or a start drops some of it.
         refusal: why no broker loads it; None if one does.
         standing: the leader epoch of its last batch, and its end.
@@ -44,11 +44,13 @@ class Election:
         key: the partition.
         candidates: the assigned replicas that were read, the one to elect first.
         problem: why none can be elected; None if one can.
+        missing: the brokers whose replicas were not read, and may have more records.
     """
 
     key: TopicPartition
     candidates: tuple[PossibleLeader, ...]
     problem: str | None = None
+    missing: tuple[int, ...] = ()
 
     @property
     def elected(self) -> PossibleLeader | None:
@@ -106,21 +108,23 @@ def _election(
     )
     problem = None
     if not candidates:
-        problem = f"none of its replicas is here: name the disks of {_brokers(assigned)}"
+        problem = f"none of its replicas is here: name the disks of {brokers(assigned)}"
     elif candidates[0].refusal is not None:
         problem = f"no broker loads its replicas: {candidates[0].refusal}"
-    return Election(key, tuple(candidates), problem)
+    here = {each.node_id for each in candidates}
+    missing = tuple(node_id for node_id in assigned if node_id not in here)
+    return Election(key, tuple(candidates), problem, missing)
 
 
 def _candidate(node_id: int, replica: ReplicaResult) -> PossibleLeader:
     loaded = replica.loaded
     standing = (-1, -1) if loaded is None else (loaded.latest_epoch, loaded.log_end_offset)
-    is_cut = loaded is not None and loaded.log_end_offset < replica.end_offset
-    is_damaged = is_cut or replica.damage_count > 0
+    is_damaged = replica.is_damaged or replica.damage_count > 0
     return PossibleLeader(node_id, replica.lost_if_leading, is_damaged, replica.refusal, standing)
 
 
-def _brokers(node_ids: Sequence[int]) -> str:
+def brokers(node_ids: Sequence[int]) -> str:
+    """Name brokers, with "or" between them."""
     return "broker " + " or ".join(map(str, node_ids))
 
 
