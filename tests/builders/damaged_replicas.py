@@ -149,6 +149,25 @@ def flip_a_bit(path: Path, drawn: random.Random) -> None:
         log.write_bytes(content)
 
 
+def misplace_the_last_batch(path: Path, drawn: random.Random) -> None:
+    """Flip a bit of its base offset, which no checksum covers, so that the log seems longer."""
+    _flip_in_last_header(path, drawn.choice((5, 4)))
+
+
+def raise_the_last_epoch(path: Path, _drawn: random.Random) -> None:
+    """Flip a bit of the leader epoch of the last batch, which no checksum covers."""
+    _flip_in_last_header(path, 13)
+
+
+def _flip_in_last_header(path: Path, at: int) -> None:
+    log = _a_log(path, None)
+    assert log is not None
+    content = bytearray(log.read_bytes())
+    *_, (start, _) = batches_of(bytes(content))
+    content[start + at] ^= 1
+    log.write_bytes(content)
+
+
 def lose_epochs(path: Path, _drawn: random.Random) -> None:
     (path / names.LEADER_EPOCH_CHECKPOINT).unlink(missing_ok=True)
 

@@ -23,8 +23,10 @@ from builders.damaged_replicas import (
     kill_brokers,
     lose_logs,
     lose_metadata,
+    misplace_the_last_batch,
     move_start_after_the_end,
     planned,
+    raise_the_last_epoch,
     replicas,
     zero_a_batch,
 )
@@ -89,6 +91,23 @@ def test_a_damaged_replica_does_not_lead_where_another_has_all(
         kill_brokers(cluster, quick_path / "again", [NAME])
         shutil.move(quick_path / "again" / disk, folder)
         shutil.rmtree(quick_path / "again")
+
+
+@pytest.mark.parametrize("damage", [misplace_the_last_batch, raise_the_last_epoch])
+def test_a_replica_does_not_lead_by_a_header_that_no_checksum_covers(
+    damage: Damage, cluster: Path, quick_path: Path
+) -> None:
+    for disk, node in DISKS.items():
+        folder = kill_brokers(cluster, quick_path / disk, [NAME])
+        path = folder / disk / NAME
+        if not path.exists():
+            continue
+        damage(path, random.Random(node))
+        plan = planned(collected(folder))
+        assert partition_of(plan, "orders", 1).leader != node
+        assert "may be wrong" in " ".join(each.what for each in plan.notices)
+        # Whether the last batch is that of the other replicas is not known.
+        assert bool(of(plan, NAME)) == (damage is misplace_the_last_batch)
 
 
 @pytest.mark.parametrize("damage", [lose_metadata, move_start_after_the_end, zero_a_batch])

@@ -28,6 +28,25 @@ from kdump.state.transactions.open_transactions import TransactionReplay
 _FIRST_MAGIC_WITH_EPOCHS = 2
 
 
+class LastBatch(NamedTuple):
+    """The last batch that was read, and what comes before it in its segment.
+
+    Attributes:
+        base_offset: its first offset.
+        end_offset: after its last one.
+        leader_epoch: -1 if it has none.
+        offset_before: after the last offset of the batch before it, or the base of the segment; -1
+            if damage is before it.
+        epoch_before: the leader epoch of that batch; -1 if there is none.
+    """
+
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    offset_before: int
+    epoch_before: int
+
+
 class EpochSample(NamedTuple):
     """The first offset of a batch, and its leader epoch."""
 
@@ -43,12 +62,23 @@ class HeaderSums:
         first_offsets: by leader epoch, where the first batch of it begins.
         highest_producer_id: None if no batch has one.
         falls: where the epoch is lower than before: the offset, and both epochs.
+        last: the last batch; None without one, or if it is of an old format.
     """
 
     first_offsets: dict[int, int] = field(default_factory=dict)
     highest_producer_id: int | None = None
     falls: list[tuple[int, int, int]] = field(default_factory=list)
+    last: LastBatch | None = None
     _last_epoch: int = -1
+    _end: int = 0
+
+    def begin_segment(self, base_offset: int) -> None:
+        """Begin to take the batches of a segment."""
+        self._end = base_offset
+
+    def pass_damage(self) -> None:
+        """Take note of damage: what was between the batches around it is not known."""
+        self._end = -1
 
     def take(self, batches: BatchColumns) -> None:
         """Take in the next batches."""
@@ -63,9 +93,24 @@ class HeaderSums:
                 self._begin(int(before[row]), int(epoch[row]), int(base[row]))
             self._last_epoch = int(epoch[-1])
         if batches.count:
+            self._take_last(batches)
             highest = int(batches.producer_id.max())
             if highest >= 0:
                 self.take_producer_id(highest)
+
+    def _take_last(self, batches: BatchColumns) -> None:
+        before, epoch_before = self._end, -1
+        if batches.count > 1:
+            before = int(batches.last_offset[-2]) + 1
+            epoch_before = int(batches.partition_leader_epoch[-2])
+        elif self.last is not None and self.last.end_offset == before:
+            epoch_before = self.last.leader_epoch
+        self._end = int(batches.last_offset[-1]) + 1
+        self.last = None
+        if batches.magic[-1] >= _FIRST_MAGIC_WITH_EPOCHS:
+            epoch = int(batches.partition_leader_epoch[-1])
+            base_offset = int(batches.base_offset[-1])
+            self.last = LastBatch(base_offset, self._end, epoch, before, epoch_before)
 
     def _begin(self, before: int, epoch: int, offset: int) -> None:
         self.first_offsets.setdefault(epoch, offset)
@@ -102,13 +147,16 @@ def read_headers(
     Raises:
         OSError: the log cannot be read.
     """
+    sums.begin_segment(segment.base_offset)
     with partition.segment_path(segment, FileKind.LOG).open_file() as log:
         for step in valid_windows(log, segment_part(segment, following)):
             if transactions is not None:
                 transactions.take(step, on_damage)
             elif isinstance(step, Damage):
                 on_damage(step)
-            if not isinstance(step, Damage):
+            if isinstance(step, Damage):
+                sums.pass_damage()
+            else:
                 sums.take(step.batches)
 
 

@@ -104,6 +104,7 @@ class _Reading:
             if end is not None:
                 self._take_end(end)
             log = self._read_logs(history, end)
+            end = self._without_doubt(history, end)
             self._take_snapshots()
         loaded = self._loaded()
         log_end = None if end is None else end.offset
@@ -196,6 +197,36 @@ class _Reading:
             if has_epoch and found.offset == self.split.recovery_point:
                 return ValidEnd(found.offset, (), found.leader_epoch)
         return valid_end(self.partition)
+
+    def _without_doubt(self, history: EpochHistory | None, end: ValidEnd | None) -> ValidEnd | None:
+        """The end, if the last batch is where it was written.
+
+        No checksum covers the base offset and the leader epoch of a batch. Those of other batches
+        can be compared with the batches after them.
+        """
+        last = self.sums.last
+        if end is None or last is None or last.end_offset != end.offset:
+            return end
+        offsets = f"offsets {last.base_offset} to {last.end_offset - 1}, the last batch"
+        expected = None if history is None else history.epoch_for_offset(last.base_offset)
+        begins = self.sums.first_offsets.get(last.leader_epoch)
+        if expected is not None and last.leader_epoch > expected and begins == last.base_offset:
+            # A broker writes a new epoch to the checkpoint before it appends a batch of it.
+            del self.sums.first_offsets[last.leader_epoch]
+            self._problem(
+                f"{offsets}: its leader epoch, {last.leader_epoch}, is not in"
+                f" {names.LEADER_EPOCH_CHECKPOINT}, and may be wrong"
+            )
+        assert self.split.load is not None
+        has_gap = last.base_offset > last.offset_before >= self.partition.segments[-1].base_offset
+        # The cleaner does not reach the active segment, unless others after it were deleted.
+        if has_gap and not self.split.load.context.is_compacted:
+            self._problem(
+                f"{offsets}: nothing is between offset {last.offset_before} and it, and its base"
+                " offset may be wrong"
+            )
+            return ValidEnd(last.offset_before, end.damage, last.epoch_before)
+        return end
 
     def _take_end(self, end: ValidEnd) -> None:
         for damage in end.damage:

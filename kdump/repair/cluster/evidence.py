@@ -62,7 +62,8 @@ class DiskReplica:
         held, loaded = self.held, self.partition.loaded
         if loaded is None or held is None or self.becomes_stray:
             return None
-        start, end = loaded.log_start_offset, loaded.log_end_offset
+        # What follows the valid records may have another place in the log, or none.
+        start, end = loaded.log_start_offset, min(loaded.log_end_offset, held.log_end_offset)
         if held.log_end_offset < start:
             return None
         epochs = EpochHistory(held.leader_epochs if start < end else ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -381,7 +381,10 @@ class PartitionPlanner:
             if held is None:
                 what = "" if each is winner else f"node {leader} leads, and it cannot be read"
             else:
-                lost = lost_as_follower(held, _log_of(winner))
+                lost = (
+                    *lost_as_follower(held, _log_of(winner)),
+                    *_doubtful(each, held, _log_of(winner)),
+                )
                 what = _loss(each, lost, leader, winner, replicas) if lost else ""
             if what:
                 is_parted = each is not winner and each.loaded is not None
@@ -402,6 +405,18 @@ NO_RECORDS: Final = LoadedReplica(0, 0, 0, ())
 
 def _log_of(leader: DiskReplica | None) -> LoadedReplica:
     return NO_RECORDS if leader is None or leader.loaded is None else leader.loaded
+
+
+def _doubtful(replica: DiskReplica, held: LoadedReplica, leader: LoadedReplica) -> Iterator[range]:
+    """Yield the offsets that a broker loads, and that its records may not have, if nobody has them.
+
+    The records may be those of other offsets, which the leader perhaps has.
+    """
+    loaded = replica.partition.loaded
+    if loaded is not None and held.log_end_offset > held.log_start_offset:
+        start = max(held.log_end_offset, leader.log_end_offset)
+        if start < loaded.log_end_offset and loaded.log_start_offset <= held.log_end_offset:
+            yield range(start, loaded.log_end_offset)
 
 
 def _loss(
