@@ -20,6 +20,7 @@ from builders.log_directories import (
     write_log_directory,
     write_partition,
 )
+from kdump.errors import AS_WHOM
 from kdump.formats import names
 
 LOG = b"".join(batches(2))
@@ -256,7 +257,8 @@ class TestWhatCannotBeRead:
         monkeypatch.setattr("os.scandir", refuse)
         outcome = ls(log_dir)
         assert outcome.exit_status == 8
-        assert outcome.stderr.decode() == f"kdump: {log_dir}/orders-10: Permission denied\n"
+        said = f"kdump: {log_dir}/orders-10: Permission denied; {AS_WHOM}\n"
+        assert outcome.stderr.decode() == said
         row = next(row for row in rows(outcome) if row["directory"] == "orders-10")
         assert row["segments"] is None
 
