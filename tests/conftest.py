@@ -168,6 +168,14 @@ def loader_server(java_classpath: str) -> Iterator[LoaderServer]:
 
 
 @pytest.fixture(scope="session")
+def newest_loader_server(repository_root: Path, testrun_uid: str) -> Iterator[LoaderServer]:
+    """Return the loader of the newest Kafka that kdump knows as a server."""
+    classpath = _or_skip(kafka_jars.newest_loader_classpath, repository_root, testrun_uid)
+    with LoaderServer(classpath) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def cache(repository_root: Path) -> Iterator[Path]:
     """Use a cache in the repository, which keeps the archive of Spark's classes."""
     with pytest.MonkeyPatch.context() as patch:

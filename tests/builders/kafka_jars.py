@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -63,9 +64,17 @@ def programs_classpath() -> str:
     Raises :class:`ReferenceUnavailable` as :func:`jars_classpath` does, and
     :class:`CompilationFailed` with the compiler's output.
     """
-    jars = jars_classpath()
-    sources = sorted(_SOURCES.rglob("*.java"))
-    digest = hashlib.sha256(_POM.read_bytes())
+    return _compiled("java-classes", jars_classpath(), sorted(_SOURCES.rglob("*.java")), _POM)
+
+
+def newest_loader_classpath() -> str:
+    """Return that of ``LoaderServer`` with the newest Kafka that kdump knows, likewise."""
+    sources = [_SOURCES / "LoaderServer.java", NEWEST_POM.parent / "WholeLoad.java"]
+    return _compiled("java-newest-classes", newest_classpath(), sources, NEWEST_POM)
+
+
+def _compiled(name: str, jars: str, sources: Sequence[Path], pom: Path) -> str:
+    digest = hashlib.sha256(pom.read_bytes())
     for path in sources:
         digest.update(path.read_bytes())
 
@@ -76,7 +85,7 @@ def programs_classpath() -> str:
             if failure:
                 raise CompilationFailed(failure)
 
-    classes = made_once(_BUILD / "java-classes", digest.hexdigest(), compile_into)
+    classes = made_once(_BUILD / name, digest.hexdigest(), compile_into)
     return f"{classes}{os.pathsep}{jars}"
 
 

@@ -27,7 +27,13 @@ class Part(enum.Enum):
 
 
 NEEDS_KAFKA: Final = frozenset(
-    {"kafka_classpath", "java_classpath", "loader_server", "newest_kafka_jars"}
+    {
+        "kafka_classpath",
+        "java_classpath",
+        "loader_server",
+        "newest_kafka_jars",
+        "newest_loader_server",
+    }
 )
 NEEDS_SPARK: Final = frozenset({"running_spark", "spark"})
 

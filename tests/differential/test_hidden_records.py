@@ -59,6 +59,14 @@ def test_what_an_unclean_start_hides_is_a_loss(
     no_problems(list(cases(loader_server, quick_path, seed, 100, clean=False)))
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("seed", seeds(301, count=5, in_main=1))
+def test_what_a_start_of_the_newest_kafka_hides_is_a_loss(
+    newest_loader_server: LoaderServer, quick_path: Path, seed: int, clean: bool
+) -> None:
+    no_problems(list(cases(newest_loader_server, quick_path, seed, 30, clean=clean)))
+
+
 @pytest.mark.parametrize("seed", seeds(201, count=10, in_main=1))
 def test_what_a_start_hides_of_a_real_broker_is_a_loss(
     loader_server: LoaderServer, fixtures: Path, quick_path: Path, seed: int

@@ -18,7 +18,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
-import kafka.log.LogManager;
 import kafka.server.builders.LogManagerBuilder;
 
 import org.apache.kafka.common.TopicPartition;
@@ -36,8 +35,6 @@ import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
-
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Loads log directories as a starting broker does and shuts down cleanly, for any number of requests in one JVM.
@@ -230,7 +227,7 @@ public final class LoaderServer {
 
     private static Map<String, String> loadWhole(File directory, LogConfig config, Time time,
                                                  ProducerStateManagerConfig producers) {
-        LogManager manager = new LogManagerBuilder()
+        LogManagerBuilder manager = new LogManagerBuilder()
             .setLogDirs(List.of(directory))
             .setConfigRepository(resource -> new Properties())
             .setInitialDefaultConfig(config)
@@ -240,16 +237,12 @@ public final class LoaderServer {
             .setScheduler(new AtOnce())
             .setBrokerTopicStats(new BrokerTopicStats(false))
             .setLogDirFailureChannel(new LogDirFailureChannel(1))
-            .setTime(time)
-            .build();
+            .setTime(time);
         Map<String, String> refused = new TreeMap<>();
         try {
-            scala.Function1<UnifiedLog, Object> isStray = log -> false;
-            manager.loadLogs(config, CollectionConverters.asScala(new HashMap<String, LogConfig>()), isStray);
+            WholeLoad.run(manager, config);
         } catch (Throwable failure) {
             refused.put(directory.getName(), failure.toString());
-        } finally {
-            manager.shutdown(-1L);
         }
         return refused;
     }
