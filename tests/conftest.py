@@ -161,6 +161,12 @@ def newest_kafka_jars(repository_root: Path, testrun_uid: str) -> Path:
 
 
 @pytest.fixture(scope="session")
+def newest_classpath(repository_root: Path, testrun_uid: str) -> str:
+    """Return the classpath of the programs that run clusters, and of the newest Kafka."""
+    return _or_skip(kafka_jars.newest_cluster_classpath, repository_root, testrun_uid)
+
+
+@pytest.fixture(scope="session")
 def loader_server(java_classpath: str) -> Iterator[LoaderServer]:
     """Return Kafka's loader as a server: a JVM takes long to start."""
     with LoaderServer(java_classpath) as running:

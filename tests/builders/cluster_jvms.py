@@ -5,10 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
+
+import pytest
 
 from builders.broker import RequestFailed
 from builders.java_server import JavaServer
+
+ON_BOTH_KAFKAS: Final = pytest.mark.parametrize(
+    "cluster_jvms",
+    [pytest.param("java_classpath", id="4.3.1"), pytest.param("newest_classpath", id="4.4.0")],
+    indirect=True,
+    scope="session",
+)
+"""Marks a test for real nodes of both versions whose rules kdump knows."""
 
 
 class ClusterJvm(JavaServer):

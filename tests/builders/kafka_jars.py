@@ -70,7 +70,13 @@ def programs_classpath() -> str:
 def newest_loader_classpath() -> str:
     """Return that of ``LoaderServer`` with the newest Kafka that kdump knows, likewise."""
     sources = [_SOURCES / "LoaderServer.java", NEWEST_POM.parent / "WholeLoad.java"]
-    return _compiled("java-newest-classes", newest_classpath(), sources, NEWEST_POM)
+    return _compiled("java-newest-loader", newest_classpath(), sources, NEWEST_POM)
+
+
+def newest_cluster_classpath() -> str:
+    """Return that of the programs that run clusters, for the newest Kafka, likewise."""
+    sources = sorted(_SOURCES.glob("Cluster*.java"))
+    return _compiled("java-newest-cluster", newest_classpath(), sources, NEWEST_POM)
 
 
 def _compiled(name: str, jars: str, sources: Sequence[Path], pom: Path) -> str:
@@ -79,11 +85,10 @@ def _compiled(name: str, jars: str, sources: Sequence[Path], pom: Path) -> str:
         digest.update(path.read_bytes())
 
     def compile_into(folder: Path) -> None:
-        if sources:
-            options = ["-encoding", "UTF-8", "-Xlint:all,-processing", "-cp", jars]
-            failure = _failure_of("javac", *options, "-d", folder, *sources)
-            if failure:
-                raise CompilationFailed(failure)
+        options = ["-encoding", "UTF-8", "-Xlint:all,-processing", "-cp", jars]
+        failure = _failure_of("javac", *options, "-d", folder, *sources)
+        if failure:
+            raise CompilationFailed(failure)
 
     classes = made_once(_BUILD / name, digest.hexdigest(), compile_into)
     return f"{classes}{os.pathsep}{jars}"

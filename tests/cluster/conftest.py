@@ -14,10 +14,14 @@ from builders.memory import in_memory
 
 @pytest.fixture(scope="session")
 def cluster_jvms(
-    java_classpath: str, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterJvms]:
-    """Return JVMs for the nodes and clients of clusters, one cluster at a time."""
-    with ClusterJvms(java_classpath, tmp_path_factory.mktemp("cluster-jvms")) as running:
+    """Return JVMs for the nodes and clients of clusters, one cluster at a time.
+
+    They are of Kafka 4.3.1, or of the newest Kafka in tests that ask for it (``ON_BOTH_KAFKAS``).
+    """
+    classpath = request.getfixturevalue(getattr(request, "param", "java_classpath"))
+    with ClusterJvms(classpath, tmp_path_factory.mktemp("cluster-jvms")) as running:
         yield running
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from builders.cluster_checks import KEPT, committed, ends, fingerprint, goes_on, require_login
 from builders.cluster_disks import CLEAN, KILLED, METADATA, ClusterDisks
-from builders.cluster_jvms import ClusterJvms
+from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
 from builders.cluster_nodes import controller
 from builders.cluster_story import GROUPS
 from builders.damaged_replicas import (
@@ -111,6 +111,7 @@ def configs(said: dict[str, Any], case: Case) -> dict[str, Any]:
     return {name: said["configs"][name] for name in said["configs"] if name not in case.guessed}
 
 
+@ON_BOTH_KAFKAS
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_rebuilt_cluster_goes_on_as_the_one_before(
     case: Case, cluster_disks: ClusterDisks, cluster_jvms: ClusterJvms, case_folder: Path

@@ -10,7 +10,7 @@ import pytest
 
 from builders.cluster_checks import KEPT, committed, ends, fingerprint, goes_on, require_login
 from builders.cluster_disks import KILLED, ClusterDisks, directory_id
-from builders.cluster_jvms import ClusterJvms
+from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
 from builders.cluster_nodes import controller
 from builders.cluster_story import GROUPS
 from builders.in_process import run_kdump
@@ -29,6 +29,7 @@ def kdump(*words: str | Path) -> str:
     return outcome.stdout.decode()
 
 
+@ON_BOTH_KAFKAS
 @pytest.mark.parametrize("new", [(), (301, 302)], ids=["alone", "with two new ones"])
 def test_the_cluster_goes_on_with_new_voters(
     new: tuple[int, ...], cluster_disks: ClusterDisks, cluster_jvms: ClusterJvms, case_folder: Path

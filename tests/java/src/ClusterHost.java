@@ -23,9 +23,9 @@ import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 import kafka.tools.StorageTool;
 
-import org.apache.kafka.common.utils.Exit;
-import org.apache.kafka.common.utils.Time;
-import org.apache.kafka.common.utils.Utils;
+// Exit is in utils up to 4.3, and in utils.internals since 4.4.
+import org.apache.kafka.common.utils.*;
+import org.apache.kafka.common.utils.internals.*;
 import org.apache.kafka.tools.LeaderElectionCommand;
 import org.apache.kafka.tools.MetadataQuorumCommand;
 import org.apache.kafka.tools.TopicCommand;
