@@ -51,6 +51,16 @@ def test_a_clean_directory_of_another_generation_has_no_findings(
     assert loud(fixtures / "old" / version / "clean", level) == []
 
 
+@pytest.mark.parametrize("version", [*VERSIONS, *STOPPED_ONLY])
+def test_a_clean_directory_is_sound_for_its_own_broker_and_after_an_upgrade(
+    fixtures: Path, tmp_path: Path, version: str
+) -> None:
+    for kafka in (version, "4.4"):
+        words = ["verify", "--strict", f"--kafka-version={kafka}"]
+        outcome = run_kdump([*words, str(fixtures / "old" / version / "clean")], tmp_path)
+        assert outcome.exit_status == 0, outcome.stdout
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_repair_of_a_clean_directory_changes_nothing(
     fixtures: Path, tmp_path: Path, version: str
