@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kdump.formats.feature_levels import METADATA_VERSIONS
+from kdump.formats.feature_levels import LOWEST_METADATA_VERSION, METADATA_VERSIONS
 
 
 class KafkaVersion(NamedTuple):
@@ -40,8 +40,11 @@ def parse_kafka_version(text: str) -> KafkaVersion | None:
 
 
 def version_with_level(level: int) -> KafkaVersion:
-    """The first version with a level of ``metadata.version``; the newest for unknown ones."""
-    name = METADATA_VERSIONS.get(level)
+    """The first version with a level of ``metadata.version``; the newest for higher ones.
+
+    Lower ones than those that Kafka 4 has count as the lowest: only previews wrote them.
+    """
+    name = METADATA_VERSIONS.get(max(level, LOWEST_METADATA_VERSION))
     found = None if name is None else parse_kafka_version(name.partition("-")[0])
     return NEWEST if found is None else found
 

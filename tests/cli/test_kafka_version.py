@@ -79,7 +79,9 @@ def test_the_cleaner_keeps_an_empty_batch_by_the_rule_of_the_version(
     assert len(of_type(objects(dumped.stdout), "batch")) == batches
 
 
-@pytest.mark.parametrize(("level", "reason"), [(21, "3.9"), (30, "4.3"), (33, "4.4"), (77, "4.4")])
+@pytest.mark.parametrize(
+    ("level", "reason"), [(3, "3.3"), (21, "3.9"), (30, "4.3"), (33, "4.4"), (77, "4.4")]
+)
 def test_the_version_is_at_least_that_of_the_clusters_metadata(level: int, reason: str) -> None:
     settings = Settings(cluster=ClusterImage({}, {}, metadata_version=level))
     assert str(settings.kafka_version) == reason
