@@ -66,6 +66,8 @@ def write_disks(jvms: ClusterJvms, folder: Path) -> ClusterDisks:
     cluster.format()
     cluster.start()
     cluster_story.tell(cluster.clients, seed=7)
+    # Otherwise broker 3 may be the only one that has a new topic, and takes it with it.
+    cluster.clients.wait_for_replicas()
     earlier = cluster.clients.describe()
     cluster.stop(3)
     old_copy = folder / "old copy"
