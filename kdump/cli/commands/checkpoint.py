@@ -16,6 +16,7 @@ from kdump.cli.output.value_text import Kind
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import (
     Operations,
+    failure_events,
     open_report,
     planned_event,
     preview_status,
@@ -271,6 +272,8 @@ def _write(
         done = plan_and_apply(targets, writing)
     operations = Operations(done)
     with open_report(repair.output_format, interrupted, done) as printer:
+        for event in failure_events(done):
+            printer.emit(event)
         for each in done:
             if each.failure is not None:
                 continue

@@ -14,6 +14,7 @@ from kdump.cli.output.events import EventFormat
 from kdump.cli.output.rendering import format_option
 from kdump.cli.output.write_report import (
     Operations,
+    failure_events,
     finding_events,
     open_report,
     planned_event,
@@ -233,6 +234,8 @@ def _repair(
     operations = Operations(done)
     status = _unreadable(after)
     with open_report(output_format, interrupted, done) as printer:
+        for event in failure_events(done):
+            printer.emit(event)
         for each in done:
             if each.failure is None:
                 printer.emit(planned_event(each, operations))

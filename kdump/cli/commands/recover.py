@@ -19,6 +19,7 @@ from kdump.cli.output.selection_words import selection_words
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import (
     Operations,
+    failure_events,
     open_report,
     preview_status,
     report_failures,
@@ -110,6 +111,8 @@ def command(
             for event in report.events(result, each):
                 printer.emit(event)
             status |= recovery_status(result, each, repair)
+        for event in failure_events(done):
+            printer.emit(event)
         printer.emit_text(report.rest())
         if repair.dry_run and policy_name is RecoverPolicy.BROKER:
             printer.emit_text(

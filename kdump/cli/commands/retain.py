@@ -17,6 +17,7 @@ from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import (
     Operations,
+    failure_events,
     finding_events,
     open_report,
     report_failures,
@@ -132,6 +133,8 @@ def command(
         for result, each in changed:
             for event in report.events(result, each):
                 printer.emit(event)
+        for event in failure_events(done):
+            printer.emit(event)
         results = [result for result, _ in changed]
         printer.emit_text(report.rest())
         totals = summary(results, deletion, time.monotonic() - begin)

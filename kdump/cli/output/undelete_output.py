@@ -12,6 +12,7 @@ from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import (
     Operations,
+    failure_events,
     open_report,
     planned_event,
     preview_status,
@@ -47,6 +48,8 @@ def report_undelete(
     status = ExitStatus.SOUND
     operations = Operations(done, verbose=repair.verbose)
     with open_report(repair.output_format, interrupted, done) as printer:
+        for event in failure_events(done):
+            printer.emit(event)
         for outcome, result in zip(outcomes, done, strict=True):
             if result.failure is None:
                 _report_directory(printer, outcome, result, operations, verbose=repair.verbose)

@@ -180,14 +180,11 @@ def open_report(
 ) -> Iterator[Printer]:
     """Open the report of a command that changes directories.
 
-    It begins with what was interrupted, and, for programs, with the directories that could not be
-    changed. If printing fails, notes of the failure say what was done.
+    It begins with what was interrupted. If printing fails, notes of the failure say what was done.
     """
     with outcome_notes(done), open_printer(output_format) as printer:
         for each in interrupted:
             printer.emit(interrupted_event(each))
-        for event in _failure_events(done):
-            printer.emit(event)
         yield printer
         sys.stdout.flush()  # inside, so that a failure gets the notes
 
@@ -219,7 +216,7 @@ def report_failures(done: Iterable[PlanResult]) -> ExitStatus:
     return status
 
 
-def _failure_events(done: Iterable[PlanResult]) -> Iterator[Event]:
+def failure_events(done: Iterable[PlanResult]) -> Iterator[Event]:
     """Yield events about log directories that could not be changed, for programs only."""
     for each in done:
         if each.failure is not None:

@@ -15,6 +15,7 @@ from kdump.cli.output.recovery_rows import leftover_row, refusal_row
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import (
     Operations,
+    failure_events,
     open_report,
     plan_lines,
     plan_row,
@@ -174,6 +175,8 @@ def run_parts(
             printer.emit(Event("partition", _row(result, operations), lines))
             status |= _status(result)
         printer.emit_text(listed.rest())
+        for event in failure_events(done):
+            printer.emit(event)
         for each in done:
             if each.failure is not None:
                 continue
