@@ -20,7 +20,6 @@ from kdump.check.scope import PartitionScope
 from kdump.check.snapshots import SnapshotFiles, check_snapshot, missing_snapshot, open_transactions
 from kdump.check.transactions import check_aborted
 from kdump.formats import names
-from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.formats.transaction_index import AbortedTxn
@@ -381,7 +380,7 @@ class PartitionCheck:
                 "leader epochs begin before the log start offset: a starting broker does not show"
                 " the records before that",
                 expected=f"at least {log_start_offset}",
-                found=min(epoch.start_offset for epoch in partition.read_leader_epochs() or ()),
+                found=min(epoch.start_offset for epoch in partition.known_leader_epochs()),
                 loss="the records before it",
             )
 
@@ -390,7 +389,4 @@ class PartitionCheck:
         partition = self.scope.partition
         if not partition.segments or partition.segments[0].base_offset >= log_start_offset:
             return False
-        try:
-            return begin_before(partition.read_leader_epochs() or (), log_start_offset)
-        except FormatError:
-            return False
+        return begin_before(partition.known_leader_epochs(), log_start_offset)

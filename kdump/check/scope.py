@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from kdump.check.batches import SegmentScope
 from kdump.check.findings import Severity
-from kdump.formats.errors import FormatError
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion
 from kdump.formats.names import PartitionState
 from kdump.formats.offset_index import METADATA_INDEXES_IN_FULL
@@ -152,7 +151,7 @@ def cluster_view(
     node_id = None if properties is None else properties.node_id
     named = cluster.topics.get(key.topic)
     named_id = None if named is None else named.topic_id
-    topic_id = _topic_id(partition)
+    topic_id = partition.known_topic_id
     owner = named
     if topic_id is not None and (named is None or named.topic_id != topic_id):
         owner = cluster.topic_of(topic_id)
@@ -163,13 +162,6 @@ def cluster_view(
         assigned = owner.partitions.get(key.partition)
         replicas = () if assigned is None else assigned.replicas
     return ClusterView(named_id, owner.name, replicas, node_id)
-
-
-def _topic_id(partition: Partition) -> str | None:
-    try:
-        return partition.read_topic_id()
-    except (OSError, FormatError):
-        return None  # the check of the file reports it
 
 
 def _gap_severity(partition: Partition, compaction: bool | None) -> Severity:

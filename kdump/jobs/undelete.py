@@ -10,7 +10,6 @@ from kdump.apply.plan import TargetDirectory
 from kdump.broker.loader.checkpoints import with_lines
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.formats import names
-from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
 from kdump.log.broker import by_broker
 from kdump.log.directory import LogDirectory
@@ -118,7 +117,7 @@ def undelete(request: UndeleteRequest) -> list[UndeleteOutcome]:
 def _candidate(
     request: UndeleteRequest, directory: LogDirectory, partition: Partition
 ) -> Candidate:
-    candidate = of_a_run(Candidate(directory, partition, None, _topic_id(partition)))
+    candidate = of_a_run(Candidate(directory, partition, None, partition.known_topic_id))
     given = request.given_names.get(partition.path.name)
     return with_full_name(candidate, request.topic_names, given)
 
@@ -127,13 +126,6 @@ def _is_selected(candidate: Candidate, selection: PartitionSelection) -> bool:
     return selection.matches(
         candidate.partition.path.name, candidate.key or candidate.partition.topic_partition
     )
-
-
-def _topic_id(partition: Partition) -> str | None:
-    try:
-        return partition.read_topic_id()
-    except (OSError, FormatError):
-        return None
 
 
 def _with_forecast(candidate: Candidate, request: UndeleteRequest) -> Candidate:

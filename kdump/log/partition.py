@@ -15,6 +15,7 @@ from typing import Final
 
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
+from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, FileStage, PartitionState, SnapshotStage, TopicPartition
 from kdump.formats.partition_metadata import PartitionMetadata, decode_partition_metadata
 from kdump.formats.quorum_state import QuorumState, decode_quorum_state
@@ -169,6 +170,14 @@ class Partition:
         metadata = self.read_metadata()
         return None if metadata is None else format_uuid(metadata.topic_id)
 
+    @property
+    def known_topic_id(self) -> str | None:
+        """The same where the file can be read: what is wrong with it, verify reports."""
+        try:
+            return self.read_topic_id()
+        except (FormatError, OSError):
+            return None
+
     def read_leader_epochs(self) -> list[EpochEntry] | None:
         """Read ``leader-epoch-checkpoint``; None if there is none.
 
@@ -178,6 +187,17 @@ class Partition:
         """
         data = _read_if_there(self.path / names.LEADER_EPOCH_CHECKPOINT)
         return None if data is None else decode_leader_epoch_checkpoint(data)
+
+    def known_leader_epochs(self) -> list[EpochEntry]:
+        """Read the same where it is well formed: what is wrong with it, verify reports.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        try:
+            return self.read_leader_epochs() or []
+        except FormatError:
+            return []
 
     def read_quorum_state(self) -> QuorumState | None:
         """Read ``quorum-state``, which only the cluster's metadata has; None if there is none.

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from kdump.formats import record_batch
-from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log.bounds import checkpointed, find_log_start, read_segment_end
 from kdump.log.directory import LogDirectory
@@ -190,14 +189,7 @@ def choose_replicas(
 def _numbers_by_topic(replicas: Sequence[OfPartition]) -> list[list[int]]:
     # No file is read to tell one from no other.
     one = len(replicas) == 1
-    return by_topic_id([None if one else _topic_id(each.partition) for each in replicas])
-
-
-def _topic_id(partition: Partition) -> str | None:
-    try:
-        return partition.read_topic_id()
-    except (FormatError, OSError):
-        return None  # verify reports it
+    return by_topic_id([None if one else each.partition.known_topic_id for each in replicas])
 
 
 def by_topic_id(topic_ids: Sequence[str | None]) -> list[list[int]]:

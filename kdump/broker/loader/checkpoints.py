@@ -6,15 +6,14 @@ logs; the other two checkpoints do not belong to the loader.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from kdump.broker.loader.loader import Recovered
 from kdump.errors import KdumpError
 from kdump.formats import names
-from kdump.formats.checkpoints import EpochEntry, OffsetEntry, encode_offset_checkpoint
+from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.clean_shutdown import encode_clean_shutdown
-from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.bounds import read_bounds
 from kdump.log.directory import LogDirectory, Offsets
@@ -189,7 +188,9 @@ def rebuilt_root(
         known = recovery_points.get(topic_partition, end_offset if directory.is_clean else 0)
         recovery_points[topic_partition] = min(known, end_offset)
         if partition.segments and topic_partition in log_starts:
-            log_start = start_within(log_starts[topic_partition], end_offset, _epochs(partition))
+            log_start = start_within(
+                log_starts[topic_partition], end_offset, partition.known_leader_epochs()
+            )
             log_starts[topic_partition] = log_start
             if log_start <= partition.segments[0].base_offset:
                 del log_starts[topic_partition]
@@ -205,13 +206,6 @@ def rebuilt_root(
         if problem.is_damage and problem.path.name in _NOT_THE_LOADERS:
             rebuilt[problem.path.name] = _checkpoint({})
     return rebuilt
-
-
-def _epochs(partition: Partition) -> Sequence[EpochEntry]:
-    try:
-        return partition.read_leader_epochs() or ()
-    except FormatError:
-        return ()
 
 
 def _named(directory_name: str) -> TopicPartition:

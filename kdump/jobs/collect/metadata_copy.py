@@ -6,7 +6,6 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from kdump.formats.errors import FormatError
 from kdump.formats.names import parse_metadata_snapshot_name
 from kdump.jobs.metadata.metadata_copies import MetadataCopy, committed_end, read_copies
 from kdump.jobs.metadata.metadata_questions import HistoryReading
@@ -78,11 +77,7 @@ def _highest(copy: MetadataCopy, image: MetadataImage) -> LogEnd:
 
 
 def _checkpointed_epoch(partition: Partition) -> int:
-    try:
-        entries = partition.read_leader_epochs() or ()
-    except FormatError:
-        return 0
-    return max((entry.epoch for entry in entries), default=0)
+    return max((entry.epoch for entry in partition.known_leader_epochs()), default=0)
 
 
 def _voters(voters: list[Voter], copy: MetadataCopy) -> tuple[CollectedVoter, ...]:

@@ -14,7 +14,6 @@ from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
-from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.diff.comparison import MAX_OFFSET, ComparedLog, Comparison, OnRecords, Parting
@@ -233,7 +232,7 @@ class _Replica:
         self.source = source
         listed = read_lone_partition(source.path, source.name)
         self.partition: Partition = swapped_partition.as_loaded(listed)
-        self.topic_id = self._topic_id()
+        self.topic_id = self.partition.known_topic_id
         self.loaded: LoadedReplica | None = None
         self.refusal: Refusal | None = None
         first_offset = self.partition.segments[0].base_offset if self.partition.segments else 0
@@ -296,12 +295,6 @@ class _Replica:
             if start < log.end_offset:
                 found.add(start, min(end, log.end_offset))
         return tuple(found.ranges)
-
-    def _topic_id(self) -> str | None:
-        try:
-            return self.partition.read_topic_id()
-        except (FormatError, OSError):
-            return None  # verify reports it
 
     def _contradiction(self, log: ReplicaLog) -> int | None:
         if self.loaded is None:

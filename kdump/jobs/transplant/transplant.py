@@ -233,10 +233,7 @@ def _known_epoch(
         return topic.registration.leader_epoch
     if existing is None:
         return None
-    try:
-        entries = existing.read_leader_epochs() or ()
-    except FormatError:
-        return None
+    entries = existing.known_leader_epochs()
     return max((entry.epoch for entry in entries if entry.epoch >= 0), default=None)
 
 
