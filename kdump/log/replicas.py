@@ -143,6 +143,11 @@ class ChosenReplicas(Generic[Chosen]):
     chosen: tuple[Chosen, ...]
     others: tuple[Chosen, ...]
 
+    def without_others(self, found: Iterable[Chosen]) -> list[Chosen]:
+        """What is left of more than these without the others."""
+        left_out = set(map(id, self.others))
+        return [each for each in found if id(each) not in left_out]
+
 
 def choose_replicas(
     replicas: Iterable[Chosen],

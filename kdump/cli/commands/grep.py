@@ -261,8 +261,7 @@ def _one_of_each(
 
     replicas = (each for each in targets if each.is_replica)
     hint = "; --all-replicas searches them"
-    left_out = set(map(id, one_of_each(replicas, diagnostics, "searched", hint).others))
-    return [each for each in targets if id(each) not in left_out]
+    return one_of_each(replicas, diagnostics, "searched", hint).without_others(targets)
 
 
 def _request(

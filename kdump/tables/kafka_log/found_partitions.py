@@ -96,9 +96,8 @@ def find_partitions(
         with unreadable_logged(is_skipped=skips_unreadable):
             raise failure
 
-    others = choose_replicas((each for each in found if each.is_replica), failed).others
-    left_out = set(map(id, others))
-    return [each for each in found if id(each) not in left_out]
+    replicas = choose_replicas((each for each in found if each.is_replica), failed)
+    return replicas.without_others(found)
 
 
 def _refuse_incomplete_archives(options: SourceOptions) -> None:
