@@ -241,6 +241,18 @@ def _log_directory_fields(
     by_state = Counter(partition.state for partition in partitions)
     paths = [found.path / partition.name for partition in partitions]
     generation = broker_generation(found, paths)
+    metadata = next(
+        (
+            read_partition(found.path / each.name, CLUSTER_METADATA_PARTITION)
+            for each in partitions
+            if each.topic_partition == CLUSTER_METADATA_PARTITION
+            and each.state is PartitionState.LIVE
+        ),
+        None,
+    )
+    if metadata is not None:
+        level = _registered_level(metadata, None if meta is None else meta.node_id, diagnostics)
+        generation &= registered_generation(level)
     fields: dict[str, Any] = {
         "cluster_id": meta and meta.cluster_id,
         "node_id": meta and meta.node_id,
@@ -254,7 +266,7 @@ def _log_directory_fields(
     fields |= {
         "in_use_by": _lock_holder(found),
         "has_lock_file": found.has_lock_file,
-        "broker_generation": "",  # its place; known at the end
+        "broker_generation": str(generation),
         "topics": len({each.topic_partition.topic for each in partitions if each.topic_partition}),
         "partitions": len(partitions) + len(found.unreadable),
         "future_partitions": by_state[PartitionState.FUTURE],
@@ -265,14 +277,9 @@ def _log_directory_fields(
         "unreadable": list(found.unreadable),
         "foreign": list(found.foreign),
     }
-    for each in partitions:
-        key, state = each.topic_partition, each.state
-        if key == CLUSTER_METADATA_PARTITION and state is PartitionState.LIVE:
-            metadata = read_partition(found.path / each.name, key)
-            level = _registered_level(metadata, fields["node_id"], diagnostics)
-            generation &= registered_generation(level)
-            fields |= _quorum_fields(metadata, diagnostics)
-    return fields | {"broker_generation": str(generation)}
+    if metadata is not None:
+        fields |= _quorum_fields(metadata, diagnostics)
+    return fields
 
 
 def _registered_level(
