@@ -156,8 +156,9 @@ class _Electing:
         """What reads the partitions that have a single replica here."""
         from kdump.jobs.diff.pairing import diff_split
 
+        keys = set(self.keys)
         lone = [each for each in paired if len(each.replicas) == 1]
-        return [diff_split(each, settings) for each in lone if each.key in set(self.keys)]
+        return [diff_split(each, settings) for each in lone if each.key in keys]
 
     def elect(
         self, results: Iterable[PartitionDiff | NotCompared], sides: Sequence[Side], out: TextIO

@@ -178,8 +178,8 @@ def command(
             replace(file, storage=path.storage, stored_path=path.path)
             for file, path in zip(dumped, found, strict=True)
         ]
-    for file in dumped:
-        note_holder_around(file.path)
+    for path in {file.path.parent: file.path for file in dumped}.values():
+        note_holder_around(path)
     is_text = output is OutputFormat.TEXT
     decoded, status = _payloads(payloads, options, dumped)
     contents = _contents(options, decoded)

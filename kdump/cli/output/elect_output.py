@@ -19,13 +19,14 @@ def write_elections(name: str, found: Sequence[Election]) -> dict[int, str]:
         KdumpError: one exists, or cannot be written.
     """
     path = PurePath(name)
+    elected = by_broker(found)
     files = {
         node_id: OutFile.checked(
             str(path.with_name(f"{path.stem}-{node_id}{path.suffix}")), is_replaced=False
         )
-        for node_id in by_broker(found)
+        for node_id in elected
     }
-    for node_id, keys in by_broker(found).items():
+    for node_id, keys in elected.items():
         files[node_id].write([_document(keys)])
     return {node_id: out.name for node_id, out in files.items()}
 

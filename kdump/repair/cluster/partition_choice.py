@@ -376,15 +376,13 @@ class PartitionPlanner:
         winner: DiskReplica | None,
     ) -> None:
         """Report the records on any disk that are lost when all replicas follow the leader."""
+        log = _log_of(winner)
         for each in topic.replicas.get(number, ()):
             held = each.held
             if held is None:
                 what = "" if each is winner else f"node {leader} leads, and it cannot be read"
             else:
-                lost = (
-                    *lost_as_follower(held, _log_of(winner)),
-                    *_doubtful(each, held, _log_of(winner)),
-                )
+                lost = (*lost_as_follower(held, log), *_doubtful(each, held, log))
                 what = _loss(each, lost, leader, winner, replicas) if lost else ""
             if what:
                 is_parted = each is not winner and each.loaded is not None
