@@ -22,7 +22,7 @@ from builders.freeing import (
     verify,
     write_line,
 )
-from builders.log_directories import TOPIC_ID
+from builders.log_directories import TOPIC_ID, offset_checkpoint
 from builders.metadata_log import (
     TOPIC_RESOURCE,
     config_record,
@@ -563,6 +563,19 @@ def test_people_see_what_was_deleted_and_freed(root: Path) -> None:
     assert third.endswith(" freed")
     assert last.startswith("1 partition: 1 segment deleted, ")
     assert version.startswith("by the rules of Kafka ")
+
+
+def test_a_preview_names_what_the_log_start_offset_deletes(root: Path) -> None:
+    line = offset_checkpoint({("orders", 0): 13})
+    (root / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(line)
+    young = f"--now={BASE_TIMESTAMP_MS}"
+
+    preview = run("retain", "--dry-run", root, *ALL, "--config=retention.ms=1000", young)
+    old = run("retain", "--dry-run", root, *ALL, "--config=retention.ms=1000", *FIRST_IS_OLD)
+
+    named = f"{root}/orders-0: 1 segment before the log start offset 13\n"
+    assert named in preview.stdout.decode()
+    assert named in old.stdout.decode()
 
 
 def test_a_segment_that_is_old_only_by_its_time_index_is_kept(root: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.freeing import second_partition
+from builders.log_directories import offset_checkpoint
 from builders.trees import tree_of
-from builders.verified import END_OFFSET, LogModel, write_segment
+from builders.verified import END_OFFSET, PARTITION, LogModel, write_segment
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
 from kdump.formats import names, record_batch
@@ -29,6 +30,7 @@ from kdump.jobs.retain.segment_deletion import (
 )
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import PartitionSelection
+from kdump.repair.verdict.verdict import Verdict, VerdictKind
 from kdump.state.metadata.settings import Settings
 from kdump.storage.local_disk import local
 from kdump.target.target_file import NewBytes
@@ -208,6 +210,32 @@ def test_segments_below_the_log_start_are_deleted_whatever_the_policy(
 
     assert [len(orders.deleted), len(payments.deleted)] == [0, 1]
     assert payments.deleted[0].why == "it is before the log start offset"
+
+
+def test_a_log_start_offset_counts_where_leader_epochs_begin_before_it(
+    roots: tuple[Path, Path],
+) -> None:
+    root = roots[0]
+    (root / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({PARTITION: 13}))
+
+    (orders,) = partitions(request(root, now_ms=BASE_TIMESTAMP_MS))
+
+    assert orders.problem is None
+    assert [each.why for each in orders.deleted] == ["it is before the log start offset"]
+    assert orders.log_start_offset == 13
+
+
+def test_a_log_that_ends_before_its_log_start_offset_is_left_unchanged(
+    roots: tuple[Path, Path],
+) -> None:
+    root = roots[0]
+    (root / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({PARTITION: 19}))
+
+    (orders,) = partitions(request(root))
+
+    assert (orders.deleted, orders.outcome) == ((), None)
+    assert isinstance(orders.problem, Verdict)
+    assert orders.problem.kind is VerdictKind.LOSS
 
 
 def test_retention_by_size_deletes_whole_segments_above_the_limit(tmp_path: Path) -> None:

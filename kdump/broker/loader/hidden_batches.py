@@ -94,7 +94,7 @@ def batches_before_start(
         loss = measure_loss(directory, content, Selection(to_offset=start_offset))
         if loss.batches:
             why = f"the log would begin at {start_offset}"
-            yield HiddenBatches(segment.log_name, why, loss)
+            yield HiddenBatches(segment.log_name, why, loss, is_before_start=True)
 
 
 def contradict_producers(

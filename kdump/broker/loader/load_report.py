@@ -127,11 +127,13 @@ class HiddenBatches:
         name: of the log.
         reason: what hides them.
         loss: the batches; ``size_bytes`` is their size.
+        is_before_start: whether the log start offset hides them: for the broker they are deleted.
     """
 
     name: str
     reason: str
     loss: Loss
+    is_before_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)

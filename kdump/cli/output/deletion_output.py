@@ -121,6 +121,7 @@ def _partition_lines(
             yield f"{path}: left unchanged: {result.unchanged.value}"
     elif what := _deleted_words(result, deletion):
         yield f"{path}: {what}; the log begins at offset {result.log_start_offset}"
+        yield from _below_start_lines(result)
     elif is_told or (deletion.dry_run and result.files):
         yield f"{path}: nothing to delete"
     if is_told or result.unchanged is None:
@@ -132,6 +133,16 @@ def _partition_lines(
     if explain:
         yield from _setting_lines(result.settings)
         yield from map(_decision_line, result.decisions)
+
+
+def _below_start_lines(result: PartitionDeletion) -> Iterator[str]:
+    """Name the segments that the log start offset deletes, which are not old or too many."""
+    count = sum(each.why == Reason.BELOW_LOG_START.value for each in result.deleted)
+    if count:
+        assert result.log is not None
+        start = result.log.log_start_offset
+        segments = counted(count, "segment")
+        yield f"{result.partition.path}: {segments} before the log start offset {start}"
 
 
 def _unknown_lines(result: PartitionDeletion) -> Iterator[str]:

@@ -190,7 +190,11 @@ class DeleteSegmentsJob:
 def load_undamaged(
     split: DeleteSegmentsSplit, entries: Iterable[Entry] | None = None
 ) -> LoadedLog | Verdict | Unreadable:
-    """Load a partition that a broker would load unchanged; otherwise the verdict says why not."""
+    """Load a partition that a broker would load unchanged; otherwise the verdict says why not.
+
+    Records before the log start offset are no reason: a broker deletes them, whatever the leader
+    epochs say.
+    """
     try:
         loaded = load_log(split.path, split.context, split.high_watermark, entries)
     except OSError as failure:
@@ -201,6 +205,7 @@ def load_undamaged(
     if found.kind is VerdictKind.VALID:
         return loaded
     # Leftover files that matter were refused before (``why_untouchable``).
-    report = replace(loaded.loaded.report, leftovers=())
+    hidden = [each for each in loaded.loaded.report.hidden if not each.is_before_start]
+    report = replace(loaded.loaded.report, leftovers=(), hidden=tuple(hidden))
     is_sound = verdict(replace(loaded.loaded, report=report)).kind is VerdictKind.VALID
     return loaded if is_sound else found
