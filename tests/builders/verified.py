@@ -92,6 +92,27 @@ def _segments() -> dict[int, list[bytes]]:
     }
 
 
+def _plain_segments(value: bytes) -> dict[int, list[bytes]]:
+    def of(first_offset: int, count: int, **fields: Any) -> bytes:
+        rows = [record(first_offset + step, value=value) for step in range(count)]
+        return batch(rows, **fields)
+
+    seven, nine = ({"producer_id": each, "producer_epoch": 0} for each in (7, 9))
+    return {
+        0: [
+            of(0, 3),
+            of(3, 3, **seven, base_sequence=0),
+            of(6, 3, **seven, base_sequence=3),
+            of(9, 2, **nine, base_sequence=0),
+            of(11, 1),
+        ],
+        12: [
+            of(12, 3, partition_leader_epoch=1),
+            of(15, 3, **seven, base_sequence=6, partition_leader_epoch=1),
+        ],
+    }
+
+
 def _producer_9() -> ProducerEntry:
     return ProducerEntry(9, 0, 1, 10, 1, BASE_TIMESTAMP_MS + 11, 0, -1)
 
@@ -113,6 +134,7 @@ class LogModel:
         snapshots: producers by offset.
         epochs: entries of ``leader-epoch-checkpoint``.
         is_clean: whether the directory has a clean shutdown marker.
+        others: names of valid partitions beside it.
     """
 
     segments: dict[int, list[bytes]] = field(default_factory=_segments)
@@ -122,14 +144,32 @@ class LogModel:
     snapshots: dict[int, list[ProducerEntry]] = field(default_factory=_snapshots)
     epochs: list[EpochEntry] = field(default_factory=lambda: [EpochEntry(0, 0), EpochEntry(1, 12)])
     is_clean: bool = True
+    others: tuple[str, ...] = ()
+
+    @classmethod
+    def plain(cls, value: bytes = b"value", others: tuple[str, ...] = ()) -> LogModel:
+        """A partition without transactions; ``value`` is that of each record."""
+        return cls(
+            segments=_plain_segments(value),
+            aborted={},
+            snapshots={
+                offset: [seven, ProducerEntry(9, 0, 1, 10, 1, BASE_TIMESTAMP_MS + 10, -1, -1)]
+                for offset, (seven, _) in _snapshots().items()
+            },
+            others=others,
+        )
 
     def write(self, root: Path) -> Path:
         """Write the log directory ``root``; return the partition's directory."""
-        offsets = {PARTITION: END_OFFSET}
+        offsets = {PARTITION: END_OFFSET} | {(name, 0): END_OFFSET for name in self.others}
         write_log_directory(
             root, clean=self.is_clean, recovery_points=offsets, high_watermarks=offsets
         )
-        partition = root / "orders-0"
+        for name in self.others:
+            LogModel.plain()._write_partition(root / f"{name}-0")
+        return self._write_partition(root / "-".join(map(str, PARTITION)))
+
+    def _write_partition(self, partition: Path) -> Path:
         partition.mkdir()
         for base_offset, batches in self.segments.items():
             write_segment(partition, base_offset, batches)

@@ -24,7 +24,8 @@ from builders.verified import (
     summary_of,
     with_body,
 )
-from kdump.check.findings import Severity
+from kdump.check import segment_check
+from kdump.check.findings import Finding, Severity
 from kdump.check.invariants import INVARIANTS
 from kdump.check.part import Level
 from kdump.formats import names, producer_snapshot, record_batch
@@ -57,8 +58,8 @@ class Case:
     change_model: ModelChange | None = None
     change_files: FileChange | None = None
 
-    def write(self, root: Path) -> Path:
-        model = LogModel()
+    def write(self, root: Path, model: LogModel | None = None) -> Path:
+        model = LogModel() if model is None else model
         if self.change_model is not None:
             self.change_model(model)
         partition = model.write(root)
@@ -648,6 +649,44 @@ def test_a_violated_invariant_is_found_at_its_level_and_above(case: Case, tmp_pa
         for level in Level
     ]
     assert seen == [level >= case.level for level in Level]
+
+
+OF_TRANSACTIONS = {
+    "control-record",
+    "transaction-index-missing",
+    "transaction-index-mismatch",
+    "transaction-index-version",
+}
+"""Codes that a partition without transactions cannot have."""
+PLAIN_CASES = [
+    case for case in CASES if case.level < Level.DEEP and case.code not in OF_TRANSACTIONS
+]
+OTHERS = ("a", "b", "y", "z")
+
+
+def findings_of(case: Case, root: Path, model: LogModel) -> list[Finding]:
+    """Return what a check without records finds about a changed partition and its directory."""
+    case.write(root, model)
+    found = findings_in(root, level=case.level)
+    others = tuple(str(root / f"{name}-0") for name in OTHERS)
+    return [each for each in found if not each.place.path.startswith(others)]
+
+
+@pytest.mark.parametrize(
+    "case", PLAIN_CASES, ids=[f"{case.code}: {case.name}" for case in PLAIN_CASES]
+)
+def test_an_invariant_holds_for_segments_of_every_size(case: Case, tmp_path: Path) -> None:
+    """A check that only some segments reach finds its code in some of these only."""
+    small = findings_of(case, tmp_path / "small" / "logs", LogModel.plain())
+    assert case.code in {each.code for each in small}
+    among = findings_of(case, tmp_path / "among" / "logs", LogModel.plain(others=OTHERS))
+    assert [each.code for each in among] == [each.code for each in small]
+    large = findings_of(case, tmp_path / "large" / "logs", LogModel.plain(value=bytes(6000)))
+    assert sorted(each.code for each in large) == sorted(each.code for each in small)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment_check, "LARGEST_SMALL_LOG_BYTES", -1)
+        windows = findings_in(tmp_path / "small" / "logs", level=case.level)
+    assert windows == small
 
 
 def test_every_code_has_a_violation() -> None:
