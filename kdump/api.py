@@ -29,6 +29,7 @@ from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import KdumpError, UsageProblem
 from kdump.jobs import recover as recovering
 from kdump.jobs.table_rows.batch_rows import read_batches
+from kdump.jobs.table_rows.log_tables import BATCHES
 from kdump.jobs.table_rows.table_reader import open_table
 from kdump.jobs.verify import verify as verifying
 from kdump.jobs.verify.verify_partition import PartitionReport
@@ -59,7 +60,6 @@ from kdump.tables.kafka_log.reader import SourceReading
 from kdump.tables.kafka_log.rows import RecordOrigin
 from kdump.tables.kafka_log.selected_offsets import Bounds, Edge
 from kdump.tables.kafka_log.splits import SourceSplit, plan_splits
-from kdump.tables.log_tables import BATCHES
 from kdump.tables.table import arrow_schema
 
 __all__ = [

@@ -26,7 +26,7 @@ _CODEC_NAMES: Final = pa.array(
 def batch_table(
     origin: RecordOrigin, batches: BatchColumns, columns: Sequence[TableColumn]
 ) -> pa.RecordBatch:
-    """Batches of a log as rows of some columns of :data:`~kdump.tables.log_tables.BATCHES`."""
+    """Batches of a log as rows of some columns of the table ``batches``."""
     arrays = [_COLUMNS[column.name](origin, batches).cast(column.arrow_type) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 

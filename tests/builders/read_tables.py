@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from builders.source_tables import Filter
+from kdump.jobs.table_rows.all_tables import TABLES
 from kdump.jobs.table_rows.table_reader import open_table
-from kdump.tables.all_tables import TABLES
 from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
 from kdump.tables.table import arrow_schema
 

@@ -11,7 +11,7 @@ from prompt_toolkit.document import Document
 from builders.log_directories import write_log_directory
 from kdump.cli.shared.query_history import history_path
 from kdump.cli.shared.query_prompt import SqlCompleter, is_complete
-from kdump.tables.all_tables import TABLES
+from kdump.jobs.table_rows.all_tables import TABLES
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from kdump.apply.lock import hold_locks
 from kdump.engine import spark
 from kdump.engine.sights import AnotherPlaceError, DriverSights, Sight, require_same
 from kdump.engine.splits import partition_splits
+from kdump.jobs.table_rows.all_tables import TABLES
 from kdump.jobs.table_rows.table_reader import open_table, places_of
 from kdump.log.partition import read_partition
 from kdump.pipeline.sql.table_views import ReadTask
 from kdump.storage.local_disk import local
 from kdump.storage.places import forget_places, parse_location
-from kdump.tables.all_tables import TABLES
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
 LOG = "topic-0/00000000000000000000.log"

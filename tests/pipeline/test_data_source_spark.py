@@ -18,8 +18,8 @@ from builders.read_tables import table_rows
 from builders.schema_topic import new_client
 from builders.source_tables import table_of
 from kdump.engine.spark_session import SparkSession
+from kdump.jobs.table_rows.all_tables import TABLES
 from kdump.pipeline.data_source import sql_session
-from kdump.tables.all_tables import TABLES
 from kdump.tables.kafka_log.columns import COLUMNS, corrupt_record_column
 from kdump.tables.table import arrow_schema, ddl
 

@@ -138,7 +138,7 @@ TABLES: Final = """
 import json, sys
 from kdump.engine.spark_session import SparkSession
 from kdump.pipeline.data_source import sql_session
-from kdump.tables.all_tables import TABLES
+from kdump.jobs.table_rows.all_tables import TABLES
 
 asked = json.load(sys.stdin)
 spark = SparkSession(asked["master"], {})

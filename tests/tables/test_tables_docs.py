@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kdump.tables.all_tables import TABLES
+from kdump.jobs.table_rows.all_tables import TABLES
 
 EVERYWHERE = {"table", "path", "paths"}
 """Options that the introduction describes."""

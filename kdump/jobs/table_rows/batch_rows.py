@@ -9,13 +9,13 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
+from kdump.jobs.table_rows.log_tables import BATCHES
 from kdump.log.valid_windows import Damage, OnDamage, valid_windows
 from kdump.tables.batch_tables import batch_table
 from kdump.tables.kafka_log.damage import DamagedLogError, SkippedRanges, unreadable_logged
 from kdump.tables.kafka_log.options import Mode, RecordParser, SourceOptions, given_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.splits import SourceSplit, grouped, plan_splits
-from kdump.tables.log_tables import BATCHES
 from kdump.tables.table import TableColumn, named_columns
 
 _WHOSE = f"table {BATCHES.name} of kafka-log"
@@ -78,7 +78,7 @@ def read_batches(
 
     Args:
         split: part of a log; one of Kafka 0.7 has no batches.
-        columns: of :data:`~kdump.tables.log_tables.BATCHES`.
+        columns: of :data:`~kdump.jobs.table_rows.log_tables.BATCHES`.
         on_damage: takes each damaged range.
 
     Raises:

@@ -20,6 +20,7 @@ from kdump.jobs.loading.load_partition import RecoverJob
 from kdump.jobs.loading.load_split import load_split
 from kdump.jobs.loading.verdict_words import STATE_VERDICTS
 from kdump.jobs.problems.unreadable import Unreadable
+from kdump.jobs.table_rows.log_tables import PARTITIONS, SEGMENTS
 from kdump.jobs.table_rows.partition_splits import (
     ListingSplit,
     LoggedProblems,
@@ -27,13 +28,12 @@ from kdump.jobs.table_rows.partition_splits import (
     listed,
     listing_splits,
 )
+from kdump.jobs.table_rows.state_tables import PRODUCERS
 from kdump.log.bounds import read_segment_end
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.state.metadata.settings import Settings
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
-from kdump.tables.log_tables import PARTITIONS, SEGMENTS
-from kdump.tables.state_tables import PRODUCERS
 from kdump.tables.table import TableColumn, row_batches
 from kdump.tables.table_options import TableOptions
 from kdump.tiered.tiered_storage import remote_part

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pyarrow as pa
 
 from kdump.errors import ExitStatus
+from kdump.jobs.table_rows.all_tables import RECORDS, table_of
+from kdump.jobs.table_rows.log_tables import BATCHES, FINDINGS, TOPICS
+from kdump.jobs.table_rows.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
 from kdump.storage.places import missing_in_archives
-from kdump.tables.all_tables import RECORDS, table_of
 from kdump.tables.kafka_log.damage import with_status
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
-from kdump.tables.log_tables import BATCHES, FINDINGS, TOPICS
-from kdump.tables.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
 from kdump.tables.table import TableColumn, named_columns
 from kdump.tables.table_options import parse_table_options
 

@@ -23,12 +23,14 @@ from kdump.jobs.listing.partition_facts import partition_row
 from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.jobs.metadata.metadata_questions import ShownMetadata, show_metadata
 from kdump.jobs.problems.found_problems import report_all
+from kdump.jobs.table_rows.log_tables import TOPICS
 from kdump.jobs.table_rows.partition_splits import (
     LoggedProblems,
     directory_kinds,
     is_selected,
     listed_directories,
 )
+from kdump.jobs.table_rows.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
 from kdump.jobs.transactions.open_transactions import TxnsRequest, txns
 from kdump.jobs.transactions.shown_transactions import ShownTransactions
 from kdump.jobs.transactions.transaction_rows import open_transaction_row, transaction_row
@@ -41,8 +43,6 @@ from kdump.state.metadata.settings import DEFAULT_OFFSETS_RETENTION_MS, read_set
 from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from kdump.storage.location import Location
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
-from kdump.tables.log_tables import TOPICS
-from kdump.tables.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
 from kdump.tables.table import TableColumn, row_batches
 from kdump.tables.table_options import TableOptions
 

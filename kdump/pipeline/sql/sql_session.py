@@ -19,6 +19,7 @@ from kdump.engine.progress import TICK_SECONDS
 from kdump.engine.sights import AnotherPlaceError
 from kdump.engine.spark_installation import first_line
 from kdump.errors import KdumpError
+from kdump.jobs.table_rows.all_tables import TABLES
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.phases import phase
 from kdump.pipeline.sql.sql_spark import SPARK_PROPERTIES, SqlSpark, only_on_spark
@@ -43,7 +44,6 @@ from kdump.pipeline.sql.table_views import (
     problems_logged,
     start_worker,
 )
-from kdump.tables.all_tables import TABLES
 from kdump.tables.kafka_log.options import Mode
 from kdump.tables.table import Table
 

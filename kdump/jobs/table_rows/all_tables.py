@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from kdump.errors import UsageProblem
+from kdump.jobs.table_rows.log_tables import BATCHES, FINDINGS, PARTITIONS, SEGMENTS, TOPICS
+from kdump.jobs.table_rows.state_tables import CONFIGS, GROUP_OFFSETS, PRODUCERS, TRANSACTIONS
 from kdump.tables.kafka_log.columns import COLUMNS
 from kdump.tables.kafka_log.options import OPTIONS, TABLE_OPTION
-from kdump.tables.log_tables import BATCHES, FINDINGS, PARTITIONS, SEGMENTS, TOPICS
-from kdump.tables.state_tables import CONFIGS, GROUP_OFFSETS, PRODUCERS, TRANSACTIONS
 from kdump.tables.table import Table
 
 RECORDS: Final = Table(

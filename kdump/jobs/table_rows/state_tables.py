@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kdump.tables.log_tables import LISTING_OPTIONS, OF_PARTITIONS
+from kdump.jobs.table_rows.log_tables import LISTING_OPTIONS, OF_PARTITIONS
 from kdump.tables.table import TIMESTAMP, Table, TableColumn, list_of
 
 STATE_OPTIONS: Final = (*LISTING_OPTIONS, "now")
