@@ -43,9 +43,9 @@ from kdump.formats.schema import (
     UINT16,
     UUID,
     Array,
-    Field,
     MessageSchema,
     Scalar,
+    SchemaField,
     Struct,
     default_of,
     fields_of,
@@ -190,7 +190,7 @@ class _Compiler:
 
         return read_struct
 
-    def reader(self, item: Field) -> _Read:
+    def reader(self, item: SchemaField) -> _Read:
         if isinstance(item.type, Array):
             return self.array_reader(item, item.type.element)
         if isinstance(item.type, Struct):
@@ -206,7 +206,7 @@ class _Compiler:
             return _bytes_reader(name, length, nullable=nullable)
         return _FIXED_READERS[kind]
 
-    def struct_reader(self, item: Field, layout: Struct) -> _Read:
+    def struct_reader(self, item: SchemaField, layout: Struct) -> _Read:
         read = self.struct(layout)
         if not item.nullable:
             return read
@@ -214,7 +214,7 @@ class _Compiler:
             return lambda cursor: read(cursor) if read_unsigned_varint(cursor) > 0 else None
         return lambda cursor: read(cursor) if cursor.int8() >= 0 else None
 
-    def array_reader(self, item: Field, element: Scalar | Struct) -> _Read:
+    def array_reader(self, item: SchemaField, element: Scalar | Struct) -> _Read:
         read_count = _compact_length if self.flexible else Cursor.int32
         code = None
         if isinstance(element, Struct):
@@ -256,7 +256,7 @@ class _Run:
     """One by one, where the bytes end among them."""
 
     @classmethod
-    def of(cls, fields: Sequence[tuple[Field, _Read]]) -> _Run:
+    def of(cls, fields: Sequence[tuple[SchemaField, _Read]]) -> _Run:
         codes = "".join(_CODES[item.type] for item, _ in fields)
         names = tuple(item.name for item, _ in fields)
         return cls(struct.Struct(f">{codes}"), names, tuple(read for _, read in fields))
@@ -265,7 +265,7 @@ class _Run:
 _Step: TypeAlias = tuple[str, _Read] | _Run
 
 
-def _in_runs(plain: Sequence[tuple[Field, _Read]]) -> list[_Step]:
+def _in_runs(plain: Sequence[tuple[SchemaField, _Read]]) -> list[_Step]:
     """The fields one by one, or several together that have a fixed size."""
     steps: list[_Step] = []
     for is_fixed, group in itertools.groupby(plain, key=lambda each: each[0].type in _CODES):

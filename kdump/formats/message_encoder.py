@@ -29,9 +29,9 @@ from kdump.formats.schema import (
     UINT16,
     UUID,
     Array,
-    Field,
     MessageSchema,
     Scalar,
+    SchemaField,
     Struct,
     default_of,
     fields_of,
@@ -138,7 +138,7 @@ class _Compiler:
 
         return write_struct
 
-    def default(self, item: Field) -> Any:
+    def default(self, item: SchemaField) -> Any:
         return default_of(item, self.schema, self.version)
 
     def require_defaults(
@@ -162,7 +162,7 @@ class _Compiler:
                     " is not the default"
                 )
 
-    def named(self, item: Field) -> _Write:
+    def named(self, item: SchemaField) -> _Write:
         """The writer of a field, with the field's name in its errors."""
         write = self.writer(item)
 
@@ -176,7 +176,7 @@ class _Compiler:
 
         return write_field
 
-    def writer(self, item: Field) -> _Write:
+    def writer(self, item: SchemaField) -> _Write:
         if isinstance(item.type, Array):
             return self.array_writer(item.type.element, nullable=item.nullable)
         if isinstance(item.type, Struct):
@@ -210,7 +210,7 @@ class _Compiler:
 
         return write_length
 
-    def struct_writer(self, item: Field, layout: Struct) -> _Write:
+    def struct_writer(self, item: SchemaField, layout: Struct) -> _Write:
         write = self.struct(layout)
         if not item.nullable:
             return write

@@ -23,9 +23,9 @@ from kdump.formats.schema import (
     UINT16,
     UUID,
     Array,
-    Field,
     MessageSchema,
     Scalar,
+    SchemaField,
     Struct,
     default_of,
     fields_of,
@@ -97,7 +97,7 @@ class _Reader:
                 raise MessageJsonError(f"{_join(path, item.name)}: is missing")
         return value
 
-    def field(self, item: Field, node: object, path: str) -> Any:
+    def field(self, item: SchemaField, node: object, path: str) -> Any:
         if node is None:
             if not item.nullable:
                 raise MessageJsonError(f"{path}: must not be null")

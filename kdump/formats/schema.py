@@ -67,11 +67,11 @@ class Struct:
     """Fields in the order in which they are written, and in which Kafka prints them."""
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[SchemaField, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class SchemaField:
     """One field of a struct.
 
     Attributes:
@@ -130,7 +130,9 @@ _ALL_VERSIONS: Final = "0+"
 _NO_VERSIONS: Final = "none"
 
 
-def message(name: str, *fields: Field, versions: str = "0", flexible: str = "0+") -> MessageSchema:
+def message(
+    name: str, *fields: SchemaField, versions: str = "0", flexible: str = "0+"
+) -> MessageSchema:
     """A message schema.
 
     Args:
@@ -151,8 +153,8 @@ def coordinator_record(
     type_id: int,
     name: str,
     *,
-    key: Iterable[Field],
-    value: Iterable[Field],
+    key: Iterable[SchemaField],
+    value: Iterable[SchemaField],
     versions: str = "0",
     flexible: str = "0+",
 ) -> RecordType:
@@ -173,7 +175,7 @@ def by_id(*record_types: RecordType) -> Mapping[int, RecordType]:
     return {record_type.id: record_type for record_type in record_types}
 
 
-def struct(name: str, *fields: Field) -> Struct:
+def struct(name: str, *fields: SchemaField) -> Struct:
     """The type of a field that holds other ``fields``, with Kafka's name for the type."""
     return Struct(name, fields)
 
@@ -191,9 +193,9 @@ def field(
     nullable: bool = False,
     tag: int | None = None,
     default: Any = ZERO,
-) -> Field:
-    """A field of a schema, not null and without a tag unless it says so; see :class:`Field`."""
-    return Field(name, kind, _versions(versions), nullable, tag, default)
+) -> SchemaField:
+    """A :class:`SchemaField`, not null and without a tag unless it says so."""
+    return SchemaField(name, kind, _versions(versions), nullable, tag, default)
 
 
 _ZERO_VALUES: Final[Mapping[Scalar, Any]] = {
@@ -217,14 +219,14 @@ def _versions(text: str) -> Versions:
     return Versions(int(lowest), int(highest or lowest))
 
 
-def fields_of(layout: Struct, schema: MessageSchema, version: int) -> tuple[Field, ...]:
+def fields_of(layout: Struct, schema: MessageSchema, version: int) -> tuple[SchemaField, ...]:
     """The fields that ``layout``, which is ``schema`` or within it, has in ``version``."""
     # Kafka generates no check for what holds from the first known version on.
     known_version = max(version, schema.versions.lowest)
     return tuple(item for item in layout.fields if known_version in item.versions)
 
 
-def default_of(item: Field, schema: MessageSchema, version: int) -> Any:
+def default_of(item: SchemaField, schema: MessageSchema, version: int) -> Any:
     """Give the default of ``item`` of ``schema``; a new object if it is mutable."""
     if item.default is not ZERO:
         return item.default

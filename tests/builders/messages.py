@@ -22,10 +22,10 @@ from kdump.formats.schema import (
     UINT16,
     UUID,
     Array,
-    Field,
     FieldType,
     MessageSchema,
     Scalar,
+    SchemaField,
     Struct,
     fields_of,
 )
@@ -67,7 +67,7 @@ def _struct(
 ) -> bytes:
     present = fields_of(layout, schema, version)
 
-    def content(item: Field) -> bytes:
+    def content(item: SchemaField) -> bytes:
         return _field(item, schema, value[item.name], version, flexible)
 
     plain = b"".join(content(item) for item in present if item.tag is None)
@@ -81,7 +81,9 @@ def _struct(
     return plain + varint(len(sections)) + b"".join(sections)
 
 
-def _field(item: Field, schema: MessageSchema, value: Any, version: int, flexible: bool) -> bytes:
+def _field(
+    item: SchemaField, schema: MessageSchema, value: Any, version: int, flexible: bool
+) -> bytes:
     if not isinstance(item.type, Struct):
         return _value(item.type, schema, value, version, flexible)
     content = b"" if value is None else _struct(item.type, schema, value, version, flexible)

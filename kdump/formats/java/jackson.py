@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from kdump.formats.message_decoder import MessageValue
-from kdump.formats.schema import Array, Field, MessageSchema, Struct, default_of, fields_of
+from kdump.formats.schema import Array, MessageSchema, SchemaField, Struct, default_of, fields_of
 
 _Convert: TypeAlias = Callable[[Any], Any]
 
@@ -137,7 +137,7 @@ def _converter(layout: Struct, schema: MessageSchema, version: int) -> _Convert:
     return convert
 
 
-def _field_converter(item: Field, schema: MessageSchema, version: int) -> _Convert | None:
+def _field_converter(item: SchemaField, schema: MessageSchema, version: int) -> _Convert | None:
     """Give the function that turns a field's value into a node; None where the value is one."""
     if isinstance(item.type, Struct):
         return _converter(item.type, schema, version)
