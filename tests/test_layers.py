@@ -18,7 +18,7 @@ import pytest
 import kdump
 
 FLOORS: Final = (
-    ("storage", "formats", "processes", "compiled"),
+    ("storage", "formats", "processes", "compiled", "rows"),
     ("scan",),
     ("target",),
     ("log",),

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeVar
 import pyarrow as pa
 
 from kdump.errors import UsageProblem
+from kdump.rows.row_type import TIME, Field, ValueType
 from kdump.scan.batches import Column, Flags
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -32,6 +33,7 @@ _SQL_TYPES: Final = {
     pa.int64(): "BIGINT",
     TIMESTAMP: "TIMESTAMP",
 }
+_ARROW_TYPES: Final = {name: arrow_type for arrow_type, name in _SQL_TYPES.items()}
 _MS: Final = "_ms"
 
 PushedColumn = Literal["topic", "partition", "offset", "base_offset", "last_offset", "timestamp"]
@@ -124,6 +126,29 @@ def sql_type(arrow_type: pa.DataType) -> str:
 def list_of(value_type: pa.DataType) -> pa.DataType:
     """A list whose values have the name that Spark gives them."""
     return pa.list_(pa.field("element", value_type))
+
+
+def table_columns(*fields: Field) -> tuple[TableColumn, ...]:
+    """Columns of fields that rows are declared with; texts that are made for people are not."""
+    return tuple(
+        TableColumn(_column_name(each), _arrow_type(each.type), each.what)
+        for each in fields
+        if each.for_programs
+    )
+
+
+def _column_name(field: Field) -> str:
+    return field.name.removesuffix(_MS) if field.type.sql == TIME.sql else field.name
+
+
+def _arrow_type(value: ValueType) -> pa.DataType:
+    if value.sql:
+        return _ARROW_TYPES[value.sql]
+    if value.fields:
+        return pa.struct([(_column_name(each), _arrow_type(each.type)) for each in value.fields])
+    assert value.items is not None, "SQL has no values of any type"
+    items = _arrow_type(value.items)
+    return list_of(items) if value.json == "array" else pa.map_(pa.string(), items)
 
 
 Chosen = TypeVar("Chosen", bound=TableColumn)

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.cli.output.rendering import SAMPLE_ROWS, Column, OutputFormat, open_output
-from kdump.cli.output.value_text import Kind, escape_controls, format_bytes, format_timestamp
+from kdump.cli.output.value_text import escape_controls, format_bytes, format_timestamp
+from kdump.rows.row_type import Kind
 
 COLUMNS = (
     Column("name", "Name"),

@@ -6,7 +6,7 @@ import pytest
 
 from kdump.cli.output.rendering import Column, OutputFormat, Row
 from kdump.cli.output.sections import Section, open_sections
-from kdump.cli.output.value_text import Kind
+from kdump.rows.row_type import Kind
 
 SECTIONS = (
     Section("group", "Groups", (Column("group", "Group"), Column("state", "State"))),

@@ -12,7 +12,6 @@ from kdump.cli.options.parameters import LocationParameter, parse_integer, paths
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Column, OutputFormat, open_output, output_option
-from kdump.cli.output.value_text import Kind
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import (
     Operations,
@@ -27,6 +26,7 @@ from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition, parse_partition_directory_name
 from kdump.phases import phase
+from kdump.rows.row_type import Kind
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:

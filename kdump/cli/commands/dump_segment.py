@@ -26,9 +26,10 @@ from kdump.cli.output.rendering import (
     open_output,
     output_option,
 )
-from kdump.cli.output.value_text import Kind, escape_controls
+from kdump.cli.output.value_text import escape_controls
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import each_during
+from kdump.rows.row_type import Kind
 from kdump.storage.entries import EntryKind
 
 if TYPE_CHECKING:

@@ -115,13 +115,14 @@ def _write(
     members: bool,
     is_filtered: bool,
 ) -> None:
-    from kdump.cli.output.groups_output import group_rows, sections
-    from kdump.cli.output.groups_summary import summary_lines, summary_row
+    from kdump.cli.output.groups_summary import summary_lines
     from kdump.cli.output.sections import open_sections
+    from kdump.jobs.groups.group_rows import GROUP, MEMBER, group_rows, summary_row
+    from kdump.jobs.groups.offset_rows import OFFSET, SHARE_OFFSET
 
     output_format = OutputFormat(output.value)
     for_people = output_format.is_for_people
-    with open_sections(output_format, sections(for_people=for_people)) as out:
+    with open_sections(output_format, (GROUP, MEMBER, OFFSET, SHARE_OFFSET)) as out:
         out.rows(group_rows(report, now_ms, with_members=members, for_people=for_people))
         out.summary(
             summary_row(report, now_ms),

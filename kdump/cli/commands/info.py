@@ -13,9 +13,9 @@ from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
-from kdump.cli.output.value_text import Kind
 from kdump.errors import ExitStatus
 from kdump.phases import phase
+from kdump.rows.row_type import Kind
 from kdump.storage.location import Location
 from kdump.words import counted
 

@@ -16,10 +16,10 @@ from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
-from kdump.cli.output.value_text import Kind
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.log.special_times import SPECIAL_BY_WORD, IsolationLevel, SpecialTime
 from kdump.phases import phase
+from kdump.rows.row_type import Kind
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
-from kdump.cli.output.value_text import Kind
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.rows.row_type import Kind
 from kdump.storage.location import Location
 from kdump.words import counted
 

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
-from kdump.cli.output.value_text import Kind, format_bytes
+from kdump.cli.output.value_text import format_bytes
 from kdump.formats.names import PartitionState
+from kdump.rows.row_type import Kind
 from kdump.state.metadata.disk_collection import (
     CollectedDirectory,
     DiskCollection,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kdump.cli.output.rendering import Column, Row
-from kdump.cli.output.value_text import Kind
 from kdump.dump.segment_rows import text_field
 from kdump.formats.cursor import Cursor
 from kdump.formats.names import TopicPartition
@@ -27,6 +26,7 @@ from kdump.jobs.diff.results import (
     UnrelatedReplica,
 )
 from kdump.log.replicas import ReplicaEnd
+from kdump.rows.row_type import Kind
 from kdump.state.epochs.follower_truncation import Truncation
 from kdump.words import counted
 

@@ -10,9 +10,10 @@ from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import Column, OutputFormat, Row
 from kdump.cli.output.sections import Section, open_sections
-from kdump.cli.output.value_text import Kind, format_bytes
+from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus
 from kdump.jobs.export.export import ExportedPartition, ExportResult, totals
+from kdump.rows.row_type import Kind
 from kdump.words import counted
 
 MOST_PROBLEMS: Final = 20

@@ -17,9 +17,10 @@ from kdump.cli.output.rendering import (
     Row,
     open_output,
 )
-from kdump.cli.output.value_text import Kind, escape_controls
+from kdump.cli.output.value_text import escape_controls
 from kdump.errors import ExitStatus
 from kdump.payloads.undecoded import NONE_UNDECODED
+from kdump.rows.row_type import Kind
 from kdump.words import counted
 
 if TYPE_CHECKING:

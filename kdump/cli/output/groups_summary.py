@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kdump.cli.output.rendering import Row
 from kdump.storage.place_names import TypedName, kdump_command
 from kdump.words import counted
 
@@ -18,45 +17,6 @@ if TYPE_CHECKING:
 
 _MOST_NAMED: Final = 20
 """The most partitions or groups that a sentence names."""
-
-
-def summary_row(report: GroupsReport, now_ms: int) -> Row:
-    """The totals, for programs."""
-    offsets = [each for group in report.groups for each in group.offsets]
-    share_topic = report.share_topic
-    return {
-        "type": "summary",
-        "groups": len(report.groups),
-        "unknown_groups": [*report.unknown],
-        "offsets": sum(each.offsets.committed is not None for each in offsets),
-        "pending_offsets": sum(len(each.offsets.pending) for each in offsets),
-        "expired_offsets": sum(
-            each.expires_ms is not None and each.expires_ms <= now_ms for each in offsets
-        ),
-        "uncertain_offsets": sum(each.is_uncertain for each in offsets),
-        "share_offsets": sum(len(group.share_offsets) for group in report.groups),
-        "consumer_offsets": _count_row(report.offsets_topic),
-        "share_group_state": None if share_topic is None else _count_row(share_topic),
-        "skipped": [
-            {
-                "topic": each.log.partition.topic,
-                "partition": each.log.partition.partition,
-                "log_dir": str(path),
-                "read_log_dir": str(each.log.replica.log_directory.path),
-            }
-            for each in report.coordinators
-            for path in each.skipped
-        ],
-    }
-
-
-def _count_row(topic: PartitionCount) -> dict[str, Any]:
-    return {
-        "partitions": topic.count,
-        "is_count_known": topic.is_known,
-        "missing_partitions": [*topic.missing],
-        "unreadable_partitions": [*topic.unreadable],
-    }
 
 
 def summary_lines(
@@ -124,7 +84,7 @@ def _all_missing_lines(report: GroupsReport) -> Iterator[str]:
             "__share_group_state", report.share_topic, "offsets of share groups"
         )
     for name in report.unknown:
-        yield f"group {name}: unknown, because {why_missing(name, report.offsets_topic)}"
+        yield f"group {name}: unknown, because {report.offsets_topic.why_missing(name)}"
 
 
 def missing_lines(topic: str, found: PartitionCount, what: str) -> Iterator[str]:
@@ -153,14 +113,6 @@ def missing_lines(topic: str, found: PartitionCount, what: str) -> Iterator[str]
 
 def _partitions(numbers: Sequence[int], count: int) -> str:
     return f"partition{'' if count == 1 else 's'} {_named([*map(str, numbers)], count)}"
-
-
-def why_missing(group_id: str, topic: PartitionCount) -> str:
-    """Why it is not known whether a group exists."""
-    from kdump.formats.java.java_text import coordinator_partition
-
-    is_there = topic.count and coordinator_partition(group_id, topic.count) in topic.unreadable
-    return f"its partition of __consumer_offsets {'cannot be read' if is_there else 'is missing'}"
 
 
 def _replica_lines(report: GroupsReport, paths: Sequence[Location]) -> Iterator[str]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
-from kdump.cli.output.value_text import Kind, format_timestamp, format_value
+from kdump.cli.output.value_text import format_timestamp, format_value
+from kdump.rows.row_type import Kind
 from kdump.words import counted
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import Any, Final
 from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
-from kdump.cli.output.value_text import Kind, format_bytes
+from kdump.cli.output.value_text import format_bytes
 from kdump.repair.cluster.notice_codes import CODES, unaccepted
+from kdump.rows.row_type import Kind
 from kdump.state.metadata.cluster_plan import ClusterPlan, Notice, NoticeKind, SourceKind
 from kdump.state.metadata.metadata_image import METADATA_VERSION
 from kdump.words import counted

@@ -20,9 +20,10 @@ from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import Column, OutputFormat, open_output
 from kdump.cli.output.sections import write_summary
 from kdump.cli.output.terminal import columns_of, terminal_columns
-from kdump.cli.output.value_text import Kind, format_bytes
+from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.safe_json import format_json
+from kdump.rows.row_type import Kind
 from kdump.words import counted
 
 if TYPE_CHECKING:

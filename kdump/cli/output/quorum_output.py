@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kdump.cli.output.metadata_output import committed_line
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
-from kdump.cli.output.value_text import Kind
+from kdump.rows.row_type import Kind
 from kdump.storage.place_names import kdump_command
 from kdump.words import counted, shell_command
 

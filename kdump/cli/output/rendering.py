@@ -47,8 +47,9 @@ import click
 
 from kdump.cli.output.json_output import current_json_output, with_json_frame
 from kdump.cli.output.terminal import columns_of, terminal_columns, wrapped
-from kdump.cli.output.value_text import Kind, escape_controls, format_value
+from kdump.cli.output.value_text import escape_controls, format_value
 from kdump.formats.safe_json import format_json
+from kdump.rows.row_type import Field, Kind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,16 +111,24 @@ class Column:
     for_people: bool = True
     dropped: int | None = None
 
-    def text(self, row: Row) -> str:
-        """Return the value of ``row`` for people, on one line without control characters."""
-        if self.name not in row:
-            return ""
-        value = row[self.name]
-        if value is None:
-            return self.unknown
-        if type(value) is int and self.kind is Kind.NUMBER:
-            return str(value)
-        return escape_controls(format_value(value, self.kind))
+    @property
+    def for_programs(self) -> bool:
+        return True
+
+
+ShownColumn = Column | Field
+
+
+def cell_text(column: ShownColumn, row: Row) -> str:
+    """The value of a row for people, on one line without control characters."""
+    if column.name not in row:
+        return ""
+    value = row[column.name]
+    if value is None:
+        return column.unknown
+    if type(value) is int and column.kind is Kind.NUMBER:
+        return str(value)
+    return escape_controls(format_value(value, column.kind))
 
 
 class Output(Protocol):
@@ -179,7 +188,7 @@ class _FormatChoice(click.Choice[enum.Enum]):
 @contextlib.contextmanager
 def open_output(
     output_format: OutputFormat,
-    columns: Sequence[Column],
+    columns: Sequence[ShownColumn],
     *,
     vertical: bool = False,
     stream: IO[bytes] | None = None,
@@ -262,7 +271,7 @@ class _NonClosing(io.BufferedIOBase):
 class _Form:
     """The base of the formats."""
 
-    def __init__(self, stream: TextIO, columns: Sequence[Column], vertical: bool) -> None:
+    def __init__(self, stream: TextIO, columns: Sequence[ShownColumn], vertical: bool) -> None:
         self.stream = stream
         self.columns = columns
         self.vertical = vertical
@@ -279,9 +288,9 @@ class _Form:
 
 
 class _Csv(_Form):
-    def __init__(self, stream: TextIO, columns: Sequence[Column], vertical: bool) -> None:
+    def __init__(self, stream: TextIO, columns: Sequence[ShownColumn], vertical: bool) -> None:
         super().__init__(stream, columns, vertical)
-        self._names = [column.name for column in columns]
+        self._names = [column.name for column in columns if column.for_programs]
         self._is_terminal = stream.isatty()
         self._stream = stream
         self._write(self._names)
@@ -321,14 +330,14 @@ class _HumanForm(_Form):
     """Terminal columns that each cell takes besides its text."""
     _has_shown = False
 
-    def __init__(self, stream: TextIO, columns: Sequence[Column], vertical: bool) -> None:
+    def __init__(self, stream: TextIO, columns: Sequence[ShownColumn], vertical: bool) -> None:
         super().__init__(stream, [column for column in columns if column.for_people], vertical)
         self.terminal_columns = terminal_columns(stream)
         self._held: list[list[str]] = []
-        self._hidden: list[Column] = []
+        self._hidden: list[ShownColumn] = []
 
     def row(self, row: Row) -> None:
-        self._held.append([column.text(row) for column in self.columns])
+        self._held.append([cell_text(column, row) for column in self.columns])
         if len(self._held) >= SAMPLE_ROWS:
             self._show()
 
@@ -383,7 +392,7 @@ class _HumanForm(_Form):
     def show(self, rows: list[list[str]]) -> None:
         raise NotImplementedError
 
-    def show_vertical(self, cells: list[tuple[Column, str]]) -> None:
+    def show_vertical(self, cells: list[tuple[ShownColumn, str]]) -> None:
         raise NotImplementedError
 
 
@@ -429,7 +438,7 @@ class _Text(_HumanForm):
             end += 2
         return line.rstrip()
 
-    def show_vertical(self, cells: list[tuple[Column, str]]) -> None:
+    def show_vertical(self, cells: list[tuple[ShownColumn, str]]) -> None:
         width = max(len(column.title) for column in self.columns) + 1
         if self._blocks:
             self.stream.write("\n")
@@ -480,7 +489,7 @@ class _Table(_HumanForm):
             table.add_row(*map(self._cell, self.columns, cells))
         self.console.print(table)
 
-    def show_vertical(self, cells: list[tuple[Column, str]]) -> None:
+    def show_vertical(self, cells: list[tuple[ShownColumn, str]]) -> None:
         table = self._table(show_header=False)
         table.add_column(style="bold")
         table.add_column(overflow="fold")
@@ -496,7 +505,7 @@ class _Table(_HumanForm):
         return Table(box=box.ROUNDED, show_header=show_header, header_style="bold")
 
     @staticmethod
-    def _cell(column: Column, cell: str) -> Text:
+    def _cell(column: ShownColumn, cell: str) -> Text:
         from rich.text import Text
 
         if column.alert and cell:
@@ -504,7 +513,7 @@ class _Table(_HumanForm):
         return Text(cell, "dim" if cell == column.unknown else "")
 
 
-_FORMS: Final[dict[OutputFormat, Callable[[TextIO, Sequence[Column], bool], _Form]]] = {
+_FORMS: Final[dict[OutputFormat, Callable[[TextIO, Sequence[ShownColumn], bool], _Form]]] = {
     OutputFormat.TEXT: _Text,
     OutputFormat.TABLE: _Table,
     OutputFormat.CSV: _Csv,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output.events import write_line
-from kdump.cli.output.groups_summary import missing_lines, why_missing
+from kdump.cli.output.groups_summary import missing_lines
 
 if TYPE_CHECKING:
     from kdump.jobs.groups.group_report import GroupReport, GroupsReport, OffsetReport
@@ -62,7 +62,7 @@ def _left_out(report: GroupsReport) -> Iterator[str]:
             continue
         yield from _left_out_of(name, each)
     for unknown in report.unknown:
-        yield f"group {unknown}: unknown, {why_missing(unknown, report.offsets_topic)}"
+        yield f"group {unknown}: unknown, {report.offsets_topic.why_missing(unknown)}"
     if report.offsets_topic.missing_count or not report.offsets_topic.count:
         yield from missing_lines("__consumer_offsets", report.offsets_topic, "groups")
 

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kdump.cli.output.events import write_line
-from kdump.cli.output.rendering import Column, Output, OutputFormat, Row, open_output
+from kdump.cli.output.rendering import (
+    Column,
+    Output,
+    OutputFormat,
+    Row,
+    ShownColumn,
+    open_output,
+)
+from kdump.rows.row_type import RowType
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,7 @@ class Section:
 
     type: str
     title: str
-    columns: Sequence[Column]
+    columns: Sequence[ShownColumn]
 
 
 class SectionedOutput(Protocol):
@@ -54,7 +62,7 @@ class SectionedOutput(Protocol):
 
 @contextlib.contextmanager
 def open_sections(
-    output_format: OutputFormat, sections: Sequence[Section]
+    output_format: OutputFormat, sections: Sequence[Section | RowType]
 ) -> Iterator[SectionedOutput]:
     """Open an output of rows of several types.
 
@@ -88,9 +96,9 @@ def write_summary(output_format: OutputFormat, row: Row, lines: Iterable[str]) -
         write_line(line, stream)
 
 
-def _union(sections: Sequence[Section]) -> list[Column]:
+def _union(sections: Sequence[Section | RowType]) -> list[ShownColumn]:
     """The column ``type``, and the columns of all sections by name."""
-    columns = {"type": Column("type", "Type")}
+    columns: dict[str, ShownColumn] = {"type": Column("type", "Type")}
     for section in sections:
         for column in section.columns:
             columns.setdefault(column.name, column)
@@ -117,7 +125,7 @@ class _Stream:
 class _Tables:
     """Rows for people."""
 
-    def __init__(self, sections: Sequence[Section]) -> None:
+    def __init__(self, sections: Sequence[Section | RowType]) -> None:
         self._sections = sections
         self._rows: dict[str, list[Row]] = {section.type: [] for section in sections}
         self._lines: list[str] = []

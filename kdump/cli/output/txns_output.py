@@ -6,8 +6,8 @@ from typing import Final
 
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
-from kdump.cli.output.value_text import Kind
 from kdump.jobs.transactions.open_transactions import OpenTransaction, PartitionTransactions
+from kdump.rows.row_type import Kind
 from kdump.state.transactions.stability import Pin
 
 SECTIONS: Final = (

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import enum
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-
-class Kind(enum.Enum):
-    """How values of a column are shown to people."""
-
-    TEXT = "text"
-    NUMBER = "number"
-    BYTES = "bytes"
-    """A size; shown in KiB, MiB and so on."""
-    TIMESTAMP_MS = "timestamp"
-    """Milliseconds since 1970; shown as a time in UTC."""
-
+from kdump.rows.row_type import Kind
 
 _CONTROLS: Final = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _FIRST_SURROGATE_ESCAPE: Final = 0xDC80

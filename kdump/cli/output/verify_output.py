@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kdump.cli.output.brief import BriefFindings, BriefList, finding_line
 from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output
-from kdump.cli.output.value_text import Kind, format_bytes
+from kdump.cli.output.value_text import format_bytes
 from kdump.jobs.verify.finding_row import finding_row
+from kdump.rows.row_type import Kind
 from kdump.words import counted
 
 if TYPE_CHECKING:

@@ -47,6 +47,12 @@ class PartitionCount:
         """Whether the partition of a group could not be read, or no partition is there."""
         return not self.count or coordinator_partition(group_id, self.count) not in self.read
 
+    def why_missing(self, group_id: str) -> str:
+        """Why it is not known whether a group exists."""
+        is_there = self.count and coordinator_partition(group_id, self.count) in self.unreadable
+        what = "cannot be read" if is_there else "is missing"
+        return f"its partition of __consumer_offsets {what}"
+
 
 def count_partitions(
     topic: str,

@@ -1,13 +1,233 @@
-"""The offsets of groups as rows for programs."""
+"""What groups committed and share groups delivered of partitions, as rows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.rows.row_type import (
+    FLAG,
+    INT,
+    INTEGER,
+    TEXT,
+    TIME,
+    Field,
+    RowType,
+    list_of,
+    object_of,
+    one_of,
+)
 
 if TYPE_CHECKING:
     from kdump.jobs.groups.consumed_logs import ConsumedLog
-    from kdump.jobs.groups.group_report import OffsetReport, OtherOffset
+    from kdump.jobs.groups.group_report import (
+        OffsetReport,
+        OtherOffset,
+        OtherShare,
+        ShareOffsetReport,
+    )
     from kdump.state.groups.group_image import Group, PendingOffset
+
+IS_UNCERTAIN: Final = Field(
+    "is_uncertain",
+    FLAG,
+    "Whether a later record may be in damaged bytes, or cannot be decoded.",
+)
+_LOG_FIELDS: Final = (
+    Field(
+        "log_start_offset",
+        INTEGER.or_null,
+        "Log start offset of the most advanced replica; null if there is none, as the next ones.",
+        "Start",
+        dropped=8,
+    ),
+    Field(
+        "high_watermark",
+        INTEGER.or_null,
+        "High watermark, from the checkpoint; old after a crash.",
+        "HW",
+        dropped=7,
+    ),
+    Field("log_end_offset", INTEGER.or_null, "Offset after the last valid batch.", "End"),
+)
+_REPLICA: Final = Field("replica_log_dir", TEXT.or_null, "Log directory of that replica.")
+
+OFFSET: Final = RowType(
+    "offset",
+    "What a group committed for a partition.",
+    (
+        Field("group", TEXT, "The group.", "Group"),
+        Field("topic", TEXT, "The topic.", "Topic"),
+        Field("partition", INT, "The partition.", "Part"),
+        Field(
+            "committed_offset",
+            INTEGER.or_null,
+            "Next offset that the group reads; null if only an open transaction has one, or if its"
+            " record"
+            " cannot be decoded.",
+            "Committed",
+            unknown="-",
+        ),
+        Field(
+            "leader_epoch",
+            INTEGER.or_null,
+            "Leader epoch of the last record that the group read.",
+            "Epoch",
+            unknown="-",
+            dropped=3,
+        ),
+        *_LOG_FIELDS,
+        Field(
+            "lag",
+            INTEGER.or_null,
+            "From the committed offset to the end of the log; null if unknown, or if the offset"
+            " belongs to another topic.",
+            "Lag",
+        ),
+        Field(
+            "metadata",
+            TEXT.or_null,
+            "Text that the consumer stored with it.",
+            "Metadata",
+            unknown="",
+            dropped=1,
+        ),
+        Field(
+            "commit_timestamp_ms",
+            TIME.or_null,
+            "When it was committed.",
+            "Committed at",
+            unknown="-",
+            dropped=5,
+        ),
+        Field(
+            "expires_ms",
+            TIME.or_null,
+            "When a coordinator deletes it; null if not while the group is as it is.",
+            "Expires",
+            unknown="-",
+            dropped=2,
+        ),
+        Field("is_expired", FLAG, "Whether that was before the current time."),
+        Field(
+            "topic_id",
+            TEXT.or_null,
+            "Id of the topic that the group read; null if it was not committed with one.",
+        ),
+        Field(
+            "topic_state",
+            one_of("live", "recreated", "unlisted").or_null,
+            "Whether the topic is the one for which the offset was committed; null if unknown.",
+        ),
+        Field(
+            "pending",
+            list_of(
+                object_of(
+                    Field("producer_id", INTEGER, "Of the transaction."),
+                    Field("offset", INTEGER, "What it would commit."),
+                    Field("metadata", TEXT, "Text of the consumer's."),
+                    Field("commit_timestamp_ms", TIME, "When it was written."),
+                    Field(
+                        "is_undecided",
+                        FLAG,
+                        "Whether the end of the transaction may be in damaged bytes.",
+                    ),
+                )
+            ),
+            "Offsets of transactions that have not ended.",
+        ),
+        IS_UNCERTAIN,
+        Field(
+            "elsewhere",
+            list_of(
+                object_of(
+                    Field("log_dir", TEXT, "Log directory of the replica."),
+                    Field("offset", INTEGER, "The committed offset there."),
+                    Field("metadata", TEXT, "Text of the consumer's."),
+                    Field("commit_timestamp_ms", TIME, "When it was committed."),
+                )
+            ),
+            "Other offsets, which only replicas of the coordinator's log have that are not"
+            " believed.",
+        ),
+        _REPLICA,
+        Field("note", TEXT, "A sentence for people.", "Note", alert=True, dropped=6),
+    ),
+    title="Committed offsets",
+)
+
+SHARE_OFFSET: Final = RowType(
+    "share_offset",
+    "What a share group has delivered of a partition.",
+    (
+        Field("group", TEXT, "The group.", "Group"),
+        Field("topic", TEXT.or_null, "Null if no topic with that id is known.", "Topic"),
+        Field("topic_id", TEXT, "The topic's id."),
+        Field("partition", INT, "The partition.", "Part"),
+        Field(
+            "start_offset",
+            INTEGER.or_null,
+            "First offset that may still be delivered; null before the first delivery.",
+            "Start offset",
+            unknown="-",
+        ),
+        Field(
+            "delivery_complete_count",
+            INTEGER.or_null,
+            "Records from there on that are done; null if not recorded.",
+            "Done after it",
+            dropped=4,
+        ),
+        Field(
+            "leader_epoch",
+            INTEGER.or_null,
+            "Of the partition's leader.",
+            "Epoch",
+            unknown="-",
+            dropped=1,
+        ),
+        Field("state_epoch", INTEGER.or_null, "Of the group's state."),
+        Field(
+            "snapshot_epoch",
+            INTEGER.or_null,
+            "Of the latest snapshot; null if only another replica has one.",
+        ),
+        Field(
+            "write_timestamp_ms",
+            TIME.or_null,
+            "When that was written.",
+            "Snapshot at",
+            unknown="-",
+            dropped=2,
+        ),
+        *_LOG_FIELDS,
+        Field(
+            "lag",
+            INTEGER.or_null,
+            "Records that are still to be delivered; null if unknown.",
+            "Lag",
+        ),
+        IS_UNCERTAIN,
+        Field(
+            "elsewhere",
+            list_of(
+                object_of(
+                    Field("log_dir", TEXT, "Log directory of the replica."),
+                    Field(
+                        "start_offset",
+                        INTEGER.or_null,
+                        "First offset that may still be delivered there; null before the first"
+                        " delivery.",
+                    ),
+                )
+            ),
+            "Other states, which only replicas of the coordinator's log have that are not"
+            " believed.",
+        ),
+        _REPLICA,
+        Field("note", TEXT, "A sentence for people.", "Note", alert=True, dropped=3),
+    ),
+    title="Share groups",
+)
 
 
 def offset_row(group: Group, report: OffsetReport, now_ms: int) -> dict[str, Any]:
@@ -20,7 +240,7 @@ def offset_row(group: Group, report: OffsetReport, now_ms: int) -> dict[str, Any
         "partition": report.partition.partition,
         "committed_offset": None if committed is None else committed.offset,
         "leader_epoch": None if committed is None else committed.leader_epoch,
-        **log_fields(report.log),
+        **_log_fields(report.log),
         "lag": report.lag,
         "metadata": None if committed is None else committed.metadata,
         "commit_timestamp_ms": None if committed is None else committed.commit_timestamp_ms,
@@ -35,8 +255,8 @@ def offset_row(group: Group, report: OffsetReport, now_ms: int) -> dict[str, Any
     }
 
 
-def log_fields(log: ConsumedLog | None) -> dict[str, Any]:
-    """Return where a log begins and ends that a group consumes; None for one that is not here."""
+def _log_fields(log: ConsumedLog | None) -> dict[str, Any]:
+    """Where a log begins and ends that a group consumes; None for one that is not here."""
     return {
         "log_start_offset": None if log is None else log.log_start_offset,
         "high_watermark": None if log is None else log.high_watermark,
@@ -91,6 +311,48 @@ def _offset_note(report: OffsetReport, now_ms: int) -> str:
         notes.append("past the end of the log")
     notes += [
         f"{other.committed.offset} in {other.replica.log_directory.path}"
+        for other in report.elsewhere
+    ]
+    return "; ".join(notes)
+
+
+def share_row(report: ShareOffsetReport) -> dict[str, Any]:
+    """Return what a share group delivered of a partition, with the names of the JSON output."""
+    state = report.state
+    unknown = -1
+    return {
+        "type": "share_offset",
+        "group": state.group_id,
+        "topic": report.topic,
+        "topic_id": state.topic_id,
+        "partition": state.partition,
+        "start_offset": None if state.start_offset == unknown else state.start_offset,
+        "delivery_complete_count": None
+        if state.delivery_complete_count == unknown
+        else state.delivery_complete_count,
+        "leader_epoch": None if state.leader_epoch == unknown else state.leader_epoch,
+        "state_epoch": None if state.state_epoch == unknown else state.state_epoch,
+        "snapshot_epoch": None if state.snapshot_epoch == unknown else state.snapshot_epoch,
+        "write_timestamp_ms": state.write_timestamp_ms,
+        **_log_fields(report.log),
+        "lag": report.lag,
+        "is_uncertain": report.is_uncertain,
+        "elsewhere": [_other_share(each) for each in report.elsewhere],
+        "note": _share_note(report),
+    }
+
+
+def _other_share(each: OtherShare) -> dict[str, Any]:
+    return {
+        "log_dir": str(each.replica.log_directory.path),
+        "start_offset": None if each.state.start_offset == -1 else each.state.start_offset,
+    }
+
+
+def _share_note(report: ShareOffsetReport) -> str:
+    notes = ["a later change may be in damaged bytes"] if report.is_uncertain else []
+    notes += [
+        f"{other.state.start_offset} in {other.replica.log_directory.path}"
         for other in report.elsewhere
     ]
     return "; ".join(notes)

@@ -6,8 +6,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from kdump.jobs.groups.offset_rows import OFFSET
 from kdump.jobs.table_rows.log_tables import LISTING_OPTIONS, OF_PARTITIONS
-from kdump.tables.table import TIMESTAMP, Table, TableColumn, list_of
+from kdump.tables.table import TIMESTAMP, Table, TableColumn, list_of, table_columns
 
 STATE_OPTIONS: Final = (*LISTING_OPTIONS, "now")
 """The options of tables that depend on the clock."""
@@ -30,55 +31,10 @@ CONFIGS: Final = Table(
     {"topic": "topic"},
 )
 
-_PENDING: Final = pa.struct(
-    [
-        pa.field("producer_id", pa.int64()),
-        pa.field("offset", pa.int64()),
-        pa.field("metadata", pa.string()),
-        pa.field("commit_timestamp", TIMESTAMP),
-        pa.field("is_undecided", pa.bool_()),
-    ]
-)
-_ELSEWHERE: Final = pa.struct(
-    [
-        pa.field("log_dir", pa.string()),
-        pa.field("offset", pa.int64()),
-        pa.field("metadata", pa.string()),
-        pa.field("commit_timestamp", TIMESTAMP),
-    ]
-)
-
 GROUP_OFFSETS: Final = Table(
     "group_offsets",
     "what a consumer group committed for a partition, as `kdump groups` shows it",
-    (
-        TableColumn("group", pa.string(), "the name of the group"),
-        TableColumn("topic", pa.string(), "the topic"),
-        TableColumn("partition", pa.int32(), "the partition"),
-        TableColumn("committed_offset", pa.int64(), "the next offset that the group reads"),
-        TableColumn("leader_epoch", pa.int64(), "of the last record that it read"),
-        TableColumn("log_start_offset", pa.int64(), "where the partition's log begins"),
-        TableColumn("high_watermark", pa.int64(), "from its checkpoint"),
-        TableColumn("log_end_offset", pa.int64(), "where its valid batches end"),
-        TableColumn("replica_log_dir", pa.string(), "the log directory that this was read from"),
-        TableColumn("lag", pa.int64(), "from the committed offset to the end of the log"),
-        TableColumn("metadata", pa.string(), "what the consumer stored with the offset"),
-        TableColumn("commit_timestamp", TIMESTAMP, "when it was committed"),
-        TableColumn("expires", TIMESTAMP, "when a coordinator deletes it"),
-        TableColumn("is_expired", pa.bool_(), "whether that was before `now`"),
-        TableColumn("topic_id", pa.string(), "the topic that the group read, by its id"),
-        TableColumn(
-            "topic_state",
-            pa.string(),
-            "`recreated`, `unlisted` and others; as in `kdump groups`",
-        ),
-        TableColumn("pending", list_of(_PENDING), "commits in transactions that have not ended"),
-        TableColumn("is_uncertain", pa.bool_(), "whether a later commit may be in damaged bytes"),
-        TableColumn(
-            "elsewhere", list_of(_ELSEWHERE), "other offsets that replicas have which differ"
-        ),
-        TableColumn("note", pa.string(), "what is special about it, in words"),
-    ),
+    table_columns(*OFFSET.fields),
     STATE_OPTIONS,
     OF_PARTITIONS,
 )

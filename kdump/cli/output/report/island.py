@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kdump.cli.output.rendering import Column
-from kdump.cli.output.value_text import Kind
+from kdump.rows.row_type import Kind
 
 LARGEST_EXACT: Final = 2**53 - 1
 """The largest number that every browser reads exactly; larger ones are written as text."""

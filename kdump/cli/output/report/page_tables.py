@@ -9,11 +9,11 @@ from kdump.check.findings import Finding
 from kdump.cli.output.rendering import Column
 from kdump.cli.output.report.island import PageTable
 from kdump.cli.output.report.redaction import Redaction
-from kdump.cli.output.value_text import Kind
 from kdump.jobs.report.consumer_lag import GroupLag
 from kdump.jobs.report.freeable_space import FreeablePartition
 from kdump.jobs.report.open_transactions_found import JudgedTransaction, UnstablePartition
 from kdump.jobs.verify.verify_partition import PartitionReport
+from kdump.rows.row_type import Kind
 
 _FINDING_COLUMNS: Final = (
     Column("severity", "Severity"),

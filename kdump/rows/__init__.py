@@ -1,0 +1,1 @@
+"""What each row is that kdump shows: its fields, declared once."""

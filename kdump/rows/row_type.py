@@ -1,0 +1,186 @@
+"""What a row is: its fields, with their types, meanings and headings.
+
+A row type is declared once, beside the function that makes the rows. The columns of the terminal
+and of CSV, the JSON Schemas in ``docs/schemas``, the tables of SQL and Spark, and the lists of
+columns in ``docs/tables.md`` are derived from it; ``./dev pages`` writes the files in ``docs``.
+Rows themselves are mappings with the names of the fields, and the key ``type``.
+
+The classes are named tuples, because a command makes hundreds of them when it starts, and other
+classes take several times as long.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+
+class Kind(enum.Enum):
+    """How values of a column are shown to people."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BYTES = "bytes"
+    """A size; shown in KiB, MiB and so on."""
+    TIMESTAMP_MS = "timestamp"
+    """Milliseconds since 1970; shown as a time in UTC."""
+
+
+class ValueType(NamedTuple):
+    """The type of the values of a field.
+
+    Attributes:
+        json: as JSON Schema names it; "" for one of several types, or any.
+        sql: the type in SQL; "" for one that follows from ``items`` or ``fields``, or has none.
+        kind: how people see a value.
+        is_nullable: whether a value may be null: unknown, or not applicable.
+        limits: other keywords of JSON Schema that restrict a value.
+        words: the only values, if it is one of some words.
+        items: the type of the elements of a list, or of the values of a mapping.
+        fields: those of an object.
+        choices: the types that a value may have, if there are several.
+        shared: its name in ``docs/schemas/common.json`` if several commands have such values.
+    """
+
+    json: str
+    sql: str = ""
+    kind: Kind = Kind.TEXT
+    is_nullable: bool = False
+    limits: Mapping[str, Any] = {}
+    words: tuple[str, ...] = ()
+    items: ValueType | None = None
+    fields: tuple[Field, ...] = ()
+    choices: tuple[ValueType, ...] = ()
+    shared: str = ""
+
+    @property
+    def or_null(self) -> ValueType:
+        """The same type, with null."""
+        return self._replace(is_nullable=True)
+
+    def limited(self, **limits: Any) -> ValueType:
+        """The same type with more keywords of JSON Schema, such as ``maximum``."""
+        return self._replace(limits={**self.limits, **limits})
+
+
+class Field(NamedTuple):
+    """A field of a row.
+
+    Attributes:
+        name: key in the rows, in JSON and in the header of CSV; ends in its unit, if it has one.
+        type: of its values.
+        what: its meaning, for the pages.
+        title: heading for people; "" for a field that only programs see.
+        unknown: what people see if the value is None.
+        alert: whether any value deserves attention; it is shown in colour.
+        dropped: order in which a narrow terminal hides columns, 1 first; None is always shown.
+        for_programs: whether CSV, JSON and SQL have it; others are texts made for people.
+        is_optional: whether rows may lack it.
+        sql_only: whether only SQL has it: other output does not depend on several rows.
+    """
+
+    name: str
+    type: ValueType
+    what: str = ""
+    title: str = ""
+    unknown: str = "?"
+    alert: bool = False
+    dropped: int | None = None
+    for_programs: bool = True
+    is_optional: bool = False
+    sql_only: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        return self.type.kind
+
+    @property
+    def for_people(self) -> bool:
+        """Whether the formats for people show it."""
+        return bool(self.title)
+
+
+class RowType(NamedTuple):
+    """The rows of one type.
+
+    Attributes:
+        type: their ``type`` in JSON and CSV.
+        what: a row, for the pages.
+        fields: in the order of columns.
+        title: heading of a table of these rows, if there are several tables.
+        shared: its name in ``docs/schemas/common.json`` if several commands have such rows.
+        name: in the schema of its command; "" if that is its type.
+    """
+
+    type: str
+    what: str
+    fields: tuple[Field, ...]
+    title: str = ""
+    shared: str = ""
+    name: str = ""
+
+    @property
+    def columns(self) -> tuple[Field, ...]:
+        """The columns of the terminal and of CSV."""
+        return tuple(field for field in self.fields if not field.sql_only)
+
+
+class JsonAnswer(NamedTuple):
+    """The output of a command in JSON, without its header and end.
+
+    Attributes:
+        command: its name, and that of its schema.
+        rows: what it may contain.
+        commands: the commands as typed, if it has several.
+    """
+
+    command: str
+    rows: tuple[RowType, ...]
+    commands: tuple[str, ...] = ()
+
+
+TEXT: Final = ValueType("string", "STRING")
+INTEGER: Final = ValueType("integer", "BIGINT", Kind.NUMBER)
+COUNT: Final = INTEGER.limited(minimum=0)
+INT: Final = INTEGER._replace(sql="INT")
+"""The number of a partition."""
+SIZE: Final = COUNT._replace(kind=Kind.BYTES)
+"""A number of bytes."""
+BYTES: Final = INTEGER._replace(kind=Kind.BYTES)
+"""A number of bytes that may be negative."""
+TIME: Final = ValueType("integer", "TIMESTAMP", Kind.TIMESTAMP_MS)
+"""Milliseconds since 1970; the name of the field ends in ``_ms``, except in SQL."""
+NUMBER: Final = ValueType("number", "DOUBLE", Kind.NUMBER)
+FLAG: Final = ValueType("boolean", "BOOLEAN")
+ANYTHING: Final = ValueType("")
+
+
+def one_of(*words: str) -> ValueType:
+    """One of some words."""
+    return TEXT._replace(words=words)
+
+
+def list_of(items: ValueType) -> ValueType:
+    """A list of values of one type."""
+    return ValueType("array", items=items)
+
+
+def map_of(values: ValueType) -> ValueType:
+    """A mapping from names to values."""
+    return ValueType("object", items=values)
+
+
+def object_of(*fields: Field) -> ValueType:
+    """An object with these fields."""
+    return ValueType("object", fields=fields)
+
+
+def any_of(*choices: ValueType) -> ValueType:
+    """One of several types."""
+    return ValueType("", choices=choices)
+
+
+def as_in_common(name: str) -> ValueType:
+    """A type that ``docs/schemas/common.json`` describes."""
+    return ValueType("", shared=name)
