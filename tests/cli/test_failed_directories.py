@@ -10,12 +10,12 @@ import pytest
 
 from kdump.apply.plan import TargetDirectory, make_plan
 from kdump.cli.output import write_report
-from kdump.cli.output.events import Event, EventFormat
+from kdump.cli.output.events import Event, EventFormat, Printer
 from kdump.errors import KdumpError
 from kdump.jobs.writing.execution import PlanResult
 
 
-class Events:
+class Events(Printer):
     """A printer that keeps what is emitted."""
 
     def __init__(self) -> None:

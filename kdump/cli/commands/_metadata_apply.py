@@ -41,18 +41,15 @@ def command(
     directory, its copy of the metadata is moved aside if the plan says so.
     """
     from kdump.cli.output.controller_output import applied_event
-    from kdump.cli.output.write_report import open_report
+    from kdump.cli.shared.change_run import changing
     from kdump.jobs.metadata.metadata_apply import apply_plan_to
-    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
-    writing = repair.writing("metadata apply")
     cluster = _read_plan(plan)
-    with locked_for_writing([path], writing) as interrupted:
+    with changing("metadata apply", [path], repair) as run:
         result = apply_plan_to(path, cluster, node_id)
-        (done,) = plan_and_apply([result.target], writing)
-    event = applied_event(path, plan, result, cluster, done, repair)
-    with open_report(repair.output_format, interrupted, [done]) as printer:
-        printer.emit(event)
+        run.apply([result.target])
+    with run.report() as printer:
+        printer.emit(applied_event(path, plan, result, cluster, run.done[0], repair))
     return ExitStatus.SOUND
 
 

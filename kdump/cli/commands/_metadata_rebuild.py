@@ -94,23 +94,21 @@ def _apply(
     """Write the controller's directory, and move copies aside."""
     from kdump.cli.output.controller_output import applied_event
     from kdump.cli.output.plan_output import start_lines
-    from kdump.cli.output.write_report import open_report, report_failures
+    from kdump.cli.shared.change_run import changing
     from kdump.jobs.metadata.metadata_rebuild import directories_to_change, rebuilt_directories
-    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
-    writing = repair.writing("metadata rebuild")
     paths = directories_to_change(request, plan)
-    with locked_for_writing(paths, writing) as interrupted:
+    with changing("metadata rebuild", paths, repair) as run:
         results = rebuilt_directories(request, plan, paths)
-        done = plan_and_apply([each.target for each in results], writing)
-    with open_report(repair.output_format, interrupted, done) as printer:
+        run.apply(each.target for each in results)
+    with run.report() as printer:
         page.emit(printer)
         printer.emit_text([""])
-        for path, result, outcome in zip(paths, results, done, strict=True):
+        for path, result, outcome in zip(paths, results, run.done, strict=True):
             printer.emit(applied_event(path, None, result, plan, outcome, repair))
         printer.emit_text(start_lines(plan, dry_run=repair.dry_run))
         printer.emit(Event("summary", page.summary))
-    return report_failures(done)
+    return run.status(ExitStatus.SOUND)
 
 
 def _finish_interrupted(paths: Sequence[Location], repair: RepairArguments) -> None:

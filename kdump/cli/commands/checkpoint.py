@@ -13,14 +13,6 @@ from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Column, OutputFormat, open_output, output_option
 from kdump.cli.output.write_arguments import RepairArguments
-from kdump.cli.output.write_report import (
-    Operations,
-    failure_events,
-    open_report,
-    planned_event,
-    preview_status,
-    report_failures,
-)
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
 from kdump.formats.errors import FormatError
@@ -252,12 +244,11 @@ def _write(
     """Write the root files of log directories that ``target_root`` computes."""
     from kdump.apply.plan import TargetDirectory
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
+    from kdump.cli.shared.change_run import changing
     from kdump.log.directory import read_log_directory
 
     log_dirs, status = _log_dirs(paths)
-    writing = repair.writing(command_name)
-    with locked_for_writing(log_dirs, writing) as interrupted:
+    with changing(command_name, log_dirs, repair) as run:
         found = [read_log_directory(log_dir) for log_dir in log_dirs]
         if selection is not None and log_dirs and not selection.is_everything:
             _require_lines_or_partitions(selection, found)
@@ -269,19 +260,10 @@ def _write(
             targets = [
                 TargetDirectory(each.path.local_path, (), target_root(each)) for each in found
             ]
-        done = plan_and_apply(targets, writing)
-    operations = Operations(done)
-    with open_report(repair.output_format, interrupted, done) as printer:
-        for event in failure_events(done):
-            printer.emit(event)
-        for each in done:
-            if each.failure is not None:
-                continue
-            printer.emit(planned_event(each, operations))
-            if not each.plan.is_empty:
-                status |= ExitStatus.REPAIRED
-    status |= report_failures(done)
-    return preview_status(status) if repair.dry_run else status
+        run.apply(targets)
+    with run.report() as printer:
+        status |= run.emit_plans(printer, run.operations(verbose=False))
+    return run.status(status)
 
 
 def _require_lines_or_partitions(

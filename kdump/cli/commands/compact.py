@@ -21,16 +21,10 @@ from kdump.cli.options.selection_options import (
     nothing_selected_in,
     selection_options,
 )
-from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.events import open_printer
 from kdump.cli.output.recovery_output import RecoveryReport, recovery_status
 from kdump.cli.output.write_arguments import DeletionArguments
-from kdump.cli.output.write_report import (
-    Operations,
-    finding_events,
-    open_report,
-    outcome_notes,
-)
+from kdump.cli.output.write_report import emit_findings, outcome_notes
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location
 
@@ -90,11 +84,11 @@ def command(
     from kdump.check.directory import check_cleaner_lines
     from kdump.cli.output.compact_output import CompactReport, status_of, summary
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
+    from kdump.cli.shared.change_run import changing
+    from kdump.cli.shared.directories import find_log_directories
     from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.compact.compact import compact, outcome_line, recover_first
     from kdump.jobs.compact.request import CompactRequest
-    from kdump.jobs.writing.execution import locked_for_writing
     from kdump.jobs.writing.start_blockers import severe_findings
     from kdump.state.metadata.settings import starting_kafkas
 
@@ -116,8 +110,7 @@ def command(
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
-    writing = deletion.writing("compact")
-    with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+    with changing("compact", log_dirs, deletion) as run:
         request = _request(
             log_dirs,
             config,
@@ -133,7 +126,7 @@ def command(
         _require_match(request)
         recovered = []
         if recovers:
-            recovered = recover_first(request, writing, engine.options, engine.progress)
+            recovered = recover_first(request, run.writing, engine.options, engine.progress)
             request = _request(log_dirs, config, request)
         for directory in request.directories:
             diagnostics.report_problems(directory)
@@ -147,36 +140,28 @@ def command(
         )
         severe += check_cleaner_lines(request.directories)
         changed = [recovery.directory.path for recovery, done in recovered if done.is_applied]
-        with outcome_notes(done for _, done in recovered):
-            results = compact(request, writing, engine.options, engine.progress, changed)
-    operations = Operations([done for _, done in recovered], verbose=deletion.verbose)
-    recovery_report = RecoveryReport(operations, deletion)
+        run.done = [done for _, done in recovered]
+        with outcome_notes(run.done):
+            results = compact(request, run.writing, engine.options, engine.progress, changed)
+    recovery_report = RecoveryReport(run.operations(), deletion)
     report = CompactReport(deletion)
-    findings = BriefFindings(verbose=deletion.verbose)
     status = diagnostics.status | status_of(results)
-    with (
-        _outcome_notes(map(outcome_line, results)),
-        open_report(
-            deletion.output_format, interrupted, [done for _, done in recovered]
-        ) as printer,
-    ):
+    with _outcome_notes(map(outcome_line, results)), run.report() as printer:
         for recovery, done in recovered:
             for event in recovery_report.events(recovery, done):
                 printer.emit(dataclasses.replace(event, type=f"recovery_{event.type}"))
             status |= recovery_status(recovery, done, deletion)
         printer.emit_text(recovery_report.rest())
-        for event in finding_events(severe, findings):
-            printer.emit(event)
+        emit_findings(printer, severe, verbose=deletion.verbose)
+        if severe:
             status |= ExitStatus.DAMAGE_LEFT
-        printer.emit_text(findings.rest())
         for result in results:
-            for event in report.events(result):
-                printer.emit(event)
+            printer.emit_all(report.events(result))
         printer.emit_text(report.rest())
         totals = summary(results, deletion, time.monotonic() - begin)
         printer.emit(totals.with_kafkas(starting_kafkas(request.settings.values())))
         printer.emit_text([*recovery_report.losses, *report.unchanged.lines(), *report.problems])
-    return status
+    return run.status(status)
 
 
 def _explain(
@@ -225,8 +210,7 @@ def _explain(
     status = diagnostics.status
     with open_printer(deletion.output_format) as printer:
         for queue in queues:
-            for event in queue_events(queue, verbose=deletion.verbose):
-                printer.emit(event)
+            printer.emit_all(queue_events(queue, verbose=deletion.verbose))
             status |= queue_status(queue)
     sys.stdout.flush()
     for queue in queues:

@@ -80,8 +80,7 @@ def command(
     report = CopyReport(result, str(source), target, is_dry_run=dry_run, verbose=verbose)
     report.report_problems(diagnostics)
     with open_printer(output_format) as printer:
-        for event in report.events():
-            printer.emit(event)
+        printer.emit_all(report.events())
         sys.stdout.flush()
     return diagnostics.status
 

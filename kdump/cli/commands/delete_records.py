@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.deletion_options import deletion_options
+from kdump.cli.options.deletion_options import deletion_options, refuse_cluster_metadata
 from kdump.cli.options.parameters import NumberParameter, paths_argument
 from kdump.cli.options.selection_options import nothing_selected_in, selection_options
-from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.selection_words import selection_words
 from kdump.cli.output.write_arguments import DeletionArguments
-from kdump.cli.output.write_report import Operations, finding_events, open_report
+from kdump.cli.output.write_report import emit_findings
 from kdump.errors import ExitStatus, UsageProblem
-from kdump.formats import names
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -52,9 +50,9 @@ def command(
     """
     from kdump.cli.output.deletion_output import DeletionReport, advice, status_of, summary
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
+    from kdump.cli.shared.change_run import changing
+    from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.retain.delete_records import DeleteRecordsRequest, delete_records
-    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.writing.start_blockers import severe_findings
     from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
@@ -62,17 +60,12 @@ def command(
     begin = time.monotonic()
     if selection.is_everything:
         raise UsageProblem("delete-records requires --partition TOPIC-PARTITION")
-    if selection.names(names.CLUSTER_METADATA_PARTITION):
-        raise UsageProblem(
-            f"{names.CLUSTER_METADATA_TOPIC}: only the controller's Raft layer deletes"
-            " its records, after a snapshot"
-        )
+    refuse_cluster_metadata(selection)
     diagnostics = Diagnostics()
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
-    writing = deletion.writing("delete-records")
-    with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+    with changing("delete-records", log_dirs, deletion) as run:
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         directory, partition = _selected(directories, selection)
         settings = config.settings_of(directories)
@@ -89,19 +82,15 @@ def command(
         )
         result = delete_records(request)
         diagnostics.report_problems(directory)
-        done = plan_and_apply([result.target], writing)
-    report = DeletionReport(Operations(done, verbose=deletion.verbose), deletion)
-    findings = BriefFindings(verbose=deletion.verbose)
-    with open_report(deletion.output_format, interrupted, done) as printer:
-        for event in finding_events(severe, findings):
-            printer.emit(event)
-        printer.emit_text(findings.rest())
-        for event in report.events(result, done[0]):
-            printer.emit(event)
+        run.apply([result.target])
+    report = DeletionReport(run.operations(), deletion)
+    with run.report() as printer:
+        emit_findings(printer, severe, verbose=deletion.verbose)
+        printer.emit_all(report.events(result, run.done[0]))
         printer.emit(summary([result], deletion, time.monotonic() - begin))
         printer.emit_text([*report.unchanged.lines(), *advice([result])])
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
-    return diagnostics.status | status_of([result]) | named
+    return run.status(diagnostics.status | status_of([result]) | named)
 
 
 def _selected(

@@ -10,17 +10,10 @@ import click
 
 from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.parameters import DirectoryIdParameter, NumberParameter, paths_argument
-from kdump.cli.output.events import EventFormat
+from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
-from kdump.cli.output.write_report import (
-    Operations,
-    failure_events,
-    finding_events,
-    open_report,
-    planned_event,
-    preview_status,
-    report_failures,
-)
+from kdump.cli.output.write_arguments import RepairArguments
+from kdump.cli.output.write_report import emit_findings
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -29,7 +22,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kdump.jobs.node_identity import NodeIdentity, ServerFile
-    from kdump.jobs.writing.execution import Interrupted, Writing
     from kdump.log.directory import LogDirectory
     from kdump.repair.rebuild.node_directories import GivenIdentity
 
@@ -98,7 +90,6 @@ def command(
     LOG_DIR is a log directory of a broker or a controller, which may be empty. If the node has
     several, name all of them. Nothing is written without --repair.
     """
-    from kdump.jobs.writing.execution import Writing
     from kdump.repair.rebuild.node_directories import GivenIdentity
 
     if not repair:
@@ -123,8 +114,8 @@ def command(
     given = GivenIdentity(cluster_id, node_id, _by_path(directory_ids, found))
     if not repair:
         return status | _check(directories, server, output_format)
-    writing = Writing("identity", dry_run=dry_run, keep_undo=keep_undo is not False)
-    return status | _repair(found, server, given, writing, output_format)
+    writing = RepairArguments(dry_run, keep_undo is not False, output_format, verbose=False)
+    return status | _repair(found, server, given, writing)
 
 
 def _read_server(path: Path) -> ServerFile:
@@ -184,8 +175,6 @@ def _is_same(path: Location, other: Location) -> bool:
 def _check(
     directories: Sequence[LogDirectory], server: ServerFile | None, output_format: EventFormat
 ) -> ExitStatus:
-    from kdump.cli.output.brief import BriefFindings
-    from kdump.cli.output.events import open_printer
     from kdump.cli.output.identity_output import (
         advice,
         directory_events,
@@ -198,10 +187,8 @@ def _check(
     findings = [each.finding for each in node.problems]
     status = _unreadable(node)
     with open_printer(output_format) as printer:
-        for event in directory_events(node, _holders(node)):
-            printer.emit(event)
-        for event in finding_events(findings, BriefFindings(verbose=True)):
-            printer.emit(event)
+        printer.emit_all(directory_events(node, _holders(node)))
+        emit_findings(printer, findings, verbose=True)
         printer.emit(summary(node))
         printer.emit_text(advice(node))
     return status | status_of(node)
@@ -211,44 +198,31 @@ def _repair(
     paths: Sequence[Location],
     server: ServerFile | None,
     given: GivenIdentity,
-    writing: Writing,
-    output_format: EventFormat,
+    writing: RepairArguments,
 ) -> ExitStatus:
-    from kdump.cli.output.brief import BriefFindings
     from kdump.cli.output.identity_output import (
         change_lines,
         directory_events,
         status_of,
         summary,
     )
+    from kdump.cli.shared.change_run import changing
     from kdump.jobs.node_identity import NodeIdentity, read_node_directory, targets_of
-    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
-    interrupted: list[Interrupted]
-    with locked_for_writing(paths, writing) as interrupted:
+    with changing("identity", paths, writing) as run:
         # What was read before the lock may have changed since.
         node = NodeIdentity([read_node_directory(path) for path in paths], server)
         repaired = node.repaired(given)
-        done = plan_and_apply(targets_of(node.directories, repaired), writing)
+        run.apply(targets_of(node.directories, repaired))
     after = node.after(repaired)
-    operations = Operations(done)
-    status = _unreadable(after)
-    with open_report(output_format, interrupted, done) as printer:
-        for event in failure_events(done):
-            printer.emit(event)
-        for each in done:
-            if each.failure is None:
-                printer.emit(planned_event(each, operations))
-                status |= ExitStatus.SOUND if each.plan.is_empty else ExitStatus.REPAIRED
+    status = _unreadable(after) | status_of(after)
+    with run.report() as printer:
+        status |= run.emit_plans(printer, run.operations())
         printer.emit_text(change_lines(repaired, given, node))
-        for event in directory_events(after):
-            printer.emit(event)
-        findings = [each.finding for each in after.problems]
-        for event in finding_events(findings, BriefFindings(verbose=True)):
-            printer.emit(event)
+        printer.emit_all(directory_events(after))
+        emit_findings(printer, [each.finding for each in after.problems], verbose=True)
         printer.emit(summary(after, is_preview=writing.dry_run))
-    status |= report_failures(done) | status_of(after)
-    return preview_status(status) if writing.dry_run else status
+    return run.status(status)
 
 
 def _holders(node: NodeIdentity) -> dict[Location, str]:

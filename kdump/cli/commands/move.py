@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.progress_option import progress_option
-from kdump.cli.options.repair_options import writing_options
+from kdump.cli.options.repair_options import freeing_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import EventFormat
-from kdump.cli.output.write_report import open_report
+from kdump.cli.output.write_arguments import RepairArguments
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location
 
@@ -45,16 +44,6 @@ class Way:
         return [*([] if self.source is None else [self.source]), *self.targets]
 
 
-def _options(command: Any) -> Any:
-    return writing_options(
-        command,
-        verbose="List every partition and every change.",
-        keeps_undo=False,
-        undo="Keep undo data for kdump undo (default: off). No space is freed until it is "
-        "discarded.",
-    )
-
-
 @click.command("move")
 @click.argument(
     "paths", metavar="[LOG_DIR]...", nargs=-1, type=LocationParameter(readable=False, written=True)
@@ -83,7 +72,7 @@ def _options(command: Any) -> Any:
 )
 @click.option("--balance", is_flag=True, help="Even out the given log directories by bytes.")
 @selection_options
-@_options
+@freeing_options(verbose="List every partition and every change.")
 @progress_option
 def command(
     paths: Sequence[Location],
@@ -92,11 +81,8 @@ def command(
     targets: Sequence[Location],
     balance: bool,
     selection: PartitionSelection,
+    repair: RepairArguments,
     progress: bool | None,
-    dry_run: bool,
-    keep_undo: bool,
-    verbose: bool,
-    output_format: EventFormat,
 ) -> ExitStatus:
     """Move partitions between the log directories of one broker that was shut down cleanly.
 
@@ -106,9 +92,9 @@ def command(
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.move_output import MoveReport
     from kdump.cli.output.progress_bar import shown
+    from kdump.cli.shared.change_run import changing
     from kdump.jobs.move.move import carry_out
     from kdump.jobs.move.selected_moves import require_one_clean_broker, require_space
-    from kdump.jobs.writing.execution import Writing, locked_for_writing
 
     way = _way(paths, source, drained, targets, is_balance=balance)
     if source is not None and selection.is_everything:
@@ -117,8 +103,7 @@ def command(
     found = _find(way, diagnostics)
     if diagnostics.status:
         return diagnostics.status
-    writing = Writing("move", dry_run=dry_run, keep_undo=keep_undo)
-    with locked_for_writing(found.paths, writing) as interrupted:
+    with changing("move", found.paths, repair) as run:
         directories = _read(found)
         require_one_clean_broker(directories)
         for directory in directories:
@@ -126,14 +111,14 @@ def command(
         moves = _planned(found, directories, selection, diagnostics)
         require_space(moves)
         with shown(progress) as display:
-            result = carry_out(moves, directories, writing, display)
+            result = carry_out(moves, directories, run.writing, display)
+        run.done = result.plans
         remaining = [] if found.source is None else _read(found)[:1]
-    report = MoveReport(result, directories, is_drain=found.is_drain, verbose=verbose)
-    with open_report(output_format, interrupted, result.plans) as printer:
-        for event in report.events():
-            printer.emit(event)
-        printer.emit(report.summary(is_dry_run=dry_run))
-        printer.emit_text(report.advice(remaining, is_dry_run=dry_run))
+    report = MoveReport(result, directories, is_drain=found.is_drain, verbose=repair.verbose)
+    with run.report() as printer:
+        printer.emit_all(report.events())
+        printer.emit(report.summary(is_dry_run=repair.dry_run))
+        printer.emit_text(report.advice(remaining, is_dry_run=repair.dry_run))
     return report.status | diagnostics.status
 
 

@@ -108,13 +108,11 @@ def reset(
     metadata directory of a controller.
     """
     from kdump.cli.output.controller_output import reset_event
-    from kdump.cli.output.write_report import open_report
+    from kdump.cli.shared.change_run import changing
     from kdump.jobs.quorum.quorum_reset import ResetRequest, reset_quorum
-    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
 
     problems = CopyProblems()
-    writing = repair.writing("quorum reset")
-    with locked_for_writing([path], writing) as interrupted:
+    with changing("quorum reset", [path], repair) as run:
         copy, rest = _copies_of(path, others, problems)
         if copy is None:
             return problems.status
@@ -127,9 +125,9 @@ def reset(
             now_ms=now_ms,
         )
         result = reset_quorum(request)
-        (done,) = plan_and_apply([result.target], writing)
-    with open_report(repair.output_format, interrupted, [done]) as printer:
-        printer.emit(reset_event(path, request, result, done, repair))
+        run.apply([result.target])
+    with run.report() as printer:
+        printer.emit(reset_event(path, request, result, run.done[0], repair))
     # What was incomplete at the end of the log is gone with the log.
     return problems.status & ~ExitStatus.DAMAGE_LEFT
 

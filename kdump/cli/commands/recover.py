@@ -17,13 +17,6 @@ from kdump.cli.options.selection_options import require_selected, selection_opti
 from kdump.cli.output.recovery_output import RecoveryReport, recovery_status, recovery_summary
 from kdump.cli.output.selection_words import selection_words
 from kdump.cli.output.write_arguments import RepairArguments
-from kdump.cli.output.write_report import (
-    Operations,
-    failure_events,
-    open_report,
-    preview_status,
-    report_failures,
-)
 from kdump.errors import ExitStatus
 from kdump.storage.location import Location
 from kdump.words import counted, shell_command, undo_command
@@ -71,9 +64,9 @@ def command(
     """
     from kdump.cli.output.advice import preview_advice
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
+    from kdump.cli.shared.change_run import changing
+    from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.recover import RecoverRequest, recover
-    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.writing.large_content import LargeContent
     from kdump.log.directory import read_log_directory
     from kdump.repair.policies import Policy
@@ -84,8 +77,7 @@ def command(
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
-    writing = repair.writing("recover")
-    with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+    with changing("recover", log_dirs, repair) as run:
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         require_selected(selection, directories)
         request = RecoverRequest(
@@ -94,25 +86,18 @@ def command(
             selection=selection,
             policy=Policy(policy_name.value),
             now_ms=now_ms,
-            large_content=LargeContent(writing),
+            large_content=LargeContent(run.writing),
         )
         results = recover(request, engine.options, engine.progress)
-        done = plan_and_apply([result.target for result in results], writing)
-    operations = Operations(done, verbose=repair.verbose)
-    report = RecoveryReport(operations, repair)
+        run.apply(result.target for result in results)
+    report = RecoveryReport(run.operations(), repair)
     status = diagnostics.status
-    with open_report(repair.output_format, interrupted, done) as printer:
-        changed = [
-            (result, each)
-            for result, each in zip(results, done, strict=True)
-            if each.failure is None
-        ]
-        for result, each in changed:
-            for event in report.events(result, each):
-                printer.emit(event)
-            status |= recovery_status(result, each, repair)
-        for event in failure_events(done):
-            printer.emit(event)
+    changed = run.changed(results)
+    with run.report() as printer:
+        for result, done in changed:
+            printer.emit_all(report.events(result, done))
+            status |= recovery_status(result, done, repair)
+        run.emit_failures(printer)
         printer.emit_text(report.rest())
         if repair.dry_run and policy_name is RecoverPolicy.BROKER:
             printer.emit_text(
@@ -122,8 +107,7 @@ def command(
         printer.emit(totals.with_kafkas(starting_kafkas(request.settings.values())))
         printer.emit_text(report.losses)
         printer.emit_text(_advice(report, changed, repair, policy_name, selection, config))
-    status |= report_failures(done)
-    return preview_status(status) if repair.dry_run else status
+    return run.status(status)
 
 
 def _advice(

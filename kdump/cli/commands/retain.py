@@ -9,26 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.deletion_options import deletion_options
+from kdump.cli.options.deletion_options import deletion_options, refuse_cluster_metadata
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import SizeParameter, paths_argument
 from kdump.cli.options.selection_options import nothing_selected_in, selection_options
-from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.write_arguments import DeletionArguments
-from kdump.cli.output.write_report import (
-    Operations,
-    failure_events,
-    finding_events,
-    open_report,
-    report_failures,
-)
+from kdump.cli.output.write_report import emit_findings
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
-from kdump.formats import names
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.jobs.writing.execution import Interrupted
+    from kdump.cli.shared.change_run import ChangeRun
     from kdump.log.directory import DirectoryKind
     from kdump.log.selection import PartitionSelection
 
@@ -73,9 +65,9 @@ def command(
         summary,
     )
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
+    from kdump.cli.shared.change_run import changing
+    from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.retain.retain import RetainRequest, retain
-    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.writing.start_blockers import severe_findings
     from kdump.log.directory import read_log_directory
     from kdump.state.metadata.settings import starting_kafkas
@@ -83,21 +75,16 @@ def command(
     begin = time.monotonic()
     if selection.is_everything:
         raise UsageProblem("retain requires --topic or --partition: give --topic '*' for all")
-    if selection.names(names.CLUSTER_METADATA_PARTITION):
-        raise UsageProblem(
-            f"{names.CLUSTER_METADATA_TOPIC}: only the controller's Raft layer deletes"
-            " its records, after a snapshot"
-        )
+    refuse_cluster_metadata(selection)
     diagnostics = Diagnostics()
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
-    writing = deletion.writing("retain")
-    with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+    with changing("retain", log_dirs, deletion) as run:
         # Only counts are shown of many partitions, so that they need not all be in this process.
         is_brief = deletion.is_brief_preview and not explain and free_bytes is None
         if is_brief and engine.may_be_local:
-            status = _brief_preview(log_dirs, selection, deletion, config, interrupted, diagnostics)
+            status = _brief_preview(run, log_dirs, selection, deletion, config, diagnostics)
             if status is not None:
                 return status
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
@@ -117,25 +104,16 @@ def command(
         results = retain(request, engine.options, engine.progress)
         for directory in directories:
             diagnostics.report_problems(directory)
-        done = plan_and_apply([result.target for result in results], writing)
-    operations = Operations(done, verbose=deletion.verbose or explain)
+        run.apply(result.target for result in results)
+    operations = run.operations(verbose=deletion.verbose or explain)
     report = DeletionReport(operations, deletion, explain=explain)
-    findings = BriefFindings(verbose=deletion.verbose)
-    with open_report(deletion.output_format, interrupted, done) as printer:
-        for event in finding_events(severe, findings):
-            printer.emit(event)
-        printer.emit_text(findings.rest())
-        changed = [
-            (result, each)
-            for result, each in zip(results, done, strict=True)
-            if each.failure is None
-        ]
-        for result, each in changed:
-            for event in report.events(result, each):
-                printer.emit(event)
-        for event in failure_events(done):
-            printer.emit(event)
-        results = [result for result, _ in changed]
+    changed = run.changed(results)
+    results = [result for result, _ in changed]
+    with run.report() as printer:
+        emit_findings(printer, severe, verbose=deletion.verbose)
+        for result, done in changed:
+            printer.emit_all(report.events(result, done))
+        run.emit_failures(printer)
         printer.emit_text(report.rest())
         totals = summary(results, deletion, time.monotonic() - begin)
         printer.emit(totals.with_kafkas(starting_kafkas(settings.values())))
@@ -143,15 +121,15 @@ def command(
     if free_bytes is not None and (less := shortage(results, free_bytes, deletion)):
         diagnostics.report_failure(KdumpError(less))
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
-    return diagnostics.status | report_failures(done) | status_of(results) | named
+    return run.status(diagnostics.status | status_of(results) | named)
 
 
 def _brief_preview(
+    run: ChangeRun,
     log_dirs: Mapping[Location, DirectoryKind],
     selection: PartitionSelection,
     deletion: DeletionArguments,
     config: ConfigArguments,
-    interrupted: Sequence[Interrupted],
     diagnostics: Diagnostics,
 ) -> ExitStatus | None:
     """Preview directories with many partitions; None leaves them to the command itself."""
@@ -179,11 +157,8 @@ def _brief_preview(
     for each in previews:
         diagnostics.report_problems(each.directory)
     selected = [each for each in previews if each.partitions]
-    findings = BriefFindings(verbose=False)
-    with open_report(deletion.output_format, interrupted, ()) as printer:
-        for event in finding_events(severe, findings):
-            printer.emit(event)
-        printer.emit_text(findings.rest())
+    with run.report() as printer:
+        emit_findings(printer, severe, verbose=False)
         printer.emit_text(brief_preview(selected, deletion, settings.values()))
     status = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     for each in selected:

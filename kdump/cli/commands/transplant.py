@@ -109,15 +109,13 @@ def command(
     read, and recovered on the way. The topic must exist in the target, without records in this
     partition. Each replica needs the copy.
     """
-    from kdump.cli.output.transplant_output import transplant_report
-    from kdump.cli.output.write_report import preview_status, report_failures
+    from kdump.cli.output.transplant_output import report_transplant
+    from kdump.cli.shared.change_run import changing
     from kdump.jobs.transplant.transplant import TransplantRequest, transplant
-    from kdump.jobs.writing.execution import locked_for_writing
 
-    writing = repair.writing("transplant")
     listed, around = _source(source)
     _require_log_directory(target)
-    with locked_for_writing([target], writing) as interrupted:
+    with changing("transplant", [target], repair) as run:
         request = TransplantRequest(
             source=listed,
             source_directory=around,
@@ -130,13 +128,11 @@ def command(
             now_ms=now_ms,
         )
         found = transplant(request)
-        done = _applied(found, writing)
-    status = ExitStatus.SOUND
-    if done and all(each.failure is None for each in done):
-        status = ExitStatus.REPAIRED
-    transplant_report(request, found, done, interrupted, repair)
-    status |= report_failures(done)
-    return preview_status(status) if repair.dry_run else status
+        run.done = _applied(found, run.writing)
+    is_done = run.done and all(each.failure is None for each in run.done)
+    with run.report() as printer:
+        report_transplant(printer, request, found, run.done, verbose=repair.verbose)
+    return run.status(ExitStatus.REPAIRED if is_done else ExitStatus.SOUND)
 
 
 def _source(path: Location) -> tuple[Any, LogDirectory | None]:

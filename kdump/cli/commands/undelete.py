@@ -79,9 +79,9 @@ def command(
     """
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.undelete_output import report_undelete
+    from kdump.cli.shared.change_run import changing
     from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.undelete import UndeleteRequest, is_candidate, undelete
-    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.log.directory import read_log_directory
     from kdump.state.metadata.settings import read_cluster_metadata
 
@@ -89,8 +89,7 @@ def command(
     diagnostics = Diagnostics()
     plan = None if plan_file is None else _read_plan(plan_file)
     log_dirs = find_log_directories(paths, diagnostics)
-    writing = repair.writing("undelete")
-    with locked_for_writing(log_dirs, writing) as interrupted:
+    with changing("undelete", log_dirs, repair) as run:
         found = [
             read_log_directory(path, kind, select=is_candidate) for path, kind in log_dirs.items()
         ]
@@ -108,9 +107,13 @@ def command(
         outcomes = undelete(request)
         if log_dirs and not any(each.candidates for each in outcomes):
             _require_selected(found, selection)
-        done = plan_and_apply([each.target for each in outcomes], writing)
-    status = report_undelete(outcomes, done, interrupted, metadata, repair)
-    return diagnostics.status | status
+        run.apply(each.target for each in outcomes)
+    with run.report() as printer:
+        run.emit_failures(printer)
+        status = report_undelete(
+            printer, outcomes, run.changed(outcomes), run.operations(), metadata, repair
+        )
+    return diagnostics.status | run.status(status)
 
 
 def _require_selected(directories: Sequence[LogDirectory], selection: PartitionSelection) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kdump.cli.options.parameters import now_option
-from kdump.cli.options.repair_options import writing_options
-from kdump.cli.output.events import EventFormat
-from kdump.cli.output.write_arguments import DeletionArguments
+from kdump.cli.options.repair_options import freeing_options
+from kdump.cli.output.write_arguments import DeletionArguments, RepairArguments
+from kdump.errors import UsageProblem
+from kdump.formats import names
+
+if TYPE_CHECKING:
+    from kdump.log.selection import PartitionSelection
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -29,31 +33,23 @@ def deletion_options(command: Command) -> Command:
     @functools.wraps(command)
     def with_one_argument(
         *args: Any,
-        dry_run: bool,
-        keep_undo: bool,
-        output_format: EventFormat,
-        verbose: bool,
+        repair: RepairArguments,
         now_ms: int,
         high_watermark: HighWatermark | None,
         **others: Any,
     ) -> Any:
         deletion = DeletionArguments(
-            dry_run=dry_run,
-            keep_undo=keep_undo,
-            output_format=output_format,
-            verbose=verbose,
+            dry_run=repair.dry_run,
+            keep_undo=repair.keep_undo,
+            output_format=repair.output_format,
+            verbose=repair.verbose,
             now_ms=now_ms,
             is_replicated=high_watermark is HighWatermark.END,
         )
         return command(*args, deletion=deletion, **others)
 
-    decorated = writing_options(
-        with_one_argument,
-        verbose="List every change, and partitions without any.",
-        keeps_undo=False,
-        undo="Keep undo data for kdump undo (default: off). No space is freed until it is "
-        "discarded.",
-    )
+    verbose = "List every change, and partitions without any."
+    decorated: Any = freeing_options(verbose=verbose)(with_one_argument)
     for option in (
         click.option(
             "--high-watermark",
@@ -65,3 +61,16 @@ def deletion_options(command: Command) -> Command:
     ):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]
+
+
+def refuse_cluster_metadata(selection: PartitionSelection) -> None:
+    """Refuse to delete records of the cluster's metadata.
+
+    Raises:
+        UsageProblem: the selection names it.
+    """
+    if selection.names(names.CLUSTER_METADATA_PARTITION):
+        raise UsageProblem(
+            f"{names.CLUSTER_METADATA_TOPIC}: only the controller's Raft layer deletes"
+            " its records, after a snapshot"
+        )

@@ -60,6 +60,10 @@ class Printer(Protocol):
         """Print lines for people only: counts of rows that were not listed, or advice."""
         ...
 
+    def emit_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.emit(event)
+
 
 @contextlib.contextmanager
 def open_printer(output_format: EventFormat) -> Iterator[Printer]:
@@ -71,7 +75,7 @@ def open_printer(output_format: EventFormat) -> Iterator[Printer]:
             yield _Rows(output)
 
 
-class _Lines:
+class _Lines(Printer):
     def emit(self, event: Event) -> None:
         self.emit_text(event.lines)
 
@@ -80,7 +84,7 @@ class _Lines:
             write_line(line)
 
 
-class _Rows:
+class _Rows(Printer):
     def __init__(self, output: Output) -> None:
         self._output = output
 

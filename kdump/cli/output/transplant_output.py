@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kdump.cli.output.events import Event
+from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.value_text import format_bytes
-from kdump.cli.output.write_report import (
-    Operations,
-    open_report,
-    plan_lines,
-    plan_row,
-)
+from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.formats.uuids import format_uuid
 from kdump.repair.transplant.transplanted_log import OpenTransactions
 from kdump.repair.verdict.verdict import VerdictKind
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
-    from kdump.cli.output.write_arguments import RepairArguments
     from kdump.jobs.transplant.transplant import Transplant, TransplantRequest
-    from kdump.jobs.writing.execution import Interrupted, PlanResult
+    from kdump.jobs.writing.execution import PlanResult
 
 
-def transplant_report(
+def report_transplant(
+    printer: Printer,
     request: TransplantRequest,
     found: Transplant,
-    done: Sequence[PlanResult],
-    interrupted: Iterable[Interrupted],
-    repair: RepairArguments,
+    done: Iterable[PlanResult],
+    *,
+    verbose: bool,
 ) -> None:
-    """Report a transplant."""
-    with open_report(repair.output_format, interrupted, done) as printer:
-        printer.emit(_partition_event(request, found))
-        for each in done:
-            printer.emit(_directory_event(each, str(found.key), verbose=repair.verbose))
-        printer.emit_text(_advice(request, found))
+    """Report the partition, what was written, and what has to be done beside it."""
+    printer.emit(_partition_event(request, found))
+    for each in done:
+        printer.emit(_directory_event(each, str(found.key), verbose=verbose))
+    printer.emit_text(_advice(request, found))
 
 
 def _partition_event(request: TransplantRequest, found: Transplant) -> Event:

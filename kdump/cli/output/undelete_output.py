@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.value_text import format_bytes
-from kdump.cli.output.write_report import (
-    Operations,
-    failure_events,
-    open_report,
-    planned_event,
-    preview_status,
-    report_failures,
-)
+from kdump.cli.output.write_report import Operations, planned_event
 from kdump.errors import ExitStatus
 from kdump.repair.restored_directories import NextStart, StrayCause, restored
 from kdump.words import counted, shell_command
@@ -25,44 +18,40 @@ from kdump.words import counted, shell_command
 if TYPE_CHECKING:
     from kdump.cli.output.write_arguments import RepairArguments
     from kdump.jobs.undelete import LogEnds, UndeleteOutcome
-    from kdump.jobs.writing.execution import Interrupted, PlanResult
+    from kdump.jobs.writing.execution import PlanResult
     from kdump.repair.restored_directories import Candidate
 
 
 def report_undelete(
+    printer: Printer,
     outcomes: Sequence[UndeleteOutcome],
-    done: Sequence[PlanResult],
-    interrupted: Iterable[Interrupted],
+    changed: Sequence[tuple[UndeleteOutcome, PlanResult]],
+    operations: Operations,
     metadata: object | None,
     repair: RepairArguments,
 ) -> ExitStatus:
     """Report what was restored, what was not, and what the next start does; returns the status.
 
     Args:
+        printer: prints it.
         outcomes: for each log directory.
-        done: their plans, in the same order.
-        interrupted: earlier runs.
+        changed: those that could be changed, with their plans.
+        operations: of the plans.
         metadata: where the metadata of the next start is, if it was given.
         repair: the options.
     """
     status = ExitStatus.SOUND
-    operations = Operations(done, verbose=repair.verbose)
-    with open_report(repair.output_format, interrupted, done) as printer:
-        for event in failure_events(done):
-            printer.emit(event)
-        for outcome, result in zip(outcomes, done, strict=True):
-            if result.failure is None:
-                _report_directory(printer, outcome, result, operations, verbose=repair.verbose)
-                if not result.plan.is_empty:
-                    status |= ExitStatus.REPAIRED
-        every = [each for outcome in outcomes for each in outcome.candidates]
-        if outcomes:
-            paths = [outcome.directory.path for outcome in outcomes]
-            _report_summary(printer, every, paths, metadata, repair)
-        if any(_needs_attention(each) for each in every):
-            status |= ExitStatus.DAMAGE_LEFT
-    status |= report_failures(done)
-    return preview_status(status) if repair.dry_run else status
+    for outcome, result in changed:
+        _report_directory(printer, outcome, result, operations, verbose=repair.verbose)
+        if not result.plan.is_empty:
+            status |= ExitStatus.REPAIRED
+    every = [each for outcome in outcomes for each in outcome.candidates]
+    if outcomes:
+        paths = [outcome.directory.path for outcome in outcomes]
+        _report_summary(printer, every, paths, metadata, repair)
+    if any(_needs_attention(each) for each in every):
+        status |= ExitStatus.DAMAGE_LEFT
+    return status
 
 
 def _report_directory(

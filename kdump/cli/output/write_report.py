@@ -41,6 +41,13 @@ def finding_events(findings: Iterable[Finding], brief: BriefFindings) -> Iterato
         yield Event("finding", finding_row(finding), lines)
 
 
+def emit_findings(printer: Printer, findings: Iterable[Finding], *, verbose: bool) -> None:
+    """Report findings that are not about what the command did, the first of each kind."""
+    brief = BriefFindings(verbose=verbose)
+    printer.emit_all(finding_events(findings, brief))
+    printer.emit_text(brief.rest())
+
+
 def interrupted_event(interrupted: Interrupted) -> Event:
     """Return the event about an earlier run that was interrupted."""
     row = {
@@ -183,8 +190,7 @@ def open_report(
     It begins with what was interrupted. If printing fails, notes of the failure say what was done.
     """
     with outcome_notes(done), open_printer(output_format) as printer:
-        for each in interrupted:
-            printer.emit(interrupted_event(each))
+        printer.emit_all(map(interrupted_event, interrupted))
         yield printer
         sys.stdout.flush()  # inside, so that a failure gets the notes
 

@@ -13,16 +13,7 @@ from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import leftover_row, refusal_row
 from kdump.cli.output.write_arguments import RepairArguments
-from kdump.cli.output.write_report import (
-    Operations,
-    failure_events,
-    open_report,
-    plan_lines,
-    plan_row,
-    preview_status,
-    report_failures,
-)
-from kdump.cli.shared.directories import without_garbage_collection
+from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
@@ -138,16 +129,15 @@ def run_parts(
         config: the configuration.
         engine: what does the work.
     """
+    from kdump.cli.shared.change_run import changing
     from kdump.jobs.part_repair import repair_parts, target_directories
-    from kdump.jobs.writing.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.writing.large_content import LargeContent
 
     if not named:
         return ExitStatus.SOUND
     begin = time.monotonic()
-    writing = repair.writing(command)
     log_dirs = list(dict.fromkeys(each.log_dir for each in named))
-    with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+    with changing(command, log_dirs, repair) as run:
         directories = [_read(log_dir, named) for log_dir in log_dirs]
         diagnostics = Diagnostics()
         for directory in directories:
@@ -159,15 +149,15 @@ def run_parts(
             raise nothing_selected(selection, log_dirs)
         settings = config.settings_of(directories)
         results = repair_parts(
-            targets, settings, engine.options, engine.progress, LargeContent(writing)
+            targets, settings, engine.options, engine.progress, LargeContent(run.writing)
         )
-        done = plan_and_apply(target_directories(results), writing)
-    operations = Operations(done, verbose=repair.verbose)
+        run.apply(target_directories(results))
+    operations = run.operations()
     listed = BriefList(verbose=repair.verbose)
     losses: list[str] = []
     status = diagnostics.status
-    with open_report(repair.output_format, interrupted, done) as printer:
-        failed = {local(each.plan.path) for each in done if each.failure is not None}
+    with run.report() as printer:
+        failed = {local(each.plan.path) for each in run.done if each.failure is not None}
         results = [each for each in results if each.target.directory.path not in failed]
         for result in results:
             losses += _loss_lines(result)
@@ -175,22 +165,15 @@ def run_parts(
             printer.emit(Event("partition", _row(result, operations), lines))
             status |= _status(result)
         printer.emit_text(listed.rest())
-        for event in failure_events(done):
-            printer.emit(event)
-        for each in done:
-            if each.failure is not None:
-                continue
-            printer.emit(
-                Event(
-                    "directory",
-                    {"log_dir": str(each.plan.path), **plan_row(each)},
-                    [*plan_lines(each), *operations.counts(each)],
-                )
-            )
+        run.emit_failures(printer)
+        for each in run.done:
+            if each.failure is None:
+                row = {"log_dir": str(each.plan.path), **plan_row(each)}
+                lines = [*plan_lines(each), *operations.counts(each)]
+                printer.emit(Event("directory", row, lines))
         printer.emit(_summary(results, repair, time.monotonic() - begin))
         printer.emit_text(losses)
-    status |= report_failures(done)
-    return preview_status(status) if repair.dry_run else status
+    return run.status(status)
 
 
 def _read(log_dir: Location, named: Iterable[NamedPath]) -> LogDirectory:

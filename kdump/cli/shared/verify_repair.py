@@ -67,8 +67,7 @@ def verify_and_repair(
         outcome_notes(all_done),
         without_garbage_collection(),
     ):
-        for earlier in interrupted:
-            printer.emit(interrupted_event(earlier))
+        printer.emit_all(map(interrupted_event, interrupted))
         for rounds_left in reversed(range(MAX_ROUNDS)):
             findings: list[Finding] = []
             shown = AdvisingPrinter(
@@ -82,8 +81,7 @@ def verify_and_repair(
                 break
             repairs = _repairs(log_dirs, findings, verification, policy, writing)
             done = plan_and_apply([each.target for each in repairs], writing)
-            for event in _repair_events(done, verbose=verbose):
-                printer.emit(event)
+            printer.emit_all(_repair_events(done, verbose=verbose))
             all_done += done
             if any(each.failure for each in done):
                 break

@@ -1,0 +1,65 @@
+"""The run that all commands share that change log directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.written_files import PARTITION, target_of, write_files
+from kdump.apply.lock import hold_locks
+from kdump.apply.plan import TargetDirectory
+from kdump.apply.runs import list_undos
+from kdump.cli.output.events import EventFormat
+from kdump.cli.output.write_arguments import RepairArguments
+from kdump.cli.shared.change_run import changing
+from kdump.errors import ExitStatus, KdumpError
+from kdump.storage.local_disk import local
+from kdump.target.target_file import Gone
+
+FILE = "leader-epoch-checkpoint"
+
+
+def arguments(*, dry_run: bool = False) -> RepairArguments:
+    return RepairArguments(dry_run, keep_undo=True, output_format=EventFormat.TEXT, verbose=False)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> TargetDirectory:
+    """A log directory that loses a file."""
+    write_files(tmp_path, {FILE: b"content"})
+    return target_of(tmp_path, {FILE: Gone()})
+
+
+def test_a_run_changes_what_it_has_locked_and_names_the_command(target: TargetDirectory) -> None:
+    with changing("recover", [local(target.path)], arguments()) as run:
+        with pytest.raises(KdumpError), hold_locks([target.path]):
+            pass
+        run.apply([target])
+
+    assert not (target.path / PARTITION / FILE).exists()
+    assert [each.command for each in list_undos(target.path)] == ["recover"]
+    assert run.changed(["result"]) == [("result", run.done[0])]
+
+
+def test_a_preview_says_that_records_would_be_lost_rather_than_repaired(
+    target: TargetDirectory,
+) -> None:
+    lost = ExitStatus.REPAIRED | ExitStatus.DAMAGE_LEFT
+    with changing("recover", [local(target.path)], arguments(dry_run=True)) as run:
+        run.apply([target])
+
+    assert (target.path / PARTITION / FILE).exists()
+    assert run.status(lost) == ExitStatus.DAMAGE_LEFT
+
+
+def test_a_report_lists_each_change_and_how_to_undo_it(
+    target: TargetDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with changing("recover", [local(target.path)], arguments()) as run:
+        run.apply([target])
+    with run.report() as printer:
+        status = run.emit_plans(printer, run.operations())
+
+    assert status == ExitStatus.REPAIRED
+    assert "1 change made; to undo: kdump undo" in capsys.readouterr().out
