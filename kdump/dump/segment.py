@@ -367,12 +367,13 @@ class SegmentReading:
             return 0
         if selection.from_offset is None and selection.from_time_ms is None:
             return 0
-        from kdump.log.seek import SeekableLog
+        from kdump.log.log_search import SegmentSearch, Trust
 
-        segment = SeekableLog(
+        with SegmentSearch(
             self._source,
             self._file.base_offset,
             self._file.neighbour(FileKind.OFFSET_INDEX),
             self._file.neighbour(FileKind.TIME_INDEX),
-        )
-        return segment.start_of(selection.from_offset, selection.from_time_ms)
+            Trust.CHECKSUMS,  # what is before the start is not dumped
+        ) as search:
+            return search.start_of(selection.from_offset, selection.from_time_ms)

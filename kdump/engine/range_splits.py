@@ -12,13 +12,11 @@ from typing import Final
 
 from kdump.engine.job import Split
 from kdump.engine.splits import SMALLEST_SPLIT_BYTES, segment_splits
-from kdump.formats.names import FileKind
 from kdump.log.batch_validity import LogPart
 from kdump.log.headers import batch_span_at, batch_spans
+from kdump.log.log_search import SegmentSearch, Trust, is_older, search_segment
 from kdump.log.partition import Partition
-from kdump.log.seek import SeekableLog
 from kdump.log.segment import Segment
-from kdump.log.time_search import is_older
 from kdump.log.valid_windows import segment_part
 from kdump.storage.location import StoredFile
 
@@ -125,22 +123,22 @@ def _pieces(
     if segment.is_0_7 or (len(pieces) == 1 and not begins_before):
         yield from pieces
         return
-    with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-        seekable = SeekableLog.of_segment(partition, segment, log)
-        start = seekable.position_of(records.from_offset) if begins_before else 0
+    # What is before the start is never read: a wrong one would lose records.
+    with search_segment(partition, segment, Trust.CHECKSUMS) as search:
+        start = search.position_of(records.from_offset) if begins_before else 0
         end = None
         is_large = segment.log_bytes - start > SMALLEST_SPLIT_BYTES
         if ends_here and is_large and records.to_offset is not None:
-            end = _end_of(seekable, records.to_offset)
-        yield from _within(log, pieces, start, records.to_offset, end)
+            end = _end_of(search, records.to_offset)
+        yield from _within(search.log, pieces, start, records.to_offset, end)
 
 
-def _end_of(log: SeekableLog, to_offset: int) -> int | None:
+def _end_of(search: SegmentSearch, to_offset: int) -> int | None:
     """Where the batch ends that reaches ``to_offset``; None if that is not soon found."""
-    position = log.indexed_position(to_offset)
+    position = search.indexed_position(to_offset)
     if position is None:
         return None
-    for span in batch_spans(log.log, position, log.base_offset):
+    for span in batch_spans(search.log, position, search.base_offset):
         if span.last_offset >= to_offset:
             return span.next_position
         if span.position > position + _SOUGHT_BYTES:

@@ -17,9 +17,9 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names, producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
-from kdump.log.bounds import checkpointed, find_log_start
 from kdump.log.directory import LogDirectory
 from kdump.log.first_record import FoundRecord
+from kdump.log.log_search import checkpointed, find_log_start
 from kdump.log.partition import Partition
 from kdump.log.record_search import LIMIT_BYTES, RecordInSegment, RecordSearch
 from kdump.log.replicas import Replica, most_advanced, replicas_by_partition

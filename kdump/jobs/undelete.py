@@ -13,9 +13,9 @@ from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.log.broker import by_broker
 from kdump.log.directory import LogDirectory
+from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
-from kdump.log.valid_end import valid_end
 from kdump.phases import phase
 from kdump.repair.restored_directories import (
     GONE_STATES,
@@ -144,10 +144,10 @@ def _ends_of(partition: Partition) -> LogEnds:
     """Where a log begins and ends; a log that cannot be read is restored all the same."""
     try:
         loaded = as_loaded(partition)
-        end = valid_end(loaded)
+        end = log_end(loaded, Trust.CHECKSUMS)
     except (OSError, UnfinishedSwapError):
         return LogEnds()
-    if end is None:
+    if not loaded.segments:
         return LogEnds()
     return LogEnds(loaded.segments[0].base_offset, end.offset)
 

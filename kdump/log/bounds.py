@@ -6,20 +6,18 @@ partition takes only a few small reads.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from kdump.formats.names import FileKind, PartitionState
+from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP
-from kdump.log.directory import Checkpoints, Offsets
-from kdump.log.header_seek import HeaderSeekableLog
-from kdump.log.headers import BatchSpan, batch_spans, end_after, spans_of_whole
+from kdump.log.directory import Checkpoints
+from kdump.log.headers import BatchSpan, batch_spans, spans_of_whole
 from kdump.log.index_tail import last_time_entry
+from kdump.log.log_search import SegmentEnd, Trust, checkpointed, find_log_start, search_segment
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.storage.location import Location, StoredFile
 
 NO_CHECKPOINTS: Final = Checkpoints()
 _LARGEST_SMALL_LOG_BYTES: Final = 16 << 10
@@ -89,26 +87,6 @@ def read_bounds(
     )
 
 
-def checkpointed(offsets: Offsets | None, partition: Partition) -> int | None:
-    """Return the offset of a partition in a checkpoint.
-
-    A log that moves between directories is in it by the plain name of its partition. A deleted or
-    stray log is not: its name may now be that of another log.
-    """
-    if offsets is None or partition.topic_partition is None:
-        return None
-    if partition.state in (PartitionState.DELETE, PartitionState.STRAY):
-        return None
-    return offsets.get(partition.topic_partition)
-
-
-def find_log_start(partition: Partition, checkpointed_offset: int | None) -> int | None:
-    """Return where a log begins: its first segment or the checkpoint, whichever is larger."""
-    if not partition.segments:
-        return checkpointed_offset
-    return max(partition.segments[0].base_offset, checkpointed_offset or 0)
-
-
 class _Ends(NamedTuple):
     """Where a log and its segments end."""
 
@@ -162,33 +140,17 @@ def _find_ends(partition: Partition, known_end: int | None, small: _SmallLogs) -
     segments = [each for each in partition.segments if each.log_bytes or each is active]
     tails = [_segment_end(partition, segment, small) for segment in segments]
     gaps = sum(
-        following.base_offset > tail.end_offset
+        following.base_offset > tail.offset
         for tail, following in zip(tails, segments[1:], strict=False)
     )
-    latest = max(tail.latest_timestamp_ms for tail in tails)
-    return _Ends(
-        tails[-1].end_offset,
-        None if latest == NO_TIMESTAMP else latest,
-        gaps,
-    )
-
-
-class SegmentEnd(NamedTuple):
-    """The end of one segment.
-
-    Attributes:
-        end_offset: after its last batch; its base offset if it is empty.
-        latest_timestamp_ms: the largest; ``NO_TIMESTAMP`` for none.
-    """
-
-    end_offset: int
-    latest_timestamp_ms: int
+    latest = max(tail.timestamp for tail in tails)
+    return _Ends(tails[-1].offset, None if latest == NO_TIMESTAMP else latest, gaps)
 
 
 def read_segment_end(partition: Partition, segment: Segment) -> SegmentEnd:
     """Find the end of a segment by the last index entries and the headers after them.
 
-    Of a small segment, all headers are read.
+    Its time is the largest of the segment. Of a small segment, all headers are read.
 
     Raises:
         OSError: a file of the segment cannot be read.
@@ -197,49 +159,25 @@ def read_segment_end(partition: Partition, segment: Segment) -> SegmentEnd:
 
 
 def _segment_end(partition: Partition, segment: Segment, small: _SmallLogs) -> SegmentEnd:
-    if segment.is_0_7:
-        return SegmentEnd(segment.base_offset + segment.log_bytes, NO_TIMESTAMP)
-    end, latest = segment.base_offset, NO_TIMESTAMP
-    if not segment.log_bytes:
-        return SegmentEnd(end, latest)
+    if segment.is_0_7 or not segment.log_bytes:
+        return SegmentEnd(segment.base_offset + segment.log_bytes, 0, segment.log_bytes)
     spans = small.spans(segment)
     if spans:
-        return SegmentEnd(spans[-1].last_offset + 1, max(map(_time_of, spans)))
+        return SegmentEnd.after(spans[-1], 0, max(span.largest_timestamp for span in spans))
     entry = None
-    index_path = partition.segment_path(segment, FileKind.OFFSET_INDEX)
-    time_path = partition.segment_path(segment, FileKind.TIME_INDEX)
     # Without an offset index all headers are read, which the time index adds nothing to.
     if segment.time_index_bytes and segment.offset_index_bytes:
-        with time_path.open_file() as index:
+        with partition.segment_path(segment, FileKind.TIME_INDEX).open_file() as index:
             entry = last_time_entry(index)
-    with (
-        partition.segment_path(segment, FileKind.LOG).open_file() as log,
-        _opened(index_path if segment.offset_index_bytes else None) as offset_index,
-    ):
-        seekable = HeaderSeekableLog(log, segment.base_offset, index_path, time_path, offset_index)
-        start = seekable.last_indexed_position() if segment.offset_index_bytes else 0
-        reached = start
-        for span in batch_spans(log, start, segment.base_offset):
-            end, reached = span.last_offset + 1, span.next_position
-            latest = max(latest, _time_of(span))
-        end = end_after(log, reached, end)
-        if entry is not None and seekable.is_true(entry):
+    with search_segment(partition, segment, Trust.LENGTHS) as search:
+        end = search.end()
+        latest = end.timestamp
+        if entry is not None and search.is_true(entry):
             latest = max(latest, entry.timestamp)
-        elif start and (entry is not None or latest != NO_TIMESTAMP):
-            latest = max(map(_time_of, batch_spans(log, 0, segment.base_offset)), default=latest)
-    return SegmentEnd(end, latest)
-
-
-def _opened(path: Location | None) -> contextlib.AbstractContextManager[StoredFile | None]:
-    """The offset index, open for two lookups; None for an empty one, and if that fails."""
-    if path is not None:
-        with contextlib.suppress(OSError):
-            return path.open_file()
-    return contextlib.nullcontext()
-
-
-def _time_of(span: BatchSpan) -> int:
-    return NO_TIMESTAMP if span.max_timestamp_ms is None else span.max_timestamp_ms
+        elif end.start and (entry is not None or latest != NO_TIMESTAMP):
+            spans_of_all = batch_spans(search.log, 0, segment.base_offset)
+            latest = max((span.largest_timestamp for span in spans_of_all), default=latest)
+    return end if latest == end.timestamp else replace(end, timestamp=latest)
 
 
 def _earliest_timestamp(
@@ -260,9 +198,8 @@ def _earliest_timestamp(
             continue
         spans = small.spans(segment)
         if spans is None:
-            with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-                seekable = HeaderSeekableLog.of_segment(partition, segment, log)
-                span = seekable.find_batch(log_start_offset)
+            with search_segment(partition, segment, Trust.HEADERS) as search:
+                span = search.find_batch(log_start_offset)
         else:
             reaching = (span for span in spans if span.last_offset >= log_start_offset)
             span = next(reaching, None)

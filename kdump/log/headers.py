@@ -49,6 +49,11 @@ class BatchSpan(NamedTuple):
     def next_position(self) -> int:
         return self.position + self.size_bytes
 
+    @property
+    def largest_timestamp(self) -> int:
+        """As ``max_timestamp_ms``; ``NO_TIMESTAMP`` for none, as in Kafka."""
+        return record_batch.NO_TIMESTAMP if self.max_timestamp_ms is None else self.max_timestamp_ms
+
 
 def batch_span_at(source: ByteSource, position: int) -> BatchSpan | None:
     """Read the header of the batch at ``position``; None if no whole batch can be there.

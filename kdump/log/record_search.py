@@ -9,9 +9,9 @@ A search reads at most :data:`LIMIT_BYTES`, whatever the size of the log, if the
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,9 +19,9 @@ from kdump.formats import record_batch
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.first_record import FoundRecord, first_record
-from kdump.log.header_seek import HeaderSeekableLog, find_in_index
 from kdump.log.headers import BatchSpan, batch_spans
 from kdump.log.index_tail import TimeIndexEntry, last_time_entry, time_entry_below
+from kdump.log.log_search import SegmentSearch, Trust, find_in_index, search_segment
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.scan.selection import Selection
@@ -108,8 +108,9 @@ class RecordSearch:
         for segment, following in self.partition.with_following():
             if following is not None and following.base_offset <= offset:
                 continue
-            with self._opened(segment) as log:
-                for span in self._spans(log, segment, following, self._start(log, segment, offset)):
+            with self._search(segment) as search:
+                log, start = search.log, self._start(search, segment, offset)
+                for span in self._spans(log, segment, following, start):
                     if span.base_offset <= offset:
                         self.damages_before.clear()
                     found = self._first_in(log, span, wanted)
@@ -120,7 +121,7 @@ class RecordSearch:
     def log_end_offset(self) -> int:
         """One above the last offset of the last valid batch of the active segment.
 
-        Unlike :func:`~kdump.log.valid_end.valid_end`, it reads only a part of a long tail, so that
+        Unlike :func:`~kdump.log.log_search.log_end`, it reads only a part of a long tail, so that
         a lookup stays within its limit, and imports NumPy only if there is damage.
 
         Raises:
@@ -128,22 +129,22 @@ class RecordSearch:
         """
         active = self.partition.segments[-1]
         self.damages_before.clear()
-        with self._opened(active) as log:
-            start = self._start(log, active, None)
+        with self._search(active) as search:
+            log, start = search.log, self._start(search, active, None)
             spans = list(batch_spans(log, start, active.base_offset))
             end, reached = active.base_offset, start
             if spans:
                 end, reached = spans[-1].last_offset + 1, spans[-1].next_position
             if reached - start <= _TAIL_BYTES and not _are_valid(log, spans):
                 first_offset = spans[0].base_offset
-                end = self._valid_end(log, active, start, reached, first_offset)
+                end = self._valid_end(search, active, start, reached, first_offset)
             for span in self._spans_after(log, active, None, reached, active.base_offset):
                 end = span.last_offset + 1
                 self.damages_before.clear()
         return end
 
     def _valid_end(
-        self, log: StoredFile, segment: Segment, start: int, stop: int, first_offset: int
+        self, search: SegmentSearch, segment: Segment, start: int, stop: int, first_offset: int
     ) -> int:
         """One above the last offset of the last valid batch between two bytes, or before.
 
@@ -153,7 +154,7 @@ class RecordSearch:
 
         end = None
         part = replace(segment_part(segment, None, start), end=stop)
-        for step in valid_windows(log, part, window_bytes=_AFTER_DAMAGE_BYTES):
+        for step in valid_windows(search.log, part, window_bytes=_AFTER_DAMAGE_BYTES):
             if isinstance(step, Damage):
                 self._note(step)
             else:
@@ -161,9 +162,9 @@ class RecordSearch:
                 self.damages_before.clear()
         if end is not None:
             return end
-        before = self._start(log, segment, first_offset - 1)
+        before = self._start(search, segment, first_offset - 1)
         last = segment.base_offset
-        for span in batch_spans(log, before, segment.base_offset):
+        for span in batch_spans(search.log, before, segment.base_offset):
             if span.position < start:
                 last = span.last_offset + 1
         return last
@@ -211,14 +212,14 @@ class RecordSearch:
     ) -> RecordInSegment | None:
         """The first record of a segment that is not before an offset and not before a time."""
         wanted = Selection(from_offset=start_offset, from_time_ms=timestamp_ms)
-        with self._opened(segment) as log:
+        with self._search(segment) as search:
             start = max(
-                self._start(log, segment, start_offset),
-                self._position_after_older(log, segment, timestamp_ms),
+                self._start(search, segment, start_offset),
+                self._position_after_older(search, segment, timestamp_ms),
             )
-            for span in self._spans(log, segment, following, start):
-                if span.last_offset >= start_offset and _time_of(span) >= timestamp_ms:
-                    found = self._first_in(log, span, wanted)
+            for span in self._spans(search.log, segment, following, start):
+                if span.last_offset >= start_offset and span.largest_timestamp >= timestamp_ms:
+                    found = self._first_in(search.log, span, wanted)
                     if found is not None:
                         return found
         return None
@@ -236,64 +237,64 @@ class RecordSearch:
         if is_enough and entry is not None and _is_plausible(entry, segment, following):
             self.unverified_indexes += 1
             return entry.timestamp
-        with self._opened(segment) as log:
-            seekable = HeaderSeekableLog.of_segment(self.partition, segment, log)
+        with self._search(segment) as search:
             start, known = 0, NO_TIMESTAMP
-            if self._holds(entry, seekable):
-                start = seekable.last_indexed_position()
+            if self._holds(entry, search):
+                start = search.last_indexed_position()
                 if entry is not None:
                     known = entry.timestamp
-                    start = self._checked_from(seekable, entry, start)
+                    start = self._checked_from(search, entry, start)
             elif entry is not None or not _may_lack_times(segment):
                 self.unused_indexes.add(path.name)
-            times = map(_time_of, self._spans(log, segment, following, start))
-            return max(known, max(times, default=NO_TIMESTAMP))
+            spans = self._spans(search.log, segment, following, start)
+            return max(known, max((span.largest_timestamp for span in spans), default=known))
 
     @staticmethod
-    def _checked_from(log: HeaderSeekableLog, entry: TimeIndexEntry, last: int) -> int:
+    def _checked_from(search: SegmentSearch, entry: TimeIndexEntry, last: int) -> int:
         """Where headers are read from to find a larger time than that of the last entry.
 
         From the last entry of the offset index at ``last``, because entries of both are written
         together; from the batch of the time index entry itself if that is near.
         """
-        first = log.position_of(log.base_offset + entry.relative_offset)
-        return min(first, last) if log.log.size_bytes - first <= _NEAR_BYTES else last
+        first = search.position_of(search.base_offset + entry.relative_offset)
+        return min(first, last) if search.log.size_bytes - first <= _NEAR_BYTES else last
 
     @staticmethod
-    def _holds(entry: TimeIndexEntry | None, log: HeaderSeekableLog) -> bool:
+    def _holds(entry: TimeIndexEntry | None, search: SegmentSearch) -> bool:
         """Whether the batches agree with the last entry of a time index, or with its absence."""
         if entry is not None:
-            return log.is_true(entry)
-        first = next(batch_spans(log.log, 0, log.base_offset), None)
+            return search.is_true(entry)
+        first = next(batch_spans(search.log, 0, search.base_offset), None)
         return first is None or first.max_timestamp_ms is None
 
-    def _position_after_older(self, log: StoredFile, segment: Segment, timestamp_ms: int) -> int:
+    def _position_after_older(
+        self, search: SegmentSearch, segment: Segment, timestamp_ms: int
+    ) -> int:
         """The start of a batch before which all records are older; 0 in doubt."""
-        path = self.partition.segment_path(segment, FileKind.TIME_INDEX)
+        path = search.time_index
         entry = find_in_index(path, lambda index: time_entry_below(index, timestamp_ms))
         if entry is None:
             return 0
-        seekable = HeaderSeekableLog.of_segment(self.partition, segment, log)
-        if not seekable.is_true(entry):
+        if not search.is_true(entry):
             self.unused_indexes.add(path.name)
             return 0
-        return self._start(log, segment, segment.base_offset + entry.relative_offset)
+        return self._start(search, segment, segment.base_offset + entry.relative_offset)
 
     # ---- Batches ----
 
-    @contextlib.contextmanager
-    def _opened(self, segment: Segment) -> Iterator[StoredFile]:
-        with self.partition.segment_path(segment, FileKind.LOG).open_file() as log:
-            yield log
+    def _search(self, segment: Segment) -> AbstractContextManager[SegmentSearch]:
+        """By headers, because the checksum of the batch that is found is verified afterwards."""
+        return search_segment(self.partition, segment, Trust.HEADERS)
 
-    def _start(self, log: StoredFile, segment: Segment, offset: int | None) -> int:
-        """As ``HeaderSeekableLog.indexed_position``; 0 in doubt, noting the index."""
-        if not log.size_bytes:
+    def _start(self, search: SegmentSearch, segment: Segment, offset: int | None) -> int:
+        """As ``SegmentSearch.indexed_position``; 0 in doubt, noting the index."""
+        if not search.log.size_bytes:
             return 0
-        seekable = HeaderSeekableLog.of_segment(self.partition, segment, log)
-        position = seekable.indexed_position(offset)
-        if position is None:
-            self.unused_indexes.add(seekable.offset_index.name)
+        position = search.indexed_position(offset)
+        # Nothing was due yet for an empty index.
+        if position is None and segment.offset_index_bytes != 0:
+            path = self.partition.segment_path(segment, FileKind.OFFSET_INDEX)
+            self.unused_indexes.add(path.name)
         return position or 0
 
     def _first_in(
@@ -415,7 +416,3 @@ def _spans_of(batches: BatchColumns) -> Iterator[BatchSpan]:
             leader_epoch=int(batches.partition_leader_epoch[row]),
             reached_offset=int(batches.last_offset[row]),
         )
-
-
-def _time_of(span: BatchSpan) -> int:
-    return NO_TIMESTAMP if span.max_timestamp_ms is None else span.max_timestamp_ms

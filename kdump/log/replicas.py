@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from kdump.formats import record_batch
-from kdump.formats.names import FileKind, PartitionState, TopicPartition
-from kdump.log.bounds import checkpointed, find_log_start, read_segment_end
+from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import LogDirectory
-from kdump.log.header_seek import HeaderSeekableLog
-from kdump.log.headers import batch_spans
+from kdump.log.log_search import ReplicaEnd, Trust, checkpointed, find_log_start, log_end
 from kdump.log.partition import Partition
 
 
@@ -56,50 +53,7 @@ def replicas_by_partition(
     return dict(found)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ReplicaEnd:
-    """Where a replica's log ends; the greater one wins an election.
-
-    Attributes:
-        leader_epoch: of the last batch; -1 if there is none, or if it has none.
-        offset: after the last record.
-    """
-
-    leader_epoch: int
-    offset: int
-
-
-EMPTY: Final = ReplicaEnd(record_batch.NO_PARTITION_LEADER_EPOCH, 0)
-"""The end of a log without a batch."""
 _UNREADABLE: Final = ReplicaEnd(-2, 0)
-
-
-def replica_end(partition: Partition) -> ReplicaEnd:
-    """Find where a log ends, by the headers after the last entry of the active segment's index.
-
-    Checksums are not verified, unlike in :func:`~kdump.log.valid_end.valid_end`: few bytes must
-    do to choose among the replicas of thousands of partitions. If the active segment is empty, the
-    epoch is that of the segment before it. A log of Kafka 0.7 ends with its last file.
-
-    Args:
-        partition: as a starting broker loads it.
-
-    Raises:
-        OSError: a file of the partition cannot be read.
-    """
-    offset = None
-    if partition.is_0_7:
-        end = read_segment_end(partition, partition.segments[-1])
-        return ReplicaEnd(record_batch.NO_PARTITION_LEADER_EPOCH, end.end_offset)
-    for segment in reversed(partition.segments):
-        with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-            seekable = HeaderSeekableLog.of_segment(partition, segment, log)
-            start = seekable.last_indexed_position() if segment.offset_index_bytes else 0
-            last = deque(batch_spans(log, start, segment.base_offset), maxlen=1)
-        if last:
-            return ReplicaEnd(last[0].leader_epoch, max(last[0].last_offset + 1, offset or 0))
-        offset = segment.base_offset if offset is None else offset
-    return ReplicaEnd(record_batch.NO_PARTITION_LEADER_EPOCH, offset or 0)
 
 
 class OfPartition(Protocol):
@@ -128,7 +82,7 @@ def most_advanced(replicas: Sequence[Chosen]) -> Chosen:
     """
     if len(replicas) == 1:
         return replicas[0]
-    return max(replicas, key=lambda replica: replica_end(replica.partition))
+    return max(replicas, key=lambda replica: log_end(replica.partition, Trust.HEADERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +131,7 @@ def choose_replicas(
 
     def rank(replica: Chosen) -> ReplicaEnd:
         try:
-            return replica_end(replica.partition)
+            return log_end(replica.partition, Trust.HEADERS)
         except OSError as failure:
             on_failure(replica, failure)
             return _UNREADABLE

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from kdump.errors import KdumpError
 from kdump.formats.names import CLUSTER_METADATA_PARTITION, PartitionState
-from kdump.log.bounds import checkpointed
 from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
+from kdump.log.log_search import checkpointed
 from kdump.log.partition import Partition
 from kdump.state.metadata.settings import read_settings
 from kdump.tiered.tiered_storage import TieredStorage

@@ -11,8 +11,7 @@ from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
 from kdump.formats.remote_names import RemoteFileKind, RemoteFileName
-from kdump.log.header_seek import HeaderSeekableLog
-from kdump.log.headers import batch_spans
+from kdump.log.log_search import SegmentSearch, Trust
 from kdump.log.partition import Partition
 from kdump.log.remote_files import RemoteFile, RemoteListing, RemoteSegmentFiles
 from kdump.state.remote_segments import (
@@ -248,20 +247,17 @@ def segment_of_files(files: RemoteSegmentFiles) -> RemoteSegment | None:
     """
     if files.log is None:
         return None
-    end_offset = None
-    last_epoch = -1
-    with files.log.path.open_file() as log:
-        seekable = _seekable(files, log)
-        for span in batch_spans(log, seekable.last_indexed_position(), files.start_offset):
-            end_offset, last_epoch = span.last_offset, span.leader_epoch
-    if end_offset is None:
+    with files.log.path.open_file() as log, _search(files, log) as search:
+        end = search.end()
+    if end.offset == files.start_offset:
         return None
+    end_offset = end.offset - 1
     epochs = _epochs_within(read_epochs(files), files.start_offset, end_offset)
     return RemoteSegment(
         files.segment_id,
         files.start_offset,
         end_offset,
-        epochs or (EpochEntry(max(0, last_epoch), files.start_offset),),
+        epochs or (EpochEntry(max(0, end.leader_epoch), files.start_offset),),
         files.log.size_bytes,
         SegmentState.COPY_SEGMENT_FINISHED,
         has_transaction_index=RemoteFileKind.TRANSACTION_INDEX in files.files,
@@ -281,17 +277,19 @@ def _epochs_within(
     return tuple(found)
 
 
-def _seekable(files: RemoteSegmentFiles, log: StoredFile) -> HeaderSeekableLog:
+def _search(files: RemoteSegmentFiles, log: StoredFile) -> SegmentSearch:
+    """A search by headers: each request to a remote storage costs money, and reads are few."""
     folder = log.location.parent
 
     def path(kind: RemoteFileKind) -> Location:
         return folder / str(RemoteFileName(files.start_offset, files.segment_id, kind))
 
-    return HeaderSeekableLog(
+    return SegmentSearch(
         log,
         files.start_offset,
         path(RemoteFileKind.OFFSET_INDEX),
         path(RemoteFileKind.TIME_INDEX),
+        Trust.HEADERS,
     )
 
 
@@ -351,13 +349,12 @@ def _part(
     a range begins and ends where a batch does.
     """
     start, end = 0, file.size_bytes
-    with file.path.open_file() as log:
-        seekable = _seekable(files, log)
+    with file.path.open_file() as log, _search(files, log) as search:
         if cuts_start:
-            span = seekable.find_batch(found.from_offset)
+            span = search.find_batch(found.from_offset)
             start = end if span is None else span.position
         if cuts_end:
-            span = seekable.find_batch(found.to_offset)
+            span = search.find_batch(found.to_offset)
             if span is None:
                 return None
             is_inside = span.base_offset < found.to_offset

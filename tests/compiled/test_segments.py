@@ -33,7 +33,7 @@ from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.java.java_text import java_utf8
 from kdump.formats.record_batch import BatchHeader, encode_batch
-from kdump.log.seek import SeekableLog
+from kdump.log.log_search import SegmentSearch, Trust
 from kdump.scan import compiled_loops
 from kdump.scan.batches import read_windows
 from kdump.scan.records import RecordColumns
@@ -205,10 +205,11 @@ def test_the_largest_timestamp_is_the_one_that_is_found_in_python(
 ) -> None:
     files = dict(zip(("log", "index", "timeindex"), logs, strict=True))
     root = Location(MemoryStorage("memory", files, frozenset()), "")
-    log = SeekableLog(BytesSource(logs[0]), 0, root / "index", root / "timeindex")
-    found = log.largest_timestamp()
+    log = (root / "log").open_file()
+    search = SegmentSearch(log, 0, root / "index", root / "timeindex", Trust.CHECKSUMS)
+    found = search.largest_timestamp()
     with only_python():
-        assert found == log.largest_timestamp()
+        assert found == search.largest_timestamp()
 
 
 @is_compiled

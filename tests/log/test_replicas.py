@@ -8,7 +8,8 @@ import pytest
 
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, read_log_directory
-from kdump.log.replicas import ReplicaEnd, most_advanced, replica_end, replicas_by_partition
+from kdump.log.log_search import ReplicaEnd, Trust, log_end
+from kdump.log.replicas import most_advanced, replicas_by_partition
 from kdump.storage.local_disk import local
 
 DIVERGED = TopicPartition("div-a", 0)
@@ -32,7 +33,7 @@ def test_the_replica_of_the_greatest_epoch_is_believed_and_not_the_longest(
     brokers: list[LogDirectory],
 ) -> None:
     replicas = replicas_by_partition(brokers)[DIVERGED]
-    ends = {each.node_id: replica_end(each.partition) for each in replicas}
+    ends = {each.node_id: log_end(each.partition, Trust.HEADERS) for each in replicas}
     assert ends[1].offset > ends[3].offset
     assert ends[1].leader_epoch < ends[3].leader_epoch
     assert most_advanced(replicas).node_id == 3
@@ -40,4 +41,5 @@ def test_the_replica_of_the_greatest_epoch_is_believed_and_not_the_longest(
 
 def test_an_empty_log_has_no_epoch(brokers: list[LogDirectory]) -> None:
     replica = replicas_by_partition(brokers)[TopicPartition("empty", 0)][0]
-    assert replica_end(replica.partition) == ReplicaEnd(-1, 0)
+    for trust in Trust:
+        assert log_end(replica.partition, trust) == ReplicaEnd(-1, 0)

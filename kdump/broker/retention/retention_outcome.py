@@ -26,7 +26,8 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.index_tail import last_time_entry
-from kdump.log.seek import SeekableLog, largest_timestamp_of_usual
+from kdump.log.log_search import SegmentSearch, Trust
+from kdump.log.record_times import largest_timestamp_of_usual
 from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.state.metadata.settings import TopicSettings
 from kdump.state.transactions.producer_state_manager import snapshot_name
@@ -308,12 +309,18 @@ def _largest_ms(loaded: LoadedLog, segment: RetainableSegment) -> int | None:
     largest_ms = loaded.largest_of_usual(segment)
     if largest_ms is not None:
         return largest_ms
-    with (loaded.path / log).open_file() as source:
-        indexed = SeekableLog(
-            source, segment.base_offset, loaded.path / offset_index, loaded.path / time_index
-        )
-        largest_ms = indexed.largest_timestamp()
-        return indexed.read_largest_timestamp() if largest_ms is None else largest_ms
+    with (
+        (loaded.path / log).open_file() as source,
+        SegmentSearch(
+            source,
+            segment.base_offset,
+            loaded.path / offset_index,
+            loaded.path / time_index,
+            Trust.CHECKSUMS,  # records are deleted because of it
+        ) as search,
+    ):
+        largest_ms = search.largest_timestamp()
+        return search.read_largest_timestamp() if largest_ms is None else largest_ms
 
 
 def interim_log_starts(

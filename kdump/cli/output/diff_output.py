@@ -25,7 +25,7 @@ from kdump.jobs.diff.results import (
     TopicDiff,
     UnrelatedReplica,
 )
-from kdump.log.replicas import ReplicaEnd
+from kdump.log.log_search import ReplicaEnd
 from kdump.rows.row_type import Kind
 from kdump.state.epochs.follower_truncation import Truncation
 from kdump.words import counted

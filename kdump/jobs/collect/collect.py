@@ -23,8 +23,8 @@ from kdump.jobs.collect.metadata_copy import collect_metadata
 from kdump.jobs.collect.partition_reading import CollectJob, CollectSplit
 from kdump.jobs.collect.topic_claims import ClaimsFound, read_claims
 from kdump.jobs.loading.load_split import LoadSplit, load_split
-from kdump.log.bounds import checkpointed
 from kdump.log.directory import LogDirectory
+from kdump.log.log_search import checkpointed
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
 from kdump.phases import during, phase

@@ -10,8 +10,8 @@ from kdump.formats.names import parse_metadata_snapshot_name
 from kdump.jobs.metadata.metadata_copies import MetadataCopy, committed_end, read_copies
 from kdump.jobs.metadata.metadata_questions import HistoryReading
 from kdump.log.directory import LogDirectory
+from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
-from kdump.log.valid_end import valid_end
 from kdump.state.metadata.disk_collection import (
     CollectedMetadata,
     CollectedRecord,
@@ -69,8 +69,8 @@ def _highest(copy: MetadataCopy, image: MetadataImage) -> LogEnd:
         snapshot = parse_metadata_snapshot_name(name)
         if snapshot is not None:
             ends.append(LogEnd(snapshot.epoch, snapshot.end_offset))
-    end = valid_end(partition)
-    offsets = [each.offset for each in ends] + [0 if end is None else end.offset]
+    end = log_end(partition, Trust.CHECKSUMS)
+    offsets = [*(each.offset for each in ends), end.offset]
     epochs = [each.epoch for each in ends]
     epochs += [copy.outline.highest_epoch, _checkpointed_epoch(partition)]
     return LogEnd(max(epochs), max(offsets))

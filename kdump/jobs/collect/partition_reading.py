@@ -23,11 +23,9 @@ from kdump.jobs.collect.header_history import (
 from kdump.jobs.loading.load_partition import RecoverJob, loaded_replica
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.jobs.problems.unreadable import Unreadable
-from kdump.log.bounds import find_log_start
+from kdump.log.log_search import ReplicaEnd, Trust, find_log_start, log_end
 from kdump.log.partition import Partition
-from kdump.log.replicas import replica_end
 from kdump.log.segment import Segment
-from kdump.log.valid_end import ValidEnd, valid_end
 from kdump.log.valid_windows import Damage
 from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.state.metadata.disk_collection import CollectedLoad, CollectedPartition
@@ -95,7 +93,7 @@ class _Reading:
     def collected(self) -> CollectedPartition:
         history = self._epochs()
         in_checkpoint = None if history is None else history.latest_epoch
-        end: ValidEnd | None = None
+        end: ReplicaEnd | None = None
         log: LogTransactions | None = None
         if self.partition.is_0_7:
             self._problem("a log of Kafka 0.7 is not read")
@@ -146,7 +144,7 @@ class _Reading:
     # ---- logs
 
     def _read_logs(
-        self, history: EpochHistory | None, end: ValidEnd | None
+        self, history: EpochHistory | None, end: ReplicaEnd | None
     ) -> LogTransactions | None:
         """Read what follows the last usable producer snapshot, and as much more as epochs need.
 
@@ -168,7 +166,7 @@ class _Reading:
         return replay.result(self.partition.segments[-1].base_offset)
 
     def _has_all_epochs(
-        self, history: EpochHistory | None, unread: _Pairs, end: ValidEnd | None
+        self, history: EpochHistory | None, unread: _Pairs, end: ReplicaEnd | None
     ) -> bool:
         """Whether the checkpoint has the epochs of all segments that were not read."""
         samples = self._try(
@@ -189,16 +187,18 @@ class _Reading:
                 is_complete = False
         return is_complete
 
-    def _end(self) -> ValidEnd | None:
+    def _end(self) -> ReplicaEnd | None:
         """Where the log ends; after a clean shutdown the checkpoint vouches for its last batch."""
         if self.split.is_clean and self.split.recovery_point is not None:
-            found = replica_end(self.partition)
+            found = log_end(self.partition, Trust.HEADERS)
             has_epoch = found.leader_epoch != record_batch.NO_PARTITION_LEADER_EPOCH
             if has_epoch and found.offset == self.split.recovery_point:
-                return ValidEnd(found.offset, (), found.leader_epoch)
-        return valid_end(self.partition)
+                return found
+        return log_end(self.partition, Trust.CHECKSUMS)
 
-    def _without_doubt(self, history: EpochHistory | None, end: ValidEnd | None) -> ValidEnd | None:
+    def _without_doubt(
+        self, history: EpochHistory | None, end: ReplicaEnd | None
+    ) -> ReplicaEnd | None:
         """The end, if the last batch is where it was written.
 
         No checksum covers the base offset and the leader epoch of a batch. Those of other batches
@@ -225,10 +225,10 @@ class _Reading:
                 f"{offsets}: nothing is between offset {last.offset_before} and it, and its base"
                 " offset may be wrong"
             )
-            return ValidEnd(last.offset_before, end.damage, last.epoch_before)
+            return ReplicaEnd(last.epoch_before, last.offset_before, end.damage)
         return end
 
-    def _take_end(self, end: ValidEnd) -> None:
+    def _take_end(self, end: ReplicaEnd) -> None:
         for damage in end.damage:
             self._on_damage(damage)
         if self.log_start is not None and end.offset < self.log_start:
@@ -291,7 +291,7 @@ class _Reading:
                 self.sums.take_producer_id(highest)
 
     def _epochs_in_log(
-        self, history: EpochHistory | None, end: ValidEnd | None
+        self, history: EpochHistory | None, end: ReplicaEnd | None
     ) -> tuple[EpochEntry, ...]:
         """The epochs of the records; those of the checkpoint only where the log reaches them."""
         if end is not None and not end.has_batches:
@@ -337,10 +337,10 @@ class _Reading:
         self.problems.setdefault(what)
 
 
-def _epoch_of(end: ValidEnd | None) -> int | None:
+def _epoch_of(end: ReplicaEnd | None) -> int | None:
     return None if end is None or end.leader_epoch < 0 else end.leader_epoch
 
 
-def _last_sample(end: ValidEnd | None) -> list[EpochSample]:
+def _last_sample(end: ReplicaEnd | None) -> list[EpochSample]:
     """The last batch as a sample: its last offset has the same epoch."""
     return [] if end is None or not end.offset else [EpochSample(end.offset - 1, end.leader_epoch)]

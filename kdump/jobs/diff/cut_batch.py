@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kdump.formats.names import FileKind
-from kdump.log.header_seek import HeaderSeekableLog
 from kdump.log.headers import batch_spans
+from kdump.log.log_search import Trust, search_segment
 from kdump.log.partition import Partition
 
 
@@ -38,15 +37,15 @@ def find_cut_batch(partition: Partition, end_offset: int) -> CutBatch | None:
             break
     else:
         return None
-    path = partition.segment_path(segment, FileKind.LOG)
-    with path.open_file() as log:
-        start = HeaderSeekableLog.of_segment(partition, segment, log).position_of(end_offset)
+    # By headers, because they alone say to a broker where it truncates.
+    with search_segment(partition, segment, Trust.HEADERS) as search:
         following = end_offset
-        for span in batch_spans(log, start, segment.base_offset):
+        start = search.position_of(end_offset)
+        for span in batch_spans(search.log, start, segment.base_offset):
             # The header of a compressed set of magic 0 and 1 has only its last offset.
             first = min(span.base_offset, following)
             if first < end_offset <= span.last_offset:
-                return CutBatch(str(path), span.position, first)
+                return CutBatch(str(search.log.location), span.position, first)
             if span.last_offset >= end_offset:
                 return None
             following = span.last_offset + 1

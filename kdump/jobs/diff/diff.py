@@ -30,8 +30,9 @@ from kdump.jobs.diff.results import (
 from kdump.jobs.loading.load_partition import load, loaded_replica
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.log.directory import read_lone_partition
+from kdump.log.log_search import ReplicaEnd
 from kdump.log.partition import Partition
-from kdump.log.replicas import ReplicaEnd, by_topic_id
+from kdump.log.replicas import by_topic_id
 from kdump.phases import during
 from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation, truncation_as_follower

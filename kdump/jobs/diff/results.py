@@ -8,7 +8,7 @@ from kdump.formats.names import TopicPartition
 from kdump.jobs.diff.comparison import OnlyOnOne, Parting
 from kdump.jobs.diff.cut_batch import CutBatch
 from kdump.jobs.diff.replica_log import OffsetRange
-from kdump.log.replicas import ReplicaEnd
+from kdump.log.log_search import ReplicaEnd
 from kdump.log.valid_windows import Damage
 from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation
 from kdump.storage.location import Location

@@ -14,9 +14,7 @@ from kdump.engine.range_splits import RecordRange
 from kdump.formats.names import TopicPartition
 from kdump.jobs.export.export_job import MOST_PROBLEMS, ExportSplit, ReadProblem
 from kdump.jobs.export.file_names import Layout, part_name, part_path
-from kdump.log.bounds import find_log_start
-from kdump.log.replicas import replica_end
-from kdump.log.valid_end import valid_end
+from kdump.log.log_search import Trust, find_log_start, log_end
 from kdump.log.valid_windows import Damage, valid_windows
 from kdump.scan.control_batches import is_control
 from kdump.size_groups import size_groups
@@ -167,7 +165,7 @@ def unreadable_partition(found: FoundPartition, why: str) -> PartitionExport:
 def _source(found: FoundPartition) -> dict[str, Any]:
     """What a partition is read from."""
     partition = found.partition
-    end = replica_end(partition) if partition.is_0_7 else valid_end(partition)
+    end = log_end(partition, Trust.CHECKSUMS)
     segments = []
     for segment in partition.segments:
         status = partition.segment_path(segment, segment.log_kind).status()
@@ -181,7 +179,7 @@ def _source(found: FoundPartition) -> dict[str, Any]:
     return {
         "path": str(partition.path.as_absolute()),
         "log_start_offset": find_log_start(found.partition, found.log_start_offset),
-        "log_end_offset": None if end is None else end.offset,
+        "log_end_offset": end.offset if segments else None,
         "segments": segments,
     }
 

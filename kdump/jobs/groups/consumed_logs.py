@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PARTITION_METADATA, TopicPartition
+from kdump.log.log_search import EMPTY, ReplicaEnd, Trust, log_end
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
-from kdump.log.replicas import EMPTY, Replica, ReplicaEnd
-from kdump.log.valid_end import ValidEnd, valid_end
+from kdump.log.replicas import Replica
 from kdump.log.valid_windows import Damage
 from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
@@ -35,7 +35,7 @@ class ConsumedLog:
     replica: Replica
     log_start_offset: int | None
     high_watermark: int | None
-    end: ValidEnd | None
+    end: ReplicaEnd | None
     topic_id: str | None
     have_other_ends: bool
 
@@ -127,11 +127,11 @@ class ConsumedLogs:
 
     def _consumed(self, replicas: Sequence[tuple[Replica, str | None]]) -> ConsumedLog:
         """The most advanced of the replicas that can be read; each is given with its topic id."""
-        found: list[tuple[ValidEnd | None, Replica, str | None]] = []
+        found: list[tuple[ReplicaEnd | None, Replica, str | None]] = []
         for replica, topic_id in replicas:
             partition = replica.partition
             try:
-                end = None if partition.is_0_7 else valid_end(partition)
+                end = _end_of(partition)
             except OSError as failure:
                 self.problems.append(FileProblem(partition.path, failure))
             else:
@@ -139,7 +139,7 @@ class ConsumedLogs:
         if not found:
             replica, topic_id = replicas[0]
             return _consumed_log(replica, None, topic_id, have_other_ends=False)
-        end, replica, topic_id = max(found, key=lambda each: _standing(each[0]))
+        end, replica, topic_id = max(found, key=lambda each: each[0] or EMPTY)
         offsets = {None if each[0] is None else each[0].offset for each in found}
         return _consumed_log(replica, end, topic_id, have_other_ends=len(offsets) > 1)
 
@@ -157,13 +157,14 @@ class ConsumedLogs:
             return None
 
 
-def _standing(end: ValidEnd | None) -> ReplicaEnd:
-    """What decides an election."""
-    return EMPTY if end is None else ReplicaEnd(end.leader_epoch, end.offset)
+def _end_of(partition: Partition) -> ReplicaEnd | None:
+    """By checksums, because lag is counted from it; None for a log that says no end."""
+    is_known = partition.segments and not partition.is_0_7
+    return log_end(partition, Trust.CHECKSUMS) if is_known else None
 
 
 def _consumed_log(
-    replica: Replica, end: ValidEnd | None, topic_id: str | None, *, have_other_ends: bool
+    replica: Replica, end: ReplicaEnd | None, topic_id: str | None, *, have_other_ends: bool
 ) -> ConsumedLog:
     return ConsumedLog(
         replica,

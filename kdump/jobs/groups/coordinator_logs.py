@@ -20,7 +20,8 @@ from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats.names import TopicPartition
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.batch_validity import NO_OFFSET, LogPart
-from kdump.log.replicas import EMPTY, Replica, ReplicaEnd
+from kdump.log.log_search import EMPTY, ReplicaEnd
+from kdump.log.replicas import Replica
 from kdump.log.valid_windows import Damage, valid_windows
 from kdump.processes.worker_pool import usable_cpus
 from kdump.scan.batches import WINDOW_BYTES, Window, new_buffer

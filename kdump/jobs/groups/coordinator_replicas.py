@@ -24,7 +24,8 @@ from kdump.jobs.groups.coordinator_logs import (
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.batch_validity import NO_OFFSET
 from kdump.log.directory import LogDirectory
-from kdump.log.replicas import Replica, ReplicaEnd, replica_end, replicas_by_partition
+from kdump.log.log_search import ReplicaEnd, Trust, log_end
+from kdump.log.replicas import Replica, replicas_by_partition
 from kdump.phases import phase
 from kdump.state.compacted.latest_records import LatestRecords
 from kdump.state.epochs.follower_truncation import LoadedReplica, truncation_as_follower
@@ -144,7 +145,7 @@ def _ranked(replicas: Sequence[Replica]) -> list[_Candidate]:
     found = []
     for replica in replicas:
         try:
-            found.append(_Candidate(replica, replica_end(replica.partition)))
+            found.append(_Candidate(replica, log_end(replica.partition, Trust.HEADERS)))
         except OSError as failure:
             why = Unreadable.of(failure, replica.partition.path)
             found.append(_Candidate(replica, failure=why))

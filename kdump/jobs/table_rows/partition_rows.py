@@ -116,10 +116,9 @@ def _end_fields(partition: Partition, segment: Segment) -> dict[str, int | None]
     except OSError as failure:
         LoggedProblems().report(partition.segment_path(segment, segment.log_kind), failure)
         return {"end_offset": None, "latest_timestamp_ms": None}
-    latest = end.latest_timestamp_ms
     return {
-        "end_offset": end.end_offset,
-        "latest_timestamp_ms": None if latest == NO_TIMESTAMP else latest,
+        "end_offset": end.offset,
+        "latest_timestamp_ms": None if end.timestamp == NO_TIMESTAMP else end.timestamp,
     }
 
 

@@ -21,7 +21,8 @@ from kdump.jobs.transactions.partition_transactions import (
     all_txns,
 )
 from kdump.log.directory import LogDirectory
-from kdump.log.replicas import Replica, ReplicaEnd, replica_end, replicas_by_partition
+from kdump.log.log_search import ReplicaEnd, Trust, log_end
+from kdump.log.replicas import Replica, replicas_by_partition
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage
 from kdump.phases import during, phase
@@ -207,7 +208,7 @@ def _chosen(
     ends: list[tuple[Replica, ReplicaEnd]] = []
     for replica in replicas:
         try:
-            ends.append((replica, replica_end(replica.partition)))
+            ends.append((replica, log_end(replica.partition, Trust.HEADERS)))
         except OSError as failure:
             path = failure.filename or str(replica.partition.path)
             problems.append(Problem(path, failure.strerror or str(failure), False))

@@ -9,8 +9,8 @@ from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.engine.job import Split
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import read_lone_partition
+from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
-from kdump.log.replicas import replica_end
 from kdump.log.valid_records import valid_records
 from kdump.log.valid_windows import Damage, OnDamage
 from kdump.state.transactions.open_transactions import (
@@ -114,7 +114,7 @@ def _read(partition: Partition, split: TxnsSplit) -> TxnsResult:
 
 def _transactions(partition: Partition, split: TxnsSplit, on_damage: OnDamage) -> LogTransactions:
     if split.flushed_offset is None and partition.segments:
-        found = snapshot_transactions(partition, replica_end(partition).offset)
+        found = snapshot_transactions(partition, log_end(partition, Trust.HEADERS).offset)
         if found is not None:
             return found
     snapshots = usable_snapshots(partition, split.log_start_offset, split.flushed_offset)

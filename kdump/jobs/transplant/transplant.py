@@ -28,8 +28,8 @@ from kdump.jobs.transplant.transplant_target import (
     topic_on,
 )
 from kdump.log.directory import LogDirectory
+from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
-from kdump.log.valid_end import valid_end
 from kdump.phases import phase
 from kdump.repair.transplant.lowered_epochs import StoredRange, TransplantedFile
 from kdump.repair.transplant.transplanted_log import (
@@ -320,9 +320,9 @@ def _checksum(pieces: Iterable[bytes]) -> int:
 def _has_records(partition: Partition) -> bool:
     if partition.is_0_7 or partition.leftovers:
         return True
-    end = valid_end(partition)
-    if end is None:
+    if not partition.segments:
         return False
+    end = log_end(partition, Trust.CHECKSUMS)
     return bool(end.damage) or end.offset > partition.segments[0].base_offset
 
 

@@ -24,8 +24,8 @@ from kdump.check.remote_segments import (
 from kdump.formats.names import REMOTE_LOG_METADATA_TOPIC, PartitionState
 from kdump.formats.remote_names import TopicIdPartition
 from kdump.jobs.verify.verify_partition import PartitionReport, SegmentSplit
-from kdump.log.bounds import checkpointed
 from kdump.log.directory import LogDirectory
+from kdump.log.log_search import checkpointed
 from kdump.log.partition import Partition
 from kdump.log.remote_files import RemoteListing, list_remote_segments
 from kdump.log.selection import PartitionSelection

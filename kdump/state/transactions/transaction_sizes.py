@@ -8,11 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kdump.formats.names import FileKind
-from kdump.log.header_seek import HeaderSeekableLog
-from kdump.log.headers import batch_spans
+from kdump.log.log_search import Trust, search_segment
 from kdump.log.partition import Partition
-from kdump.log.seek import SeekableLog
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage, OnDamage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Flags
@@ -150,18 +147,15 @@ def _parts(partition: Partition, least_offset: int, most_offset: int) -> Iterato
 def _parts_in(
     partition: Partition, segment: Segment, following: Segment | None, least_offset: int
 ) -> Iterator[BatchColumns | Damage]:
-    with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-        start = SeekableLog.of_segment(partition, segment, log).position_of(least_offset)
-        for step in valid_windows(log, segment_part(segment, following, start)):
+    # By checksums, because batches before the start are not counted.
+    with search_segment(partition, segment, Trust.CHECKSUMS) as search:
+        start = search.position_of(least_offset)
+        for step in valid_windows(search.log, segment_part(segment, following, start)):
             yield step if isinstance(step, Damage) else step.batches
 
 
 def _end_position(partition: Partition) -> int:
     """How many bytes the log has, without preallocated space and bytes that are no batch."""
     *closed, active = partition.segments
-    end = sum(segment.log_bytes for segment in closed)
-    with partition.segment_path(active, FileKind.LOG).open_file() as log:
-        position = HeaderSeekableLog.of_segment(partition, active, log).last_indexed_position()
-        for span in batch_spans(log, position, active.base_offset):
-            position = span.next_position
-    return end + position
+    with search_segment(partition, active, Trust.HEADERS) as search:
+        return sum(segment.log_bytes for segment in closed) + search.end().position

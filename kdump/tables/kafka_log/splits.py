@@ -14,8 +14,7 @@ from kdump.errors import KdumpError
 from kdump.formats.names import FileKind, parse_offset_file_name
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.headers import batch_spans
-from kdump.log.replicas import replica_end
-from kdump.log.time_search import offset_of_time
+from kdump.log.log_search import Trust, log_end, offset_of_time
 from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
@@ -102,7 +101,11 @@ def _refuse_offsets_outside(
         if not isinstance(bound, int):
             continue
         own = [each for each in partitions if each.topic_partition == key and each.segments]
-        spans = [(each.segments[0].base_offset, replica_end(each.partition).offset) for each in own]
+        # By headers: an offset is refused here; damage at the end is for whoever reads the records.
+        spans = [
+            (each.segments[0].base_offset, log_end(each.partition, Trust.HEADERS).offset)
+            for each in own
+        ]
         if spans and not any(start <= bound <= end for start, end in spans):
             found = ", ".join(f"{start} to {end}" for start, end in spans)
             raise KdumpError(
