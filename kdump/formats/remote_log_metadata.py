@@ -11,12 +11,6 @@ from typing import Final, NoReturn
 
 from kdump.formats.message_decoder import MessageValue, SchemaError
 from kdump.formats.schema import MessageSchema
-from kdump.formats.schemas.remote_storage import (
-    REMOTE_LOG_SEGMENT_METADATA_RECORD,
-    REMOTE_LOG_SEGMENT_METADATA_SNAPSHOT_RECORD,
-    REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD,
-    REMOTE_PARTITION_DELETE_METADATA_RECORD,
-)
 
 SEGMENT_STATES: Final[Mapping[int, str]] = {
     0: "COPY_SEGMENT_STARTED",
@@ -41,7 +35,7 @@ def event_text(schema: MessageSchema, record: MessageValue) -> str:
     Raises:
         SchemaError: the event's class refuses these fields; has that class's message.
     """
-    return _EVENT_TEXTS[schema](record)
+    return _EVENT_TEXTS[schema.name](record)
 
 
 def _segment_text(record: MessageValue) -> str:
@@ -113,11 +107,11 @@ def _partition_delete_text(record: MessageValue) -> str:
     )
 
 
-_EVENT_TEXTS: Final[Mapping[MessageSchema, Callable[[MessageValue], str]]] = {
-    REMOTE_LOG_SEGMENT_METADATA_RECORD: _segment_text,
-    REMOTE_LOG_SEGMENT_METADATA_SNAPSHOT_RECORD: _segment_snapshot_text,
-    REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD: _segment_update_text,
-    REMOTE_PARTITION_DELETE_METADATA_RECORD: _partition_delete_text,
+_EVENT_TEXTS: Final[Mapping[str, Callable[[MessageValue], str]]] = {
+    "RemoteLogSegmentMetadataRecord": _segment_text,
+    "RemoteLogSegmentMetadataSnapshotRecord": _segment_snapshot_text,
+    "RemoteLogSegmentMetadataUpdateRecord": _segment_update_text,
+    "RemotePartitionDeleteMetadataRecord": _partition_delete_text,
 }
 
 

@@ -1,15 +1,16 @@
 """Kafka's message schemas as tables.
 
-A schema is written with :func:`message`, :func:`struct`, :func:`array` and :func:`field`, and says
-what Kafka's own message definitions say: which field is in which version, which may be null, which
-is tagged, and its default. :mod:`kdump.formats.message_decoder` reads messages by them.
+A schema says what Kafka's own message definitions say: which field is in which version, which may
+be null, which is tagged, and its default. :mod:`kdump.formats.schemas.definitions` reads them from
+files, :mod:`kdump.formats.message_decoder` reads messages by them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from kdump.formats.uuids import ZERO_UUID, format_uuid
@@ -126,8 +127,7 @@ class RecordType:
     key: MessageSchema | None = None
 
 
-_ALL_VERSIONS: Final = "0+"
-_NO_VERSIONS: Final = "none"
+NO_VERSIONS: Final = "none"
 
 
 def message(
@@ -145,34 +145,8 @@ def message(
         name,
         fields,
         _versions(versions),
-        None if flexible == _NO_VERSIONS else _versions(flexible),
+        None if flexible == NO_VERSIONS else _versions(flexible),
     )
-
-
-def coordinator_record(
-    type_id: int,
-    name: str,
-    *,
-    key: Iterable[SchemaField],
-    value: Iterable[SchemaField],
-    versions: str = "0",
-    flexible: str = "0+",
-) -> RecordType:
-    """A type of record that a coordinator keeps; versions are those of its value.
-
-    Its key has no versions: where other messages say their version, it says ``type_id``.
-    """
-    return RecordType(
-        type_id,
-        name,
-        value=message(f"{name}Value", *value, versions=versions, flexible=flexible),
-        key=message(f"{name}Key", *key, flexible=_NO_VERSIONS),
-    )
-
-
-def by_id(*record_types: RecordType) -> Mapping[int, RecordType]:
-    """The types of records of one log, to be found by their number."""
-    return {record_type.id: record_type for record_type in record_types}
 
 
 def struct(name: str, *fields: SchemaField) -> Struct:
@@ -188,7 +162,7 @@ def array(element: Scalar | Struct) -> Array:
 def field(
     name: str,
     kind: FieldType,
-    versions: str = _ALL_VERSIONS,
+    versions: str = "0+",
     *,
     nullable: bool = False,
     tag: int | None = None,
@@ -212,6 +186,7 @@ _ZERO_VALUES: Final[Mapping[Scalar, Any]] = {
 }
 
 
+@cache
 def _versions(text: str) -> Versions:
     if text.endswith("+"):
         return Versions(int(text[:-1]), MAX_VERSION)

@@ -1,11 +1,15 @@
-"""What a Kafka defines, messages in JSON and levels of features, held against kdump's tables.
+"""What a Kafka defines: messages as the text files of kdump's schemas, and levels of features.
 
-Each difference is a sentence: what has to be added to which table.
+``./dev kafka-definitions`` writes the files from the jars of the newest Kafka that kdump knows, the
+version in ``tests/java/newest/pom.xml``. ``tests/differential/test_newest_kafka.py`` holds the
+files and kdump's other tables to those jars.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
+import os
 import re
 import subprocess
 import zipfile
@@ -13,67 +17,74 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from builders import kafka_jars
+from kdump.check import topic_configs
 from kdump.formats.feature_levels import HIGHEST_LEVELS, METADATA_VERSION, METADATA_VERSIONS
-from kdump.formats.schema import (
-    Array,
-    MessageSchema,
-    Scalar,
-    Struct,
-    default_of,
-    fields_of,
-)
-from kdump.formats.schemas import (
-    consumer_protocol,
-    control,
-    group_coordinator,
-    metadata,
-    remote_storage,
-    share,
-    transaction,
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_SCHEMAS: Final = _ROOT / "kdump" / "formats" / "schemas"
+_PROGRAM: Final = _ROOT / "tests" / "java" / "newest" / "DefinedByKafka.java"
+_RECORDS: Final = frozenset({"metadata", "coordinator-key", "coordinator-value"})
+_LOGS: Final = {
+    "kafka-group-coordinator": "group_coordinator",
+    "kafka-metadata": "metadata",
+    "kafka-share-coordinator": "share",
+    "kafka-storage": "remote_storage",
+    "kafka-transaction-coordinator": "transaction",
+}
+"""The file for the records that a jar defines."""
+_OTHERS: Final = {
+    "ConsumerProtocolAssignment": "consumer_protocol",
+    "ConsumerProtocolSubscription": "consumer_protocol",
+    "EndTxnMarker": "control",
+    "KRaftVersionRecord": "control",
+    "LeaderChangeMessage": "control",
+    "SnapshotFooterRecord": "control",
+    "SnapshotHeaderRecord": "control",
+    "VotersRecord": "control",
+}
+"""The file for each other message that kdump reads."""
+_UNRESTRICTED_CONFIGS: Final = frozenset(
+    {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
 )
 
-_PROGRAM: Final = Path(__file__).resolve().parents[1] / "java" / "newest" / "FeatureLevels.java"
-_LOGS: Final = (
-    metadata.RECORD_TYPES,
-    remote_storage.RECORD_TYPES,
-    group_coordinator.RECORD_TYPES,
-    transaction.RECORD_TYPES,
-    share.RECORD_TYPES,
-)
-_SINGLE: Final = (
-    *(each.value for each in control.RECORD_TYPES.values()),
-    consumer_protocol.CONSUMER_PROTOCOL_SUBSCRIPTION,
-    consumer_protocol.CONSUMER_PROTOCOL_ASSIGNMENT,
-)
-_KINDS: Final = frozenset({"metadata", "coordinator-key", "coordinator-value"})
+
+def schema_files(jars: Path) -> dict[Path, str]:
+    """The text of each file of schemas in ``kdump/formats/schemas``, as the jars have it."""
+    parts: dict[str, list[tuple[int, str, str]]] = {}
+    for jar, definition in _definitions(jars):
+        if definition["type"] in _RECORDS:
+            name = _LOGS[jar]
+        elif (other := _OTHERS.get(definition["name"])) is not None:
+            name = other
+        else:
+            continue
+        part = definition.get("apiKey", -1), definition["name"], "\n".join(_lines(definition))
+        parts.setdefault(name, []).append(part)
+    return {
+        _SCHEMAS / f"{name}.txt": "\n\n".join(text for *_, text in sorted(found)) + "\n"
+        for name, found in parts.items()
+    }
 
 
 def unknown_messages(jars: Path) -> list[str]:
-    """What the jars define of records in Kafka's own logs, and kdump's schemas say otherwise."""
-    schemas = {each.name: (each, -1) for each in _SINGLE}
-    for types in _LOGS:
-        for record_type in types.values():
-            schemas[record_type.value.name] = record_type.value, record_type.id
-            if record_type.key is not None:
-                schemas[record_type.key.name] = record_type.key, record_type.id
-    found: list[str] = []
-    seen = set()
-    for definition in _definitions(jars):
-        name = definition["name"]
-        schema, type_id = schemas.get(name, (None, -1))
-        if schema is not None:
-            seen.add(name)
-            found += _differences(definition, schema)
-        elif definition["type"] in _KINDS:
-            found.append(f"{name} is not in kdump/formats/schemas")
-            continue
-        if definition["type"] in _KINDS and definition["apiKey"] != type_id:
-            found.append(f"{name} has the type {definition['apiKey']}")
-    return found + [f"{name} is in no jar" for name in sorted(schemas.keys() - seen)]
+    """The lines in which kdump's schemas and those of the jars differ."""
+    files = schema_files(jars)
+    return [
+        line
+        for path in sorted(files.keys() | set(_SCHEMAS.glob("*.txt")))
+        for line in difflib.unified_diff(
+            path.read_text().splitlines(),
+            files.get(path, "").splitlines(),
+            path.name,
+            lineterm="",
+            n=0,
+        )
+    ]
 
 
 def unknown_levels(classpath: str) -> list[str]:
-    """Which levels of features a Kafka has, and ``feature_levels.py`` has otherwise."""
+    """The levels of features, and names of topic configurations, that kdump's tables lack."""
     done = subprocess.run(
         ["java", "-XX:TieredStopAtLevel=1", "-cp", classpath, str(_PROGRAM)],
         capture_output=True,
@@ -85,35 +96,66 @@ def unknown_levels(classpath: str) -> list[str]:
     levels = {int(level): name for word, level, name in lines if word == "level"}
     highest = {name: int(level) for word, name, level in lines if word == "feature"}
     highest[METADATA_VERSION] = max(levels)
+    configs = {name for word, name, _ in lines if word == "config"}
+    known = topic_configs.RULES.keys() | topic_configs.NEW_IN_4_4.keys() | _UNRESTRICTED_CONFIGS
     found = [f"{METADATA_VERSION}: {levels}"] if levels != METADATA_VERSIONS else []
-    return found + ([f"features: {highest}"] if highest != HIGHEST_LEVELS else [])
+    found += [f"features: {highest}"] if highest != HIGHEST_LEVELS else []
+    return found + [f"topic configuration: {name}" for name in sorted(configs ^ known)]
 
 
-def _definitions(jars: Path) -> Iterator[dict[str, Any]]:
-    """The definitions in the jars; their comments are not JSON."""
-    for path in sorted(jars.glob("*.jar")):
+def _definitions(jars: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The definitions in the jars, each with its jar; their comments are not JSON."""
+    for path in sorted(jars.glob("kafka-*.jar")):
         with zipfile.ZipFile(path) as jar:
             for name in jar.namelist():
                 if re.search(r"(^|/)(message|metadata)/\w+\.json$", name):
-                    yield json.loads(re.sub(r"(?m)^\s*//.*$", "", jar.read(name).decode()))
+                    text = re.sub(r"(?m)^\s*//.*$", "", jar.read(name).decode())
+                    yield re.sub(r"-\d.*", "", path.name), json.loads(text)
 
 
-def _differences(definition: Mapping[str, Any], schema: MessageSchema) -> Iterator[str]:
-    name, valid = definition["name"], _range(definition["validVersions"], 0)
-    is_key = definition["type"] == "coordinator-key"  # Its version says the type.
-    known = range(schema.versions.lowest, schema.versions.highest + 1)
-    if not is_key and valid != known:
-        yield f"{name} has the versions {definition['validVersions']}"
-        return
+def _lines(definition: Mapping[str, Any]) -> Iterator[str]:
+    """A message in the format that ``kdump/formats/schemas/definitions.py`` describes."""
+    valid = definition["validVersions"]
     structs = {each["name"]: each["fields"] for each in definition.get("commonStructs", ())}
-    for version in (0,) if is_key else valid:
-        is_flexible = version in _range(definition["flexibleVersions"], valid.stop)
-        if is_flexible != (schema.flexible is not None and version in schema.flexible):
-            yield f"{name} version {version}: has tagged fields: {is_flexible}"
-        expected = _defined(definition["fields"], version, valid.stop, structs)
-        found = _known(schema, schema, version)
-        if expected != found:
-            yield f"{name} version {version}: {expected}, not {found}"
+    parts = [definition["name"]]
+    if "apiKey" in definition:
+        parts.append(f"type {definition['apiKey']}")
+    if definition["type"] != "coordinator-key":  # The number of its version says the type.
+        parts.append(f"versions {valid}")
+    if definition["flexibleVersions"] != "none":
+        parts.append(f"flexible {definition['flexibleVersions']}")
+    yield " ".join(parts)
+    yield from _field_lines(definition["fields"], structs, _range(valid, 0))
+
+
+def _field_lines(
+    fields: Iterable[Mapping[str, Any]], structs: Mapping[str, Any], valid: range
+) -> Iterator[str]:
+    for each in fields:
+        parts = [each["name"][0].lower() + each["name"][1:], each["type"]]
+        versions = each.get("versions", each.get("taggedVersions"))
+        present = _range(versions, valid.stop)
+        if present.stop < valid.stop:
+            parts.append(versions)
+        elif present.start:
+            parts.append(f"{present.start}+")
+        for key, said in (("nullableVersions", "nullable"), ("taggedVersions", "tag")):
+            concerned = set(_range(each.get(key, "none"), valid.stop)) & set(valid)
+            if concerned:
+                if concerned < set(present) & set(valid):
+                    raise ValueError(f"{each['name']} is not {said} in all of its versions")
+                parts.append(f"{said} {each['tag']}" if said == "tag" else said)
+        element = each["type"].removeprefix("[]")
+        default = str(each.get("default") or "")  # Null without quotes is no default.
+        if element.startswith(("int", "uint")) and default not in ("", "null"):
+            default = str(int(default, 0))
+        if default.lower() not in ("", "0", "false"):
+            parts.append(f"default {default.lower() if element == 'bool' else default}")
+        yield "  " + " ".join(parts)
+        inner = each.get("fields", structs.get(element))
+        if inner is not None:
+            for line in _field_lines(inner, structs, valid):
+                yield "  " + line
 
 
 def _range(text: str, stop: int) -> range:
@@ -124,60 +166,12 @@ def _range(text: str, stop: int) -> range:
     return range(int(first), stop if text.endswith("+") else int(last or first) + 1)
 
 
-def _defined(
-    fields: Iterable[Mapping[str, Any]], version: int, stop: int, structs: Mapping[str, Any]
-) -> list[Any]:
-    """The fields of a version: name, type, whether it may be null, tag, and default."""
-    found = []
-    for each in fields:
-        if version not in _range(each.get("versions", each.get("taggedVersions")), stop):
-            continue
-        element = each["type"].removeprefix("[]")
-        inner = each.get("fields", structs.get(element))
-        shape = element if inner is None else _defined(inner, version, stop, structs)
-        is_tagged = version in _range(each.get("taggedVersions", "none"), stop)
-        found.append(
-            [
-                each["name"][0].lower() + each["name"][1:],
-                [shape] if each["type"].startswith("[]") else shape,
-                version in _range(each.get("nullableVersions", "none"), stop),
-                each["tag"] if is_tagged else None,
-                _default(each.get("default", ""), element),
-            ]
-        )
-    return found
+def _write_schemas() -> None:
+    jars = Path(kafka_jars.newest_classpath().removesuffix(f"{os.sep}*"))
+    for path, text in schema_files(jars).items():
+        path.write_text(text)
+    print(*unknown_levels(f"{jars}{os.sep}*"), sep="\n")
 
 
-def _default(text: Any, element: str) -> Any:
-    """A default as a value; None for zero, false and empty, as for null without quotes."""
-    if text == "null":
-        return text
-    if element == "bool":
-        return str(text).lower() == "true" or None
-    if element.startswith(("int", "uint")):
-        return int(str(text or 0), 0) or None
-    return text or None
-
-
-def _known(layout: Struct, schema: MessageSchema, version: int) -> list[Any]:
-    """The same of kdump's schema."""
-    found = []
-    for each in fields_of(layout, schema, version):
-        element = each.type.element if isinstance(each.type, Array) else each.type
-        if isinstance(element, Scalar):
-            shape: Any = element.name.lower()
-        else:
-            shape = _known(element, schema, version)
-        default = default_of(each, schema, version)
-        is_zero = default is not None and (not default or isinstance(each.type, Struct))
-        is_zero |= element is Scalar.UUID
-        found.append(
-            [
-                each.name,
-                [shape] if isinstance(each.type, Array) else shape,
-                each.nullable,
-                each.tag,
-                "null" if default is None else None if is_zero else default,
-            ]
-        )
-    return found
+if __name__ == "__main__":
+    _write_schemas()

@@ -1,6 +1,7 @@
 """kdump's tables have what the newest Kafka defines: record types, versions, fields, levels.
 
-A new release: raise the version in ``tests/java/newest/pom.xml``; these tests say what to add.
+A new release: raise the version in ``tests/java/newest/pom.xml``, and run
+``./dev kafka-definitions``. These tests say what else to add.
 """
 
 from __future__ import annotations

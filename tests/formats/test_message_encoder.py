@@ -28,7 +28,7 @@ from kdump.formats.schema import (
     field,
     message,
 )
-from kdump.formats.schemas.metadata import PARTITION_RECORD, TOPIC_RECORD
+from kdump.formats.schemas.metadata import RECORD_TYPES
 
 
 @pytest.mark.hypothesis
@@ -49,6 +49,9 @@ def test_every_schema_is_read_back_from_its_bytes_and_from_the_json_that_is_prin
     check()
 
 
+PARTITION = RECORD_TYPES[3].value
+
+
 def test_tagged_fields_at_their_default_are_left_out() -> None:
     value = {"first": -1, "plain": 7, "list": [], "inner": {"n": 0}}
     assert encode(TAGGED, value, 0) == b"\x07\x00"
@@ -66,9 +69,9 @@ def test_unknown_tagged_fields_are_written_in_the_order_of_tags() -> None:
 
 def test_a_field_that_the_version_lacks_has_to_be_at_its_default() -> None:
     record: dict[str, Any] = {"directories": [], "eligibleLeaderReplicas": None}
-    assert encode(PARTITION_RECORD, record, 0) == encode(PARTITION_RECORD, {}, 0)
+    assert encode(PARTITION, record, 0) == encode(PARTITION, {}, 0)
     with pytest.raises(EncodingError, match="no field eligibleLeaderReplicas in version 1"):
-        encode(PARTITION_RECORD, {"eligibleLeaderReplicas": []}, 1)
+        encode(PARTITION, {"eligibleLeaderReplicas": []}, 1)
 
 
 @pytest.mark.parametrize(
@@ -84,19 +87,19 @@ def test_a_field_that_the_version_lacks_has_to_be_at_its_default() -> None:
 )
 def test_a_value_that_does_not_fit_is_an_error(value: dict[str, Any], message: str) -> None:
     with pytest.raises(EncodingError, match=message):
-        encode(TOPIC_RECORD, value, 0)
+        encode(RECORD_TYPES[2].value, value, 0)
 
 
 def test_a_number_out_of_range_is_an_error() -> None:
     with pytest.raises(EncodingError, match="leader: not a value"):
-        encode(PARTITION_RECORD, {"leader": 1 << 31}, 0)
+        encode(PARTITION, {"leader": 1 << 31}, 0)
 
 
 def test_an_unknown_version_is_an_error() -> None:
     with pytest.raises(EncodingError, match="no version 3 of PartitionRecord"):
-        encode(PARTITION_RECORD, {}, 3)
+        encode(PARTITION, {}, 3)
     with pytest.raises(MessageJsonError, match="no version 3 of PartitionRecord"):
-        fields_from_json(PARTITION_RECORD, 3, {})
+        fields_from_json(PARTITION, 3, {})
 
 
 SCHEMA = message(

@@ -37,7 +37,7 @@ from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
 from kdump.formats.internal_topics import encode_cluster_metadata
 from kdump.formats.message_encoder import encode
 from kdump.formats.names import FileKind, OffsetFileName, PartitionState
-from kdump.formats.schemas.remote_storage import REMOTE_LOG_SEGMENT_METADATA_RECORD
+from kdump.formats.schemas.remote_storage import RECORD_TYPES
 from kdump.jobs.collect.collect import CollectRequest, collect
 from kdump.log.directory import read_log_directory
 from kdump.state.metadata.disk_collection import (
@@ -453,7 +453,7 @@ def tiered(name: str, number: int, end_offset: int, epochs: Sequence[int]) -> by
         "remoteLogSegmentState": 1,
         "txnIndexEmpty": False,
     }
-    return bytes([1, 0, 0]) + encode(REMOTE_LOG_SEGMENT_METADATA_RECORD, fields, 0)
+    return bytes([1, 0, 0]) + encode(RECORD_TYPES[0].value, fields, 0)
 
 
 def test_tiered_segments_claim_offsets_and_epochs(quick_path: Path) -> None:

@@ -1,8 +1,12 @@
 import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.storage.internals.log.LogConfig;
 
-/** Prints the levels of metadata.version with their names, and the highest level of each feature. */
-public class FeatureLevels {
+/**
+ * Prints the levels of metadata.version with their names, the highest level of each feature, and the names of topic
+ * configurations.
+ */
+public class DefinedByKafka {
     public static void main(String[] args) {
         for (MetadataVersion version : MetadataVersion.values()) {
             if (version.compareTo(MetadataVersion.LATEST_PRODUCTION) <= 0) {
@@ -11,6 +15,9 @@ public class FeatureLevels {
         }
         for (Feature feature : Feature.PRODUCTION_FEATURES) {
             System.out.println("feature " + feature.featureName() + " " + feature.latestProduction());
+        }
+        for (String name : LogConfig.nonInternalConfigNames()) {
+            System.out.println("config " + name + " -");
         }
     }
 }
