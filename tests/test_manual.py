@@ -16,9 +16,10 @@ from docutils import nodes
 from builders.manual import MANUAL, document_of
 from hatch_build import roff_of
 from kdump.cli.command_group import SECTIONS, command_names
-from kdump.cli.commands import info, lookup, ls
+from kdump.cli.commands import info, lookup
 from kdump.cli.main import cli
-from kdump.cli.output.rendering import Column
+from kdump.cli.output.rendering import ShownColumn
+from kdump.jobs.listing.listed_rows import LISTED_PARTITION
 
 PAGES: Final = ("kdump", *(f"kdump-{name}" for name in command_names()))
 
@@ -108,12 +109,14 @@ def test_the_paragraph_names_every_value_of_the_option(page: str) -> None:
 @pytest.mark.parametrize(
     ("page", "columns"),
     [
-        ("kdump-ls", ls.COLUMNS),
+        ("kdump-ls", LISTED_PARTITION.columns),
         ("kdump-info", info.COLUMNS),
         ("kdump-lookup", lookup.COLUMNS),
     ],
 )
-def test_the_page_names_every_field_of_the_output(page: str, columns: Iterable[Column]) -> None:
+def test_the_page_names_every_field_of_the_output(
+    page: str, columns: Iterable[ShownColumn]
+) -> None:
     # What both commands answer stands in the page of ls.
     text = document_of(page).astext() + document_of("kdump-ls").astext()
     fields = {column.name for column in columns} - {"path"}

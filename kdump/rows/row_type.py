@@ -41,6 +41,7 @@ class ValueType(NamedTuple):
         fields: those of an object.
         choices: the types that a value may have, if there are several.
         shared: its name in ``docs/schemas/common.json`` if several commands have such values.
+        what: its meaning there.
     """
 
     json: str
@@ -53,6 +54,7 @@ class ValueType(NamedTuple):
     fields: tuple[Field, ...] = ()
     choices: tuple[ValueType, ...] = ()
     shared: str = ""
+    what: str = ""
 
     @property
     def or_null(self) -> ValueType:
@@ -75,6 +77,7 @@ class Field(NamedTuple):
         unknown: what people see if the value is None.
         alert: whether any value deserves attention; it is shown in colour.
         dropped: order in which a narrow terminal hides columns, 1 first; None is always shown.
+        is_detail: whether people see it only where a row is shown as a block.
         for_programs: whether CSV, JSON and SQL have it; others are texts made for people.
         is_optional: whether rows may lack it.
         sql_only: whether only SQL has it: other output does not depend on several rows.
@@ -87,6 +90,7 @@ class Field(NamedTuple):
     unknown: str = "?"
     alert: bool = False
     dropped: int | None = None
+    is_detail: bool = False
     for_programs: bool = True
     is_optional: bool = False
     sql_only: bool = False
@@ -98,7 +102,7 @@ class Field(NamedTuple):
     @property
     def for_people(self) -> bool:
         """Whether the formats for people show it."""
-        return bool(self.title)
+        return bool(self.title) and not self.is_detail
 
 
 class RowType(NamedTuple):
@@ -179,8 +183,3 @@ def object_of(*fields: Field) -> ValueType:
 def any_of(*choices: ValueType) -> ValueType:
     """One of several types."""
     return ValueType("", choices=choices)
-
-
-def as_in_common(name: str) -> ValueType:
-    """A type that ``docs/schemas/common.json`` describes."""
-    return ValueType("", shared=name)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
-import pkgutil
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,14 +23,14 @@ Schema = dict[str, Any]
 
 
 def answers() -> list[JsonAnswer]:
-    """What commands with declared rows write; declared as ``ANSWER`` in modules about rows."""
-    names = (
-        each.name
-        for each in pkgutil.walk_packages(kdump.__path__, "kdump.")
-        if each.name.endswith("_rows")
+    """What commands with declared rows write; declared as ``ANSWER`` beside the rows."""
+    package = Path(kdump.__file__).parent
+    declaring = (
+        path.relative_to(package.parent).with_suffix("")
+        for path in sorted(package.rglob("*.py"))
+        if "\nANSWER: Final = " in path.read_text("utf-8")
     )
-    modules = [importlib.import_module(name) for name in names]
-    return [module.ANSWER for module in modules if hasattr(module, "ANSWER")]
+    return [importlib.import_module(".".join(path.parts)).ANSWER for path in declaring]
 
 
 def pages() -> dict[Path, str]:
@@ -123,9 +122,24 @@ def _document(answer: JsonAnswer) -> Schema:
 
 
 def _with_shared(common: Schema, found: Sequence[JsonAnswer]) -> Schema:
-    shared = {row.shared: row for answer in found for row in answer.rows if row.shared}
-    declared = {name: row_schema(row) for name, row in shared.items() if row.fields}
-    return {**common, "$defs": {**common["$defs"], **dict(sorted(declared.items()))}}
+    rows = [row for answer in found for row in answer.rows]
+    declared = {row.shared: row_schema(row) for row in rows if row.shared}
+    for value in _types_in(field for row in rows for field in row.fields):
+        if value.shared:
+            declared[value.shared] = schema_of(value._replace(shared=""), value.what)
+    return {**common, "$defs": {**common["$defs"], **declared}}
+
+
+def _types_in(fields: Iterable[Field]) -> Iterator[ValueType]:
+    """All types of fields, also of their parts."""
+    for field in fields:
+        value: ValueType | None = field.type
+        while value is not None:
+            yield value
+            yield from _types_in(value.fields)
+            for choice in value.choices:
+                yield from _types_in((Field("", choice),))
+            value = value.items
 
 
 def _json(document: Schema) -> str:

@@ -24,7 +24,7 @@ from builders.json_answers import objects
 from builders.read_tables import as_in_json, read_table, table_rows
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.record_batch import Record
-from kdump.jobs.listing.partition_facts import REMOTE_FIELDS
+from kdump.jobs.listing.listed_rows import REMOTE_FIELDS
 from kdump.jobs.table_rows.all_tables import TABLES
 from kdump.jobs.table_rows.table_reader import open_table
 from kdump.storage.local_disk import LocalFile

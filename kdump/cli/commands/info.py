@@ -324,7 +324,7 @@ def _totals(partitions: Sequence[PartitionTotals]) -> Row:
 
 def _remote_totals(partitions: Sequence[Partition], *, is_one: bool) -> Row:
     """How much is in tiered storage, and where the local log of a single partition begins."""
-    from kdump.jobs.listing.partition_facts import remote_fields
+    from kdump.jobs.listing.listed_rows import remote_fields
 
     rows = [remote_fields(each) for each in partitions]
     start = {"local_log_start_offset": rows[0]["local_log_start_offset"]} if is_one else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -11,10 +10,9 @@ import click
 from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus
 from kdump.phases import phase
-from kdump.rows.row_type import Kind
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -24,34 +22,7 @@ if TYPE_CHECKING:
     from kdump.log.partition import Partition
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
-
-COLUMNS: Final = (
-    Column("log_dir", "Log dir", dropped=12),
-    Column("directory", "Directory", for_people=False),
-    Column("topic", "Topic"),
-    Column("partition", "Partition", Kind.NUMBER),
-    Column("state", "State", dropped=11),
-    Column("segments", "Segments", Kind.NUMBER, dropped=5),
-    Column("log_bytes", "Size", Kind.BYTES, dropped=10),
-    Column("total_bytes", "Total", Kind.BYTES, for_people=False),
-    Column("log_start_offset", "Start", Kind.NUMBER, dropped=8),
-    Column("log_end_offset", "End", Kind.NUMBER),
-    Column("gaps", "Gaps", Kind.NUMBER, dropped=4),
-    Column("recovery_point", "Recovery", Kind.NUMBER, dropped=7),
-    Column("high_watermark", "HW", Kind.NUMBER, dropped=6),
-    Column("earliest_timestamp_ms", "Earliest", Kind.TIMESTAMP_MS, unknown="-", dropped=2),
-    Column("latest_timestamp_ms", "Latest", Kind.TIMESTAMP_MS, unknown="-", dropped=3),
-    Column("topic_id", "Topic id", unknown="-", dropped=1),
-    Column("leftovers", "Leftovers", alert=True, dropped=9),
-    Column("foreign", "Foreign", for_people=False),
-)
-
-REMOTE_COLUMNS: Final = (
-    Column("local_log_start_offset", "Local start", Kind.NUMBER, unknown="-", dropped=8),
-    Column("remote_segments", "Remote segments", Kind.NUMBER, for_people=False),
-    Column("remote_log_bytes", "Remote size", Kind.BYTES, unknown="-", dropped=8),
-)
-"""What ``--remote`` adds after the log start offset."""
+    from kdump.rows.row_type import Field
 
 SORT_KEYS: Final = {
     "name": "topic",
@@ -143,15 +114,13 @@ def command(
     return diagnostics.status
 
 
-def _columns(*, is_one: bool, is_remote: bool) -> list[Column]:
+def _columns(*, is_one: bool, is_remote: bool) -> list[Field]:
     """The columns; without the log directory for people if it is the same in every line."""
-    columns = list(COLUMNS)
-    if is_one:
-        columns[0] = dataclasses.replace(columns[0], for_people=False)
-    if is_remote:
-        after = 1 + [column.name for column in columns].index("log_start_offset")
-        columns[after:after] = REMOTE_COLUMNS
-    return columns
+    from kdump.jobs.listing.listed_rows import LISTED_PARTITION, REMOTE_FIELDS
+
+    log_dir, *others = LISTED_PARTITION.columns
+    first = log_dir._replace(title="") if is_one else log_dir
+    return [first, *(each for each in others if is_remote or each.name not in REMOTE_FIELDS)]
 
 
 def _rows(
@@ -162,7 +131,8 @@ def _rows(
 ) -> Iterator[Row]:
     """Yield the rows of a log directory, or the single row of a partition."""
     from kdump.jobs.listing.list_partitions import described_partitions
-    from kdump.jobs.listing.partition_facts import partition_row, read_lone_partition, remote_fields
+    from kdump.jobs.listing.listed_rows import REMOTE_FIELDS, partition_row, remote_fields
+    from kdump.jobs.listing.partition_facts import read_lone_partition
     from kdump.log.directory import directory_kind
 
     try:
@@ -181,9 +151,10 @@ def _rows(
                 if each.description is not None:
                     row, partition = each.description
                     yield row if partition is None else {**row, **remote_fields(partition)}
+            names = [each.name for each in _columns(is_one=False, is_remote=False)]
+            unknown = dict.fromkeys(names if remote is None else [*names, *REMOTE_FIELDS])
             for name in found.unreadable:
-                unknown = _UNKNOWN if remote is None else _UNKNOWN | _UNKNOWN_REMOTE
-                yield {"type": "partition", "log_dir": str(path), "directory": name, **unknown}
+                yield {"type": "partition", **unknown, "log_dir": str(path), "directory": name}
         elif kind.is_partition:
             lone = read_lone_partition(path)
             if lone.log_directory is not None:
@@ -206,15 +177,9 @@ def _row_and_partition(
 def _only_row(
     partition: Partition, log_directory: LogDirectory, problems: ProblemReporter
 ) -> tuple[Row, None]:
-    from kdump.jobs.listing.partition_facts import partition_row
+    from kdump.jobs.listing.listed_rows import partition_row
 
     return partition_row(partition, log_directory, problems), None
-
-
-_UNKNOWN_REMOTE: Final = {column.name: None for column in REMOTE_COLUMNS}
-_UNKNOWN: Final = {
-    column.name: None for column in COLUMNS if column.name not in ("log_dir", "directory")
-}
 
 
 def _sorted(rows: list[Row], column: str, *, reverse: bool) -> list[Row]:

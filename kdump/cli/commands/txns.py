@@ -63,12 +63,13 @@ def command(
     """
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.sections import open_sections
-    from kdump.cli.output.txns_output import SECTIONS
-    from kdump.cli.output.txns_summary import summary_lines, summary_row
+    from kdump.cli.output.txns_summary import summary_lines
     from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
     from kdump.jobs.problems.found_problems import report_all
     from kdump.jobs.transactions.open_transactions import TxnsRequest, is_needed, txns
     from kdump.jobs.transactions.shown_transactions import ShownTransactions
+    from kdump.jobs.transactions.stable_offset_rows import STABLE_OFFSET, summary_row
+    from kdump.jobs.transactions.transaction_rows import OPEN_TRANSACTION, TRANSACTION
     from kdump.log.directory import read_log_directory
 
     diagnostics = Diagnostics()
@@ -93,14 +94,14 @@ def command(
         only_hanging=hanging,
         is_for_people=output.is_for_people,
     )
-    with open_sections(output, SECTIONS) as out:
+    with open_sections(output, (TRANSACTION, OPEN_TRANSACTION, STABLE_OFFSET)) as out:
         _write(shown, out)
         out.summary(summary_row(shown), summary_lines(shown, now_ms))
     return diagnostics.status
 
 
 def _write(shown: ShownTransactions, out: SectionedOutput) -> None:
-    from kdump.cli.output.txns_output import partition_row
+    from kdump.jobs.transactions.stable_offset_rows import stable_offset_row
     from kdump.jobs.transactions.transaction_rows import open_transaction_row, transaction_row
 
     if not shown.only_hanging:
@@ -110,4 +111,4 @@ def _write(shown: ShownTransactions, out: SectionedOutput) -> None:
         if each.judgement.is_hanging or not shown.only_hanging:
             out.row(open_transaction_row(partition, each))
     if not shown.only_hanging:
-        out.rows(map(partition_row, shown.listed_partitions()))
+        out.rows(map(stable_offset_row, shown.listed_partitions()))

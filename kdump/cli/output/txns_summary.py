@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from kdump.cli.output.rendering import Row
 from kdump.cli.output.value_text import format_timestamp
 from kdump.jobs.transactions.shown_transactions import OpenHere, ShownTransactions
 from kdump.jobs.transactions.transaction_rows import end_commands
@@ -21,24 +20,6 @@ _PATTERN: Final = frozenset("*?[")
 _LONGEST_NAME: Final = 60
 _MOST_LISTED: Final = 10
 """So many commands and names are listed for people; JSON has all of them."""
-
-
-def summary_row(shown: ShownTransactions) -> Row:
-    """The summary for programs."""
-    coordinators = shown.report.coordinators
-    opened = shown.open_transactions()
-    partitions = shown.partitions()
-    return {
-        "type": "summary",
-        "transactional_ids": len(shown.transactions()),
-        "open_transactions": len(opened),
-        "hanging": sum(each.judgement.is_hanging is True for _, each in opened),
-        "undecided": sum(each.judgement.is_hanging is None for _, each in opened),
-        "partitions": len(partitions),
-        "pinned_partitions": sum(bool(each.open_transactions) for each in partitions),
-        "coordinator_partitions": coordinators.partitions_count,
-        "missing_coordinator_partitions": coordinators.missing,
-    }
 
 
 def summary_lines(shown: ShownTransactions, now_ms: int) -> Iterator[str]:

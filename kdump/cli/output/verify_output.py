@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kdump.cli.output.brief import BriefFindings, BriefList, finding_line
 from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
-from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output
+from kdump.cli.output.rendering import OutputFormat, Row, open_output
 from kdump.cli.output.value_text import format_bytes
-from kdump.jobs.verify.finding_row import finding_row
-from kdump.rows.row_type import Kind
+from kdump.jobs.verify.finding_row import FINDING, finding_row
+from kdump.jobs.verify.verify_rows import VERIFIED_PARTITION, partition_row, summary_row
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -29,28 +29,6 @@ class VerifyFormat(enum.Enum):
     JSON = "json"
     JSONL = "jsonl"
     JUNIT = "junit"
-
-
-FINDING_COLUMNS: Final = (
-    Column("severity", "Severity", alert=True),
-    Column("code", "Code"),
-    Column("path", "File"),
-    Column("position", "Byte", Kind.NUMBER, unknown="-", dropped=4),
-    Column("offset", "Offset", Kind.NUMBER, unknown="-", dropped=3),
-    Column("what", "What", dropped=6),
-    Column("expected", "Expected", unknown="-", dropped=1),
-    Column("found", "Found", unknown="-", dropped=2),
-    Column("loss", "Loss", unknown="-", dropped=5),
-)
-PARTITION_COLUMNS: Final = (
-    Column("log_dir", "Log dir", dropped=4),
-    Column("directory", "Partition"),
-    Column("worst", "Worst", unknown="-", alert=True),
-    Column("findings", "Findings", dropped=1),
-    Column("records", "Records", Kind.NUMBER, dropped=2),
-    Column("log_end_offset", "End", Kind.NUMBER, dropped=3),
-    Column("verdict", "Verdict"),
-)
 
 
 class VerifyPrinter(Protocol):
@@ -82,53 +60,6 @@ def open_verify_printer(output_format: VerifyFormat, *, verbose: bool) -> Iterat
     else:
         with open_printer(EventFormat(output_format.value)) as printer:
             yield EventPrinter(printer, verbose=verbose)
-
-
-def partition_row(report: PartitionReport) -> dict[str, Any]:
-    """Return the row of a partition, for programs."""
-    topic, number = report.partition.topic_partition or (None, None)
-    return {
-        "log_dir": report.log_dir,
-        "directory": report.partition.path.name,
-        "topic": topic,
-        "partition": number,
-        "verdict": report.verdict,
-        "verdict_kind": report.verdict_kind,
-        "worst": None if report.worst is None else report.worst.label,
-        "findings": dict(report.findings),
-        "batches": report.batches,
-        "records": report.records,
-        "not_decoded": report.not_decoded,
-        "log_end_offset": report.end_offset,
-        **_account_row(report),
-    }
-
-
-def _account_row(result: PartitionReport | VerifySummary) -> dict[str, int]:
-    account = result.account
-    return {
-        "total_bytes": account.total_bytes,
-        "valid_bytes": account.valid_bytes,
-        "padding_bytes": account.padding_bytes,
-        "damaged_bytes": account.damaged_bytes,
-        "foreign_bytes": account.foreign_bytes,
-    }
-
-
-def summary_row(summary: VerifySummary) -> dict[str, Any]:
-    """Return the row of the summary, for programs."""
-    from kdump.check.findings import Severity
-
-    return {
-        "partitions": summary.partitions,
-        "segments": summary.segments,
-        "batches": summary.batches,
-        "records": summary.records,
-        "not_decoded": summary.not_decoded,
-        **_account_row(summary),
-        "findings": {each.label: summary.findings.get(each, 0) for each in reversed(Severity)},
-        "seconds": round(summary.seconds, 3),
-    }
 
 
 class EventPrinter:
@@ -281,8 +212,8 @@ class _TablePrinter:
     def finish(self) -> None:
         """Show the tables."""
         for columns, rows in (
-            (FINDING_COLUMNS, self._findings),
-            (PARTITION_COLUMNS, self._partitions),
+            (FINDING.columns, self._findings),
+            (VERIFIED_PARTITION.columns, self._partitions),
         ):
             if rows:
                 with open_output(OutputFormat.TABLE, columns) as output:

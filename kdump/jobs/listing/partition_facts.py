@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
@@ -26,9 +26,6 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 Value = TypeVar("Value")
-
-REMOTE_FIELDS: Final = ("local_log_start_offset", "remote_segments", "remote_log_bytes")
-"""What is listed of tiered storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,49 +160,3 @@ def bounds_fields(
         problems.report(failure.filename or partition.path, failure)
         return dict.fromkeys(_BOUNDS)
     return {name: getattr(bounds, name) for name in _BOUNDS}
-
-
-def remote_fields(partition: Partition) -> dict[str, int | None]:
-    """What a partition has in tiered storage; None for all if it was not listed with that.
-
-    Raises:
-        KdumpError: ``__remote_log_metadata`` cannot be loaded.
-        OSError: something cannot be read.
-    """
-    # Importing it takes time, and few listings need it.
-    from kdump.tiered.tiered_storage import remote_part
-
-    plan = remote_part(partition)
-    if plan is None:
-        return dict.fromkeys(REMOTE_FIELDS)
-    sizes = [each.size_bytes for each in plan.remote_logs]
-    return dict(zip(REMOTE_FIELDS, (plan.local_start_offset, len(sizes), sum(sizes)), strict=True))
-
-
-def partition_row(
-    partition: Partition, log_directory: LogDirectory | None, problems: ProblemReporter
-) -> dict[str, Any]:
-    """Return a partition as ``kdump ls`` shows it to programs.
-
-    Args:
-        partition: as it is listed.
-        log_directory: around it; None if that cannot be read.
-        problems: takes what cannot be read.
-    """
-    loaded = as_loaded(partition, problems)
-    topic, number = partition.topic_partition or (None, None)
-    return {
-        "type": "partition",
-        "log_dir": str(log_directory.path if log_directory else partition.path.parent),
-        "directory": partition.path.name,
-        "topic": topic,
-        "partition": number,
-        "state": partition.state.name.lower(),
-        "segments": len((loaded or partition).segments),
-        "log_bytes": (loaded or partition).log_bytes,
-        "total_bytes": partition.total_bytes,
-        **bounds_fields(loaded, log_directory, problems),
-        "topic_id": topic_id(partition, problems),
-        "leftovers": {kind.value: count for kind, count in partition.leftover_counts.items()},
-        "foreign": list(partition.foreign),
-    }

@@ -6,8 +6,10 @@ from typing import Final
 
 import pyarrow as pa
 
+from kdump.jobs.listing.listed_rows import LISTED_PARTITION
+from kdump.jobs.verify.finding_row import FINDING
 from kdump.tables.kafka_log.selected_offsets import BOUND_OPTIONS
-from kdump.tables.table import TIMESTAMP, PushedColumn, Table, TableColumn, list_of
+from kdump.tables.table import TIMESTAMP, PushedColumn, Table, TableColumn, table_columns
 
 LISTING_OPTIONS: Final = (
     "table",
@@ -23,8 +25,6 @@ TIERED_OPTIONS: Final = (*LISTING_OPTIONS, "remote", "privateKey")
 """The options of those that also list what is in tiered storage."""
 
 OF_PARTITIONS: Final[dict[str, PushedColumn]] = {"topic": "topic", "partition": "partition"}
-
-_COUNTS: Final = pa.map_(pa.string(), pa.int64())
 
 LOG_DIR_COLUMN: Final = TableColumn("log_dir", pa.string(), "the log directory, as it was named")
 DIRECTORY_COLUMN: Final = TableColumn(
@@ -45,68 +45,7 @@ STATE_COLUMN: Final = TableColumn(
 PARTITIONS: Final = Table(
     "partitions",
     "a directory of a partition, as `kdump ls` lists it",
-    (
-        LOG_DIR_COLUMN,
-        DIRECTORY_COLUMN,
-        TOPIC_COLUMN,
-        PARTITION_COLUMN,
-        STATE_COLUMN,
-        TableColumn("segments", pa.int64(), "how many segments it has"),
-        TableColumn("log_bytes", pa.int64(), "size of all segments' logs, as Kafka counts it"),
-        TableColumn("total_bytes", pa.int64(), "size of all files"),
-        TableColumn(
-            "log_start_offset",
-            pa.int64(),
-            "the larger of the checkpoint and the first segment",
-        ),
-        TableColumn(
-            "local_log_start_offset",
-            pa.int64(),
-            "where the local log begins; null without `remote`, or if it is empty",
-        ),
-        TableColumn(
-            "remote_segments",
-            pa.int64(),
-            "how many of the segments are in tiered storage; null without `remote`",
-        ),
-        TableColumn("remote_log_bytes", pa.int64(), "the size of their logs; likewise"),
-        TableColumn(
-            "log_end_offset",
-            pa.int64(),
-            "where the chain of batch headers ends; checksums are not checked",
-        ),
-        TableColumn(
-            "gaps",
-            pa.int64(),
-            "segments that begin after the end of the previous one: compaction leaves such gaps,"
-            " otherwise a segment is missing",
-        ),
-        TableColumn(
-            "recovery_point", pa.int64(), "the log was flushed up to, not including, this offset"
-        ),
-        TableColumn("high_watermark", pa.int64(), "from its checkpoint"),
-        TableColumn(
-            "earliest_timestamp", TIMESTAMP, "of the first record, if its batch header has it"
-        ),
-        TableColumn(
-            "latest_timestamp",
-            TIMESTAMP,
-            "the largest of a record, from the time indexes and the last batch headers",
-        ),
-        TableColumn("topic_id", pa.string(), "from `partition.metadata`"),
-        TableColumn(
-            "leftovers",
-            _COUNTS,
-            "leftover files by kind: `deleted`, `swap`, `cleaned`, `orphan`, `temporary`",
-        ),
-        TableColumn("foreign", list_of(pa.string()), "names of files that are not Kafka's"),
-        TableColumn(
-            "is_most_advanced",
-            pa.bool_(),
-            "whether `records` and `batches` read this replica of the partition; one of those that"
-            " are named and can be read",
-        ),
-    ),
+    table_columns(*LISTED_PARTITION.fields),
     TIERED_OPTIONS,
     OF_PARTITIONS,
 )
@@ -239,15 +178,7 @@ FINDINGS: Final = Table(
         ),
         TableColumn("topic", pa.string(), "likewise"),
         TableColumn("partition", pa.int32(), "likewise"),
-        TableColumn("severity", pa.string(), "`info`, `warning`, `error` or `severe`"),
-        TableColumn("code", pa.string(), "what was found; `kdump explain` explains it"),
-        TableColumn("path", pa.string(), "the file"),
-        TableColumn("position", pa.int64(), "the byte in it"),
-        TableColumn("offset", pa.int64(), "the offset in the log"),
-        TableColumn("what", pa.string(), "the problem, in a sentence"),
-        TableColumn("expected", pa.string(), "what should be there"),
-        TableColumn("found", pa.string(), "what is there"),
-        TableColumn("loss", pa.string(), "what is lost, or would be"),
+        *table_columns(*FINDING.fields),
     ),
     (*LISTING_OPTIONS, "level", "now"),
     OF_PARTITIONS,

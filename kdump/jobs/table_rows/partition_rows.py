@@ -10,12 +10,8 @@ import pyarrow as pa
 
 from kdump.broker.loader.loader import Recovered
 from kdump.formats.record_batch import NO_TIMESTAMP
-from kdump.jobs.listing.partition_facts import (
-    LonePartition,
-    as_loaded,
-    partition_row,
-    remote_fields,
-)
+from kdump.jobs.listing.listed_rows import partition_row, remote_fields
+from kdump.jobs.listing.partition_facts import LonePartition, as_loaded
 from kdump.jobs.loading.load_partition import RecoverJob
 from kdump.jobs.loading.load_split import load_split
 from kdump.jobs.loading.verdict_words import STATE_VERDICTS

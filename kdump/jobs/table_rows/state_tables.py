@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from kdump.jobs.groups.offset_rows import OFFSET
 from kdump.jobs.table_rows.log_tables import LISTING_OPTIONS, OF_PARTITIONS
-from kdump.tables.table import TIMESTAMP, Table, TableColumn, list_of, table_columns
+from kdump.jobs.transactions.transaction_rows import OPEN_TRANSACTION, TRANSACTION
+from kdump.tables.table import TIMESTAMP, Table, TableColumn, table_columns
 
 STATE_OPTIONS: Final = (*LISTING_OPTIONS, "now")
 """The options of tables that depend on the clock."""
@@ -39,50 +40,14 @@ GROUP_OFFSETS: Final = Table(
     OF_PARTITIONS,
 )
 
+_TRANSACTION_FIELDS: Final = (*TRANSACTION.fields, *OPEN_TRANSACTION.fields)
 TRANSACTIONS: Final = Table(
     "transactions",
     "a transactional id as its coordinator knows it (`type` is `transaction`), or a transaction"
     " that is open in a partition (`open_transaction`), as `kdump txns` shows them",
     (
         TableColumn("type", pa.string(), "`transaction` or `open_transaction`"),
-        TableColumn("transactional_id", pa.string(), "null if no coordinator here knows it"),
-        TableColumn("producer_id", pa.int64(), "its producer"),
-        TableColumn("producer_epoch", pa.int64(), "the epoch of the producer"),
-        TableColumn("start_time", TIMESTAMP, "when it began"),
-        TableColumn("state", pa.string(), "of a transactional id: `Ongoing`, `Empty` and others"),
-        TableColumn("last_change", TIMESTAMP, "of a transactional id: when its state changed"),
-        TableColumn("timeout_ms", pa.int64(), "of a transactional id"),
-        TableColumn(
-            "partitions", list_of(pa.string()), "of a transactional id: those it writes to"
-        ),
-        TableColumn("open_partitions", list_of(pa.string()), "those where it is open"),
-        TableColumn("missing_partitions", list_of(pa.string()), "those that were not read"),
-        TableColumn("previous_producer_id", pa.int64(), "of a transactional id"),
-        TableColumn("next_producer_id", pa.int64(), "of a transactional id"),
-        TableColumn("client_transaction_version", pa.int64(), "of a transactional id"),
-        TableColumn(
-            "is_certain",
-            pa.bool_(),
-            "of a transactional id: whether no later record may be in damaged bytes",
-        ),
-        TableColumn("coordinator_partition", pa.int32(), "the partition of `__transaction_state`"),
-        TableColumn("topic", pa.string(), "of an open transaction, as what follows"),
-        TableColumn("partition", pa.int32(), "where it is open"),
-        TableColumn("coordinator_epoch", pa.int64(), "of the last marker of its producer"),
-        TableColumn("first_offset", pa.int64(), "its first offset"),
-        TableColumn("last_offset", pa.int64(), "its last offset"),
-        TableColumn("last_time", TIMESTAMP, "of its last batch"),
-        TableColumn("batches", pa.int64(), "how many batches it has"),
-        TableColumn("records", pa.int64(), "how many records it has"),
-        TableColumn("size_bytes", pa.int64(), "the size of these batches"),
-        TableColumn("pinned_bytes", pa.int64(), "the size of the log from its start on"),
-        TableColumn("coordinator_state", pa.string(), "the state of its transactional id"),
-        TableColumn("is_open", pa.bool_(), "null if damage may hide its marker"),
-        TableColumn("is_ongoing", pa.bool_(), "whether its coordinator will end it"),
-        TableColumn("is_hanging", pa.bool_(), "whether nothing will end it"),
-        TableColumn("end_command", pa.string(), "the command that ends it"),
-        TableColumn("end_command_before_3_0", pa.string(), "the same for brokers before 3.0"),
-        TableColumn("log_dir", pa.string(), "the log directory that was read"),
+        *table_columns(*{each.name: each for each in _TRANSACTION_FIELDS}.values()),
     ),
     STATE_OPTIONS,
     OF_PARTITIONS,

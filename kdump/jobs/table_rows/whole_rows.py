@@ -19,7 +19,7 @@ from kdump.jobs.groups.build_report import report_groups
 from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC
 from kdump.jobs.groups.group_report import GroupsRequest
 from kdump.jobs.groups.offset_rows import offset_row
-from kdump.jobs.listing.partition_facts import partition_row
+from kdump.jobs.listing.listed_rows import partition_row
 from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.jobs.metadata.metadata_questions import ShownMetadata, show_metadata
 from kdump.jobs.problems.found_problems import report_all

@@ -1,4 +1,4 @@
-"""Transactions as rows for programs."""
+"""Transactions as rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ from typing import Any, Final
 
 from kdump.jobs.transactions.open_transactions import OpenTransaction, PartitionTransactions
 from kdump.jobs.transactions.shown_transactions import ShownTransactions
+from kdump.rows.row_type import (
+    BYTES,
+    FLAG,
+    INT,
+    INTEGER,
+    TEXT,
+    TIME,
+    Field,
+    RowType,
+    list_of,
+    one_of,
+)
 from kdump.state.transactions.transaction_coordinator import (
     CoordinatorState,
     CoordinatorTransaction,
@@ -14,6 +26,190 @@ from kdump.words import kafka_transactions_command
 
 _MOST_PARTITIONS: Final = 8
 """So many partitions of a transaction are listed for people; JSON has all of them."""
+
+_STATE: Final = one_of(
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+TRANSACTION: Final = RowType(
+    "transaction",
+    "A transactional id, as its coordinator knows it.",
+    (
+        Field("transactional_id", TEXT, "The transactional id.", "Transactional id"),
+        Field(
+            "state",
+            _STATE,
+            "Kafka's name of its state.",
+            "State",
+        ),
+        Field("producer_id", INTEGER, "Of its producer.", "Producer"),
+        Field("producer_epoch", INTEGER, "Of its producer.", "Epoch", dropped=3),
+        Field(
+            "start_time_ms",
+            TIME.or_null,
+            "Start of the last transaction; null if there was none.",
+            "Started",
+            unknown="-",
+            dropped=5,
+        ),
+        Field("last_change_ms", TIME, "Time of the last change.", "Last change", dropped=2),
+        Field(
+            "timeout_ms",
+            INTEGER,
+            "The coordinator aborts a transaction after this time.",
+            "Timeout ms",
+            dropped=1,
+        ),
+        Field(
+            "partitions",
+            list_of(TEXT),
+            "Partitions in the transaction, as TOPIC-PARTITION; empty once it is complete.",
+            "Partitions",
+            dropped=4,
+        ),
+        Field(
+            "open_partitions",
+            list_of(TEXT),
+            "Selected partitions in which the producer has a transaction open.",
+        ),
+        Field(
+            "missing_partitions",
+            list_of(TEXT),
+            "Selected partitions of the transaction that could not be read or are not in the log"
+            " directories.",
+        ),
+        Field(
+            "previous_producer_id",
+            INTEGER.or_null,
+            "Producer id of the last committed transaction, if it is another.",
+        ),
+        Field(
+            "next_producer_id",
+            INTEGER.or_null,
+            "Producer id that the producer goes on with, if it is another.",
+        ),
+        Field(
+            "client_transaction_version",
+            INTEGER,
+            "Feature level of transaction.version at the client.",
+        ),
+        Field(
+            "is_certain",
+            FLAG,
+            "Whether no damage or unreadable record may have changed the state since.",
+        ),
+        Field("coordinator_partition", INT, "Partition of __transaction_state that has the id."),
+    ),
+    title="Transactional ids, as their coordinators know them",
+)
+OPEN_TRANSACTION: Final = RowType(
+    "open_transaction",
+    "A transaction that is open in a partition.",
+    (
+        Field("topic", TEXT, "The topic.", "Topic"),
+        Field("partition", INT, "Number of the partition.", "Partition"),
+        Field("first_offset", INTEGER, "First offset of the transaction.", "First offset"),
+        Field("producer_id", INTEGER, "Of its producer.", "Producer"),
+        Field("producer_epoch", INTEGER, "Of its producer.", "Epoch", dropped=5),
+        Field(
+            "transactional_id",
+            TEXT.or_null,
+            "The transactional id; null if no coordinator in the log directories has the producer.",
+            "Transactional id",
+            dropped=8,
+        ),
+        Field(
+            "start_time_ms",
+            TIME.or_null,
+            "Timestamp of its first batch; null if that batch is gone.",
+            "Started",
+            dropped=6,
+        ),
+        Field(
+            "last_time_ms",
+            TIME,
+            "Largest timestamp of the producer's last batch.",
+            "Last write",
+            dropped=4,
+        ),
+        Field(
+            "records",
+            INTEGER.or_null,
+            "How many records it has; null if damage may hide some.",
+            "Records",
+            dropped=3,
+        ),
+        Field(
+            "size_bytes",
+            BYTES.or_null,
+            "Size of its batches; null if damage may hide some.",
+            "Size",
+            dropped=2,
+        ),
+        Field(
+            "pinned_bytes",
+            BYTES.or_null,
+            "Size of the log from the first batch of the transaction to the end; null if unknown.",
+            "Pinned",
+            dropped=7,
+        ),
+        Field(
+            "coordinator_state",
+            _STATE.or_null,
+            "State of the transactional id; null if no coordinator in the log directories has it.",
+            "At coordinator",
+            unknown="-",
+            dropped=1,
+        ),
+        Field(
+            "is_hanging",
+            FLAG.or_null,
+            "Whether kafka-transactions find-hanging would report it; null if unknown.",
+            "Hangs",
+        ),
+        Field(
+            "is_open",
+            FLAG.or_null.limited(enum=[True, None]),
+            "True; null if damage may hide the marker that ends it.",
+        ),
+        Field(
+            "is_ongoing",
+            FLAG.or_null,
+            "Whether the coordinator has the partition in its transaction, and will end it; null"
+            " if unknown.",
+        ),
+        Field(
+            "coordinator_epoch",
+            INTEGER.or_null,
+            "Of the coordinator that wrote the producer's last marker; null if there is none.",
+        ),
+        Field("last_offset", INTEGER, "Last offset of the producer's last batch."),
+        Field(
+            "batches",
+            INTEGER.or_null,
+            "Batches of the transaction in this partition; null if damage may hide some.",
+        ),
+        Field(
+            "end_command",
+            TEXT.or_null,
+            "Command that ends it once brokers run; null if a starting coordinator completes it,"
+            " or if it is unknown whether it hangs.",
+        ),
+        Field(
+            "end_command_before_3_0",
+            TEXT.or_null,
+            "The command to abort it for brokers before 3.0; null if the coordinator will end it.",
+        ),
+        Field("log_dir", TEXT, "The log directory of the replica that was read."),
+    ),
+    title="Open transactions in partitions",
+)
 
 
 def transaction_row(

@@ -1,0 +1,169 @@
+"""The rows of ``kdump verify`` about partitions, and the totals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.jobs.verify.finding_row import FINDING, SEVERITY
+from kdump.rows.common_rows import INTERRUPTED, KAFKAS, OPERATION, PLANNED_DIRECTORY
+from kdump.rows.row_type import (
+    COUNT,
+    INT,
+    INTEGER,
+    NUMBER,
+    SIZE,
+    TEXT,
+    Field,
+    JsonAnswer,
+    RowType,
+    list_of,
+    map_of,
+    object_of,
+)
+
+if TYPE_CHECKING:
+    from kdump.jobs.verify.verify import VerifySummary
+    from kdump.jobs.verify.verify_partition import PartitionReport
+
+_ACCOUNT: Final = (
+    Field("total_bytes", SIZE, "Bytes of all files that were checked."),
+    Field("valid_bytes", SIZE, "Valid bytes."),
+    Field("padding_bytes", SIZE, "Space that was never written."),
+    Field("damaged_bytes", SIZE, "Damaged bytes."),
+    Field("foreign_bytes", SIZE, "Bytes of foreign files."),
+)
+VERIFIED_PARTITION: Final = RowType(
+    "partition",
+    "A partition, after its findings.",
+    (
+        Field("log_dir", TEXT, "The log directory.", "Log dir", dropped=4),
+        Field("directory", TEXT, "Name of the partition's directory in it.", "Partition"),
+        Field(
+            "topic",
+            TEXT.or_null,
+            "From the directory's name; null if that is not the name of a partition.",
+        ),
+        Field("partition", INT.or_null, "The same for the value."),
+        Field(
+            "worst",
+            SEVERITY.or_null,
+            "The worst severity of its findings.",
+            "Worst",
+            unknown="-",
+            alert=True,
+        ),
+        Field("findings", map_of(COUNT), "Findings by code.", "Findings", dropped=1),
+        Field("batches", COUNT, "How many batches it has."),
+        Field("records", COUNT.or_null, "Null if not all were counted.", "Records", dropped=2),
+        Field("not_decoded", COUNT, "Batches that were not decoded because they are over a limit."),
+        Field("log_end_offset", INTEGER, "Log end offset.", "End", dropped=3),
+        Field("verdict", TEXT, "What a starting broker does, in one sentence.", "Verdict"),
+        Field(
+            "verdict_kind",
+            TEXT,
+            "The same in one word, see kdump-recover(1); remote for the remote segments of a"
+            " partition.",
+        ),
+        *_ACCOUNT,
+    ),
+)
+SUMMARY: Final = RowType(
+    "summary",
+    "Totals.",
+    (
+        Field("partitions", COUNT),
+        Field("segments", COUNT),
+        Field("batches", COUNT),
+        Field("records", COUNT.or_null, "Null if not all were counted."),
+        Field("not_decoded", COUNT),
+        *_ACCOUNT,
+        Field(
+            "findings",
+            object_of(
+                Field("severe", COUNT),
+                Field("error", COUNT),
+                Field("warning", COUNT),
+                Field("info", COUNT),
+            ),
+            "Findings by severity.",
+        ),
+        Field("seconds", NUMBER),
+        Field(
+            "kafka",
+            KAFKAS,
+            "Which Kafka will start on the log directories: the report speaks of what it does.",
+        ),
+    ),
+)
+REPAIR: Final = RowType(
+    "repair",
+    "With --repair: the changes of one round to a log directory.",
+    (
+        *PLANNED_DIRECTORY.fields[:-1],
+        Field(
+            "operations",
+            list_of(
+                object_of(
+                    Field("directory", TEXT, "The directory of the file."),
+                    *OPERATION.fields,
+                )
+            ),
+            "Changes to files, in order.",
+        ),
+    ),
+)
+DRY_RUN: Final = RowType(
+    "dry_run",
+    "With --repair --dry-run: how many rounds were previewed.",
+    (Field("rounds", INTEGER.limited(const=1)),),
+)
+ANSWER: Final = JsonAnswer(
+    "verify", (INTERRUPTED, FINDING, VERIFIED_PARTITION, SUMMARY, REPAIR, DRY_RUN)
+)
+
+
+def partition_row(report: PartitionReport) -> dict[str, Any]:
+    """Return the row of a partition, for programs."""
+    topic, number = report.partition.topic_partition or (None, None)
+    return {
+        "log_dir": report.log_dir,
+        "directory": report.partition.path.name,
+        "topic": topic,
+        "partition": number,
+        "verdict": report.verdict,
+        "verdict_kind": report.verdict_kind,
+        "worst": None if report.worst is None else report.worst.label,
+        "findings": dict(report.findings),
+        "batches": report.batches,
+        "records": report.records,
+        "not_decoded": report.not_decoded,
+        "log_end_offset": report.end_offset,
+        **_account_row(report),
+    }
+
+
+def _account_row(result: PartitionReport | VerifySummary) -> dict[str, int]:
+    account = result.account
+    return {
+        "total_bytes": account.total_bytes,
+        "valid_bytes": account.valid_bytes,
+        "padding_bytes": account.padding_bytes,
+        "damaged_bytes": account.damaged_bytes,
+        "foreign_bytes": account.foreign_bytes,
+    }
+
+
+def summary_row(summary: VerifySummary) -> dict[str, Any]:
+    """Return the row of the summary, for programs."""
+    from kdump.check.findings import Severity
+
+    return {
+        "partitions": summary.partitions,
+        "segments": summary.segments,
+        "batches": summary.batches,
+        "records": summary.records,
+        "not_decoded": summary.not_decoded,
+        **_account_row(summary),
+        "findings": {each.label: summary.findings.get(each, 0) for each in reversed(Severity)},
+        "seconds": round(summary.seconds, 3),
+    }
