@@ -16,10 +16,11 @@ from docutils import nodes
 from builders.manual import MANUAL, document_of
 from hatch_build import roff_of
 from kdump.cli.command_group import SECTIONS, command_names
-from kdump.cli.commands import info, lookup
+from kdump.cli.commands import info
 from kdump.cli.main import cli
 from kdump.cli.output.rendering import ShownColumn
 from kdump.jobs.listing.listed_rows import LISTED_PARTITION
+from kdump.jobs.lookup_rows import LOOKUP
 
 PAGES: Final = ("kdump", *(f"kdump-{name}" for name in command_names()))
 
@@ -111,7 +112,7 @@ def test_the_paragraph_names_every_value_of_the_option(page: str) -> None:
     [
         ("kdump-ls", LISTED_PARTITION.columns),
         ("kdump-info", info.COLUMNS),
-        ("kdump-lookup", lookup.COLUMNS),
+        ("kdump-lookup", LOOKUP.columns),
     ],
 )
 def test_the_page_names_every_field_of_the_output(

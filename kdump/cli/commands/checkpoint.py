@@ -11,14 +11,15 @@ import click
 from kdump.cli.options.parameters import LocationParameter, parse_integer, paths_argument
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.rendering import Column, OutputFormat, open_output, output_option
+from kdump.cli.output.rendering import OutputFormat, open_output, output_option
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition, parse_partition_directory_name
 from kdump.phases import phase
-from kdump.rows.row_type import Kind
+from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
+from kdump.rows.row_type import FLAG, INT, INTEGER, TEXT, Field, JsonAnswer, RowType
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -26,15 +27,35 @@ if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
     from kdump.target.target_file import TargetFile
 
-COLUMNS: Final = (
-    Column("log_dir", "Log dir", dropped=5),
-    Column("topic", "Topic"),
-    Column("partition", "Partition", Kind.NUMBER),
-    Column("recovery_point", "Recovery point", Kind.NUMBER, unknown="-"),
-    Column("log_start_offset", "Log start", Kind.NUMBER, unknown="-", dropped=2),
-    Column("high_watermark", "High watermark", Kind.NUMBER, unknown="-", dropped=3),
-    Column("cleaner_offset", "Cleaned to", Kind.NUMBER, unknown="-", dropped=1),
-    Column("is_there", "Present", dropped=4),
+CHECKPOINTED_PARTITION: Final = RowType(
+    "partition",
+    "The offsets of a partition in the four checkpoints; null without a line.",
+    (
+        Field("log_dir", TEXT, "The log directory.", "Log dir", dropped=5),
+        Field("topic", TEXT, "", "Topic"),
+        Field("partition", INT, "", "Partition"),
+        Field("recovery_point", INTEGER.or_null, "", "Recovery point", unknown="-"),
+        Field("log_start_offset", INTEGER.or_null, "", "Log start", unknown="-", dropped=2),
+        Field("high_watermark", INTEGER.or_null, "", "High watermark", unknown="-", dropped=3),
+        Field("cleaner_offset", INTEGER.or_null, "", "Cleaned to", unknown="-", dropped=1),
+        Field(
+            "is_there", FLAG, "Whether the log directory has the partition.", "Present", dropped=4
+        ),
+    ),
+)
+
+ANSWER: Final = JsonAnswer(
+    "checkpoint",
+    (
+        CHECKPOINTED_PARTITION,
+        INTERRUPTED,
+        PLANNED_DIRECTORY,
+    ),
+    (
+        "checkpoint show",
+        "checkpoint set",
+        "checkpoint rebuild",
+    ),
 )
 CHECKPOINTS: Final = {
     "recovery-point": names.RECOVERY_POINT_CHECKPOINT,
@@ -83,7 +104,7 @@ def show(
         rows += _rows(found, selection)
     if log_dirs and not rows and not selection.is_everything:
         raise nothing_selected(selection, log_dirs)
-    with open_output(output, COLUMNS) as shown:
+    with open_output(output, CHECKPOINTED_PARTITION.columns) as shown:
         shown.rows(rows)
     return status | diagnostics.status
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -15,11 +14,11 @@ from kdump.cli.options.parameters import OFFSET, TIME, paths_argument
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import write_line
-from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.jobs.lookup_rows import LOOKUP
 from kdump.log.special_times import SPECIAL_BY_WORD, IsolationLevel, SpecialTime
 from kdump.phases import phase
-from kdump.rows.row_type import Kind
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -30,39 +29,6 @@ if TYPE_CHECKING:
     from kdump.log.remote_files import RemotePlace
     from kdump.log.replicas import Replica
     from kdump.log.selection import PartitionSelection
-
-COLUMNS: Final = (
-    Column("log_dir", "Log dir", dropped=8),
-    Column("topic", "Topic"),
-    Column("partition", "Partition", Kind.NUMBER),
-    Column("offset", "Offset", Kind.NUMBER, unknown="none"),
-    Column("is_lost", "Lost", for_people=False),
-    Column("timestamp_ms", "Time", Kind.TIMESTAMP_MS, unknown="-", dropped=6),
-    Column("leader_epoch", "Epoch", Kind.NUMBER, unknown="-", dropped=5),
-    Column("epoch_end_offset", "Epoch end", Kind.NUMBER, unknown="-", dropped=4),
-    Column("file", "File", unknown="-", dropped=2),
-    Column("position", "Position", Kind.NUMBER, unknown="-", dropped=7),
-    Column("batch_base_offset", "Batch start", Kind.NUMBER, unknown="-", dropped=3),
-    Column("batch_last_offset", "Batch end", Kind.NUMBER, for_people=False),
-    Column("batch_bytes", "Batch size", Kind.BYTES, for_people=False),
-    Column("record_offset", "Record", Kind.NUMBER, for_people=False),
-    Column("key_bytes", "Key", Kind.BYTES, for_people=False),
-    Column("value_bytes", "Value", Kind.BYTES, for_people=False),
-    Column("codec", "Codec", for_people=False),
-    Column("timestamp_type", "Time type", for_people=False),
-    Column("is_transactional", "Transactional", for_people=False),
-    Column("is_control", "Control record", for_people=False),
-    Column("is_checksum_verified", "Checksum verified", for_people=False),
-    Column("bound", "Bound", for_people=False),
-    Column("log_start_offset", "Log start", Kind.NUMBER, for_people=False),
-    Column("last_stable_offset", "Last stable", Kind.NUMBER, for_people=False),
-    Column("high_watermark", "HW", Kind.NUMBER, for_people=False),
-    Column("log_end_offset", "Log end", Kind.NUMBER, dropped=1),
-    Column("is_most_advanced", "Most advanced", for_people=False),
-    Column("read_bytes", "Read", Kind.BYTES, for_people=False),
-    Column("unused_indexes", "Unused indexes", for_people=False),
-    Column("notes", "Note", for_people=False),
-)
 
 _RECORD_FIELDS: Final = (
     "position",
@@ -251,16 +217,16 @@ def _record_fields(record: FoundRecord | None) -> Row:
 def _show(rows: Sequence[Row], output: OutputFormat) -> None:
     """Write the answers: one as a block, several as a table; people see notes below."""
     if not output.is_for_people:
-        with open_output(output, COLUMNS) as out:
+        with open_output(output, LOOKUP.columns) as out:
             out.rows(rows)
     elif len(rows) == 1:
-        block = [dataclasses.replace(each, for_people=each.name != "notes") for each in COLUMNS]
+        block = [each._replace(is_detail=False) for each in LOOKUP.columns]
         with open_output(output, block, vertical=True) as out:
             out.row({name: rows[0][name] for name in rows[0] if _is_worth_a_line(rows[0], name)})
         for note in rows[0]["notes"]:
             write_line(note)
     else:
-        with open_output(output, COLUMNS) as out:
+        with open_output(output, LOOKUP.columns) as out:
             # The directory is in other columns.
             out.rows({**row, "file": _name_of(row["file"])} for row in rows)
         for line in (*_note_lines(rows), *_disagreements(rows)):

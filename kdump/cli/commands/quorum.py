@@ -36,7 +36,8 @@ def show(paths: Sequence[Location], output: OutputFormat) -> ExitStatus:
     Nothing is written.
     """
     from kdump.cli.output.quorum_output import (
-        SECTIONS,
+        COPY,
+        VOTER,
         ranking_lines,
         ranking_rows,
         ranking_summary,
@@ -49,7 +50,7 @@ def show(paths: Sequence[Location], output: OutputFormat) -> ExitStatus:
     if not copies:
         return problems.status
     ranking = rank_copies(copies)
-    with open_sections(output, SECTIONS) as sections:
+    with open_sections(output, (COPY, VOTER)) as sections:
         sections.rows(ranking_rows(ranking))
         sections.summary(ranking_summary(ranking), ranking_lines(ranking))
     return problems.status

@@ -14,9 +14,9 @@ from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import write_line
-from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus, UsageProblem
-from kdump.rows.row_type import Kind
+from kdump.rows.row_type import COUNT, SIZE, TEXT, TIME, Field, JsonAnswer, RowType, one_of
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -24,19 +24,56 @@ if TYPE_CHECKING:
     from kdump.apply.journal_preview import Restored
     from kdump.apply.runs import Undo
 
-RUN_COLUMNS: Final = (
-    Column("undo", "Id"),
-    Column("created_ms", "When", Kind.TIMESTAMP_MS, unknown="-", dropped=3),
-    Column("command", "Command", unknown="-"),
-    Column("state", "State"),
-    Column("files", "Files", Kind.NUMBER, unknown="-", dropped=1),
-    Column("kept_bytes", "Size", Kind.BYTES, dropped=2),
+RUN: Final = RowType(
+    "undo",
+    "A run that can be undone, or was discarded.",
+    (
+        Field("undo", TEXT, "Its id.", "Id"),
+        Field("created_ms", TIME.or_null, "When it began.", "When", unknown="-", dropped=3),
+        Field("command", TEXT.or_null, "", "Command", unknown="-"),
+        Field("state", one_of("complete", "interrupted", "unusable"), "", "State"),
+        Field(
+            "files",
+            COUNT.or_null,
+            "Files that undoing it changes; a directory that it renames, creates or removes counts"
+            " as one.",
+            "Files",
+            unknown="-",
+            dropped=1,
+        ),
+        Field("kept_bytes", SIZE, "Space that discarding it frees.", "Size", dropped=2),
+    ),
 )
-FILE_COLUMNS: Final = (
-    Column("undo", "Id", for_people=False),
-    Column("action", "Action"),
-    Column("size_bytes", "Size", Kind.BYTES, unknown="-"),
-    Column("file", "File"),
+
+RESTORED_FILE: Final = RowType(
+    "file",
+    "A file that is restored, or would be.",
+    (
+        Field("undo", TEXT, "Id of the run."),
+        Field("action", one_of("restore", "remove"), "", "Action"),
+        Field(
+            "size_bytes",
+            SIZE.or_null,
+            "Size after restoring; null for a removed file.",
+            "Size",
+            unknown="-",
+        ),
+        Field(
+            "file",
+            TEXT,
+            "The file, relative to the log directory; ends in a slash if it is a directory with"
+            " everything in it.",
+            "File",
+        ),
+    ),
+)
+
+ANSWER: Final = JsonAnswer(
+    "undo",
+    (
+        RUN,
+        RESTORED_FILE,
+    ),
 )
 
 
@@ -118,7 +155,7 @@ def _undo(
     is_brief = output.is_for_people and not verbose
     shown = restored[:MAX_LISTED] if is_brief else restored
     with _note("" if dry_run else f"{log_dir}: run {run.undo_id} ({run.command}) is undone"):
-        with open_output(output, FILE_COLUMNS) as out:
+        with open_output(output, RESTORED_FILE.columns) as out:
             out.rows(_file_row(run, each) for each in shown)
         if more := len(restored) - len(shown):
             write_line(f"… and {counted(more, 'more file')} (--verbose lists all)")
@@ -137,7 +174,7 @@ def _note(outcome: str) -> Iterator[None]:
 
 
 def _show_runs(runs: Iterable[Undo], output: OutputFormat) -> None:
-    with open_output(output, RUN_COLUMNS) as out:
+    with open_output(output, RUN.columns) as out:
         for run in runs:
             out.row(
                 {

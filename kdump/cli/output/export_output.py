@@ -8,41 +8,128 @@ from typing import Final
 
 from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import write_line
-from kdump.cli.output.rendering import Column, OutputFormat, Row
-from kdump.cli.output.sections import Section, open_sections
+from kdump.cli.output.rendering import OutputFormat, Row
+from kdump.cli.output.sections import open_sections
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus
 from kdump.jobs.export.export import ExportedPartition, ExportResult, totals
-from kdump.rows.row_type import Kind
+from kdump.rows.row_type import COUNT, FLAG, INT, SIZE, TEXT, Field, JsonAnswer, RowType
 from kdump.words import counted
 
 MOST_PROBLEMS: Final = 20
 """For one partition, this many are reported one by one, the others only counted."""
 
-SECTIONS: Final = (
-    Section(
-        "partition",
-        "Partitions",
-        (
-            Column("topic", "Topic"),
-            Column("partition", "Partition", Kind.NUMBER),
-            Column("path", "Path", for_people=False),
-            Column("files", "Files", Kind.NUMBER),
-            Column("records", "Records", Kind.NUMBER),
-            Column("size_bytes", "Size", Kind.BYTES),
-            Column("first_offset", "First", Kind.NUMBER, unknown="-", dropped=2),
-            Column("last_offset", "Last", Kind.NUMBER, unknown="-", dropped=3),
-            Column("log_start_offset", "Start", for_people=False),
-            Column("log_end_offset", "End", for_people=False),
-            Column("last_stable_offset", "Last stable", for_people=False),
-            Column("open_transactions", "Open", for_people=False),
-            Column("unstable_records", "Unstable", for_people=False),
-            Column("aborted_records", "Aborted", Kind.NUMBER, dropped=1),
-            Column("open_records", "Open", for_people=False),
-            Column("undecoded_records", "Not decoded", for_people=False),
-            Column("problems", "Skipped", Kind.NUMBER, alert=True, dropped=4),
-            Column("unreadable", "Unreadable", for_people=False),
+EXPORTED_PARTITION: Final = RowType(
+    "partition",
+    "A partition that was exported.",
+    (
+        Field("topic", TEXT, "The topic.", "Topic"),
+        Field("partition", INT.limited(minimum=0), "Its number.", "Partition"),
+        Field("path", TEXT, "The directory that was read."),
+        Field("files", COUNT, "How many files have its records.", "Files"),
+        Field("records", COUNT, "How many records were exported.", "Records"),
+        Field("size_bytes", SIZE, "Of the files.", "Size"),
+        Field(
+            "first_offset",
+            COUNT.or_null,
+            "Of the first exported record; null without one.",
+            "First",
+            unknown="-",
+            dropped=2,
         ),
+        Field(
+            "last_offset",
+            COUNT.or_null,
+            "Of the last exported record; null without one.",
+            "Last",
+            unknown="-",
+            dropped=3,
+        ),
+        Field("log_start_offset", COUNT, "Where the log begins, as checkpointed."),
+        Field(
+            "log_end_offset",
+            COUNT.or_null,
+            "After the last valid batch; null if there is no segment.",
+        ),
+        Field(
+            "last_stable_offset",
+            COUNT.or_null,
+            "Where the first open transaction begins; null if none is open, or with"
+            " read_uncommitted.",
+        ),
+        Field(
+            "open_transactions",
+            COUNT.or_null,
+            "How many transactions are open at the end of the log; null with read_uncommitted.",
+        ),
+        Field(
+            "unstable_records",
+            COUNT.or_null,
+            "How many records there are from the last stable offset on, of transactions or not:"
+            " read_committed leaves them out. null with read_uncommitted.",
+        ),
+        Field(
+            "aborted_records",
+            COUNT,
+            "How many records the batches of aborted transactions have, which were left out.",
+            "Aborted",
+            dropped=1,
+        ),
+        Field(
+            "open_records",
+            COUNT,
+            "The same of transactions that are open, or whose marker may be damaged.",
+        ),
+        Field(
+            "undecoded_records",
+            COUNT,
+            "How many of the exported records have a key or value that cannot be decoded with"
+            " --key-format or --value-format.",
+        ),
+        Field(
+            "problems",
+            COUNT,
+            "How many ranges of bytes were skipped.",
+            "Skipped",
+            alert=True,
+            dropped=4,
+        ),
+        Field("unreadable", COUNT, "How many files are not written because a log cannot be read."),
+    ),
+)
+
+SUMMARY: Final = RowType(
+    "summary",
+    "The totals.",
+    (
+        Field("out", TEXT, "The directory of the export, as typed."),
+        Field("is_complete", FLAG, "Whether everything was exported, apart from what is damaged."),
+        Field("written", COUNT, "How many files this run wrote; the others were there."),
+        Field("replaced", COUNT, "How many of those took the place of files of earlier runs."),
+        Field(
+            "removed",
+            COUNT,
+            "How many other files of earlier runs were deleted, because their partitions changed.",
+        ),
+        Field("partitions", COUNT, "How many partitions."),
+        Field("files", COUNT, "How many files."),
+        Field("records", COUNT, "How many records."),
+        Field("size_bytes", SIZE, "Of all files."),
+        Field("aborted_records", COUNT, "As in the partitions."),
+        Field("open_records", COUNT, "Likewise."),
+        Field("undecoded_records", COUNT, "Likewise."),
+        Field("open_transactions", COUNT, "Likewise; 0 with read_uncommitted."),
+        Field("unstable_records", COUNT, "Likewise; 0 with read_uncommitted."),
+        Field("problems", COUNT, "Likewise."),
+        Field("unreadable", COUNT, "Likewise."),
+    ),
+)
+
+ANSWER: Final = JsonAnswer(
+    "export",
+    (
+        EXPORTED_PARTITION,
+        SUMMARY,
     ),
 )
 
@@ -91,7 +178,7 @@ def write_result(result: ExportResult, out: str, output: OutputFormat) -> None:
         "removed": result.removed,
         **sums,
     }
-    with open_sections(output, SECTIONS) as sections:
+    with open_sections(output, (EXPORTED_PARTITION,)) as sections:
         sections.rows(map(_row, result.partitions))
         sections.summary(row, _summary_lines(result, sums, out))
 

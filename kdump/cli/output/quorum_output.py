@@ -6,9 +6,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.metadata_output import committed_line
-from kdump.cli.output.rendering import Column, Row
-from kdump.cli.output.sections import Section
-from kdump.rows.row_type import Kind
+from kdump.cli.output.rendering import Row
+from kdump.rows.common_rows import INTERRUPTED, OPERATION
+from kdump.rows.row_type import (
+    BYTES,
+    FLAG,
+    INTEGER,
+    SIZE,
+    TEXT,
+    Field,
+    JsonAnswer,
+    RowType,
+    list_of,
+    object_of,
+    one_of,
+)
 from kdump.storage.place_names import kdump_command
 from kdump.words import counted, shell_command
 
@@ -16,39 +28,179 @@ if TYPE_CHECKING:
     from kdump.jobs.metadata.metadata_copies import CopyComparison, MetadataCopy
     from kdump.jobs.quorum.quorum_ranking import QuorumRanking
 
-SECTIONS: Final = (
-    Section(
-        "copy",
-        "Copies of the metadata, the most advanced one first",
-        (
-            Column("rank", "Rank", Kind.NUMBER),
-            Column("log_dir", "Directory"),
-            Column("node_id", "Node", Kind.NUMBER),
-            Column("epoch", "Epoch", Kind.NUMBER),
-            Column("end_offset", "End", Kind.NUMBER),
-            Column("verdict", "Compared"),
-            Column("snapshot_end_offset", "Snapshot", Kind.NUMBER, unknown="none", dropped=4),
-            Column("snapshot_epoch", "Snapshot epoch", Kind.NUMBER, for_people=False),
-            Column("quorum_epoch", "Quorum epoch", Kind.NUMBER, dropped=3),
-            Column("quorum_leader_id", "Quorum leader", for_people=False),
-            Column("quorum_voted_id", "Voted for", for_people=False),
-            Column("directory_id", "Directory id", dropped=2),
-            Column("cluster_id", "Cluster", dropped=1),
-            Column("common_end_offset", "Common end", for_people=False),
-            Column("common_epoch", "Common epoch", for_people=False),
-            Column("differing_offset", "Differing offset", for_people=False),
-            Column("path", "Path", for_people=False),
+COPY: Final = RowType(
+    "copy",
+    "A copy of the metadata, of 'quorum show'.",
+    (
+        Field("rank", INTEGER.limited(minimum=1), "1 for the most advanced copy.", "Rank"),
+        Field("log_dir", TEXT, "", "Directory"),
+        Field("node_id", INTEGER.or_null, "Null without a valid meta.properties.", "Node"),
+        Field("epoch", INTEGER, "Of the last record.", "Epoch"),
+        Field("end_offset", INTEGER, "", "End"),
+        Field(
+            "verdict",
+            one_of("best", "same", "prefix", "diverged"),
+            "How the copy relates to the best one.",
+            "Compared",
+        ),
+        Field(
+            "snapshot_end_offset",
+            INTEGER.or_null,
+            "Of the newest snapshot; null if there is none.",
+            "Snapshot",
+            unknown="none",
+            dropped=4,
+        ),
+        Field("snapshot_epoch", INTEGER.or_null, ""),
+        Field("quorum_epoch", INTEGER.or_null, "Epoch in quorum-state.", "Quorum epoch", dropped=3),
+        Field(
+            "quorum_leader_id", INTEGER.or_null, "Leader in quorum-state; null if it names none."
+        ),
+        Field("quorum_voted_id", INTEGER.or_null, "Node that this one voted for."),
+        Field("directory_id", TEXT.or_null, "", "Directory id", dropped=2),
+        Field("cluster_id", TEXT.or_null, "", "Cluster", dropped=1),
+        Field(
+            "common_end_offset", INTEGER.or_null, "Up to where both agree; null for the best one."
+        ),
+        Field("common_epoch", INTEGER.or_null, ""),
+        Field(
+            "differing_offset",
+            INTEGER.or_null,
+            "A batch with other content in the same epoch, which is damage.",
+        ),
+        Field("path", TEXT, "The directory __cluster_metadata-0."),
+    ),
+    title="Copies of the metadata, the most advanced one first",
+)
+
+VOTER: Final = RowType(
+    "voter",
+    "A voter in the best copy, of 'quorum show'.",
+    (
+        Field("node_id", INTEGER, "", "Voter"),
+        Field(
+            "directory_id",
+            TEXT.or_null,
+            "Null with kraft.version 0.",
+            "Directory id",
+            unknown="-",
+            dropped=1,
+        ),
+        Field(
+            "endpoints",
+            list_of(TEXT),
+            "NAME://HOST:PORT of each listener.",
+            "Listeners",
+            unknown="-",
+        ),
+        Field(
+            "log_dir",
+            TEXT.or_null,
+            "Its disk; null if it was not shown.",
+            "Directory",
+            unknown="not shown",
         ),
     ),
-    Section(
-        "voter",
-        "Voters",
-        (
-            Column("node_id", "Voter", Kind.NUMBER),
-            Column("directory_id", "Directory id", unknown="-", dropped=1),
-            Column("endpoints", "Listeners", unknown="-"),
-            Column("log_dir", "Directory", unknown="not shown"),
+    title="Voters",
+)
+
+SUMMARY: Final = RowType(
+    "summary",
+    "The last object of 'quorum show'.",
+    (
+        Field("log_dir", TEXT, "The disk with the most."),
+        Field("node_id", INTEGER.or_null),
+        Field("epoch", INTEGER),
+        Field("end_offset", INTEGER),
+        Field(
+            "committed_end_offset",
+            INTEGER.or_null,
+            "Up to where records are known to be committed.",
         ),
+        Field("uncommitted_records", INTEGER, "Records after it."),
+        Field("kraft_version", INTEGER),
+        Field("voters", INTEGER),
+        Field("shown_voters", INTEGER),
+        Field("has_majority", FLAG, "Whether the voters that were shown can elect a leader."),
+    ),
+)
+
+RESET: Final = RowType(
+    "reset",
+    "What 'quorum reset' does.",
+    (
+        Field("log_dir", TEXT),
+        Field("node_id", INTEGER),
+        Field("cluster_id", TEXT.or_null),
+        Field("snapshot", TEXT, "Name of the file."),
+        Field("end_offset", INTEGER, "The first offset after the snapshot."),
+        Field("epoch", INTEGER, "Epoch of the snapshot."),
+        Field("records", INTEGER, "Without control records."),
+        Field("snapshot_bytes", BYTES),
+        Field("lost", list_of(TEXT), "What the metadata.version cannot hold."),
+        Field(
+            "voters",
+            list_of(
+                object_of(
+                    Field("id", INTEGER),
+                    Field(
+                        "directory_id",
+                        TEXT.or_null,
+                        "Of its metadata directory; null with kraft.version 0.",
+                    ),
+                    Field("endpoints", list_of(TEXT)),
+                    Field(
+                        "kraft_versions",
+                        object_of(Field("min", INTEGER), Field("max", INTEGER)).or_null,
+                    ),
+                )
+            ),
+            "The new voters.",
+        ),
+        Field("kraft_version", INTEGER, "With 0, the configuration has the voters."),
+        Field("topics", INTEGER),
+        Field("partitions", INTEGER),
+        Field("old_end_offset", INTEGER, "The end of the old log."),
+        Field("old_epoch", INTEGER),
+        Field("committed_end_offset", INTEGER.or_null),
+        Field(
+            "later_epoch",
+            INTEGER.or_null,
+            "The epoch of quorum-state, if the log ends in an older one: records of it are"
+            " missing. null otherwise.",
+        ),
+        Field(
+            "open_transaction_offset",
+            INTEGER.or_null,
+            "Where a metadata transaction began that is left out.",
+        ),
+        Field(
+            "dropped_controllers",
+            list_of(INTEGER),
+            "Registered controllers that are no voters now.",
+        ),
+        Field("lost_bytes", SIZE, "Bytes that are removed; undo data keeps them."),
+        Field("needed_bytes", SIZE, "Free space that the changes need while they are made."),
+        Field("is_applied", FLAG),
+        Field("undos", list_of(TEXT), "Ids for 'kdump undo'; empty without undo data."),
+        Field("failure", TEXT.or_null, "Null if nothing failed."),
+        Field("is_dry_run", FLAG),
+        Field("operations", list_of(OPERATION)),
+    ),
+)
+
+ANSWER: Final = JsonAnswer(
+    "quorum",
+    (
+        INTERRUPTED,
+        COPY,
+        VOTER,
+        SUMMARY,
+        RESET,
+    ),
+    (
+        "quorum show",
+        "quorum reset",
     ),
 )
 
