@@ -30,7 +30,7 @@ ReducedT_co = TypeVar("ReducedT_co", covariant=True)
 class Split:
     """A part of the work: a range of bytes of a file, or a whole directory.
 
-    Jobs that need more derive from this; their own fields need defaults and must be picklable.
+    Jobs that need more derive from this, with ``kw_only=True``; their own fields must be picklable.
 
     Attributes:
         path: the file or directory, as the workers see it.

@@ -36,11 +36,11 @@ class StoredPiece:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BucketSplit(Split):
     """A bucket as work: its pieces, in the order of the splits that they were made from."""
 
-    pieces: tuple[StoredPiece, ...] = ()
+    pieces: tuple[StoredPiece, ...]
 
 
 @contextlib.contextmanager

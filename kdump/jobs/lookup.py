@@ -75,7 +75,7 @@ class LookupRequest:
     question: Question
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LookupSplit(Split):
     """A replica to look into.
 
@@ -86,10 +86,10 @@ class LookupSplit(Split):
         high_watermark: what ``replication-offset-checkpoint`` says of it.
     """
 
-    partition: Partition | None = None
-    is_clean: bool = False
-    log_start: int | None = None
-    high_watermark: int | None = None
+    partition: Partition
+    is_clean: bool
+    log_start: int | None
+    high_watermark: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +164,8 @@ class LookupJob:
     question: Question
 
     def run(self, split: LookupSplit, /) -> LookupAnswer | UnreadableReplica:
-        assert split.partition is not None
         try:
-            return _Lookup(self.question, split, split.partition).answer()
+            return _Lookup(self.question, split).answer()
         except OSError as failure:
             what = failure.strerror or str(failure)
             return UnreadableReplica(failure.filename or str(split.path), what)
@@ -175,7 +174,8 @@ class LookupJob:
 class _Lookup:
     """One question to one replica."""
 
-    def __init__(self, question: Question, split: LookupSplit, partition: Partition) -> None:
+    def __init__(self, question: Question, split: LookupSplit) -> None:
+        partition = split.partition
         self.question = question
         self.split = split
         self.search = RecordSearch(partition)

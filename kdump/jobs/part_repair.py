@@ -56,7 +56,7 @@ class RepairPart(enum.Enum):
     """Delete all files of a partition whose topic was deleted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartSplit(LoadSplit):
     """A partition, or some of its segments, and the part of it to repair.
 
@@ -67,9 +67,9 @@ class PartSplit(LoadSplit):
             if the damaged files are known.
     """
 
-    part: RepairPart = RepairPart.INDEXES
-    base_offsets: tuple[int, ...] | None = None
-    scope: PartitionScope | None = field(default=None, compare=False)
+    part: RepairPart
+    base_offsets: tuple[int, ...] | None
+    scope: PartitionScope | None = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _forgotten(partition: Partition, files: Mapping[str, TargetFile]) -> tuple[i
 def _damaged_files(split: PartSplit, scope: PartitionScope) -> set[str]:
     """The names of the files that a check of the partition finds damaged or missing."""
     job = VerifyJob(Level.DEFAULT, split.context.now_ms)
-    events = job.check_whole(PartitionSplit(split.path, label=split.label, scope=scope))
+    events = job.check_whole(PartitionSplit(split.path, label=split.label, scope=scope, load=None))
     return {
         local(each.place.path).name
         for each in events

@@ -115,6 +115,8 @@ def write(path: Path, model: Model, rng: random.Random) -> Path:
 def split_of(paths: Sequence[Path], models: Sequence[Model]) -> DiffSplit:
     return DiffSplit(
         local(paths[0]),
+        key=None,
+        is_one_topic=False,
         replicas=tuple(
             ReplicaToCompare(
                 side,

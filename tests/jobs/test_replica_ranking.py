@@ -254,7 +254,7 @@ def split_of(folder: Path, name: str) -> DiffSplit:
             if each.path.name == name and each.topic_partition is not None:
                 context = load_context(directory, each.topic_partition)
                 found.append(ReplicaToCompare(side, each.path, name, context))
-    return DiffSplit(found[0].path, replicas=tuple(found), is_one_topic=True)
+    return DiffSplit(found[0].path, key=None, replicas=tuple(found), is_one_topic=True)
 
 
 @pytest.mark.parametrize("seed", seeds(0, count=300, in_main=10))

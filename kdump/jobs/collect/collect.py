@@ -85,7 +85,7 @@ def _partitions(directory: LogDirectory) -> list[Partition]:
 def _split(directory: LogDirectory, partition: Partition) -> CollectSplit:
     points = directory.checkpoints
     load = load_split(partition, directory, Settings())
-    split = CollectSplit(
+    return CollectSplit(
         partition.path,
         size_bytes=max(load.size_bytes, min(partition.data_bytes, _LEAST_READ_BYTES)),
         label=load.label,
@@ -95,9 +95,8 @@ def _split(directory: LogDirectory, partition: Partition) -> CollectSplit:
         recovery_point=_or_none(checkpointed(points.recovery_points, partition)),
         high_watermark=_or_none(checkpointed(points.high_watermarks, partition)),
         is_clean=directory.is_clean,
+        load=replace(load, context=_context(load, partition), is_preview=True),
     )
-    load = replace(load, context=_context(load, partition), is_preview=True)
-    return replace(split, load=load)
 
 
 def _context(load: LoadSplit, partition: Partition) -> LoadContext:

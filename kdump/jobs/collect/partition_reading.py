@@ -42,10 +42,8 @@ Value = TypeVar("Value")
 _Pairs = Sequence[tuple[Segment, Segment | None]]
 """Segments, each with the one that follows it in the log."""
 
-_NOTHING = TopicPartition("", 0)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CollectSplit(Split):
     """A partition to read.
 
@@ -59,13 +57,13 @@ class CollectSplit(Split):
         load: what a starting broker loads.
     """
 
-    partition: Partition | None = None
-    key: TopicPartition = _NOTHING
-    log_start_offset: int | None = None
-    recovery_point: int | None = None
-    high_watermark: int | None = None
-    is_clean: bool = False
-    load: LoadSplit | None = None
+    partition: Partition
+    key: TopicPartition
+    log_start_offset: int | None
+    recovery_point: int | None
+    high_watermark: int | None
+    is_clean: bool
+    load: LoadSplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +72,14 @@ class CollectJob:
 
     def run(self, split: CollectSplit, /) -> CollectedPartition:
         """Read one partition; what cannot be read is in the result's problems."""
-        assert split.partition is not None
-        return _Reading(split, split.partition).collected()
+        return _Reading(split).collected()
 
 
 class _Reading:
     """The reading of one partition."""
 
-    def __init__(self, split: CollectSplit, listed: Partition) -> None:
+    def __init__(self, split: CollectSplit) -> None:
+        listed = split.partition
         self.split = split
         self.problems: dict[str, None] = {}
         self.listed = listed
@@ -217,7 +215,6 @@ class _Reading:
                 f"{offsets}: its leader epoch, {last.leader_epoch}, is not in"
                 f" {names.LEADER_EPOCH_CHECKPOINT}, and may be wrong"
             )
-        assert self.split.load is not None
         has_gap = last.base_offset > last.offset_before >= self.partition.segments[-1].base_offset
         # The cleaner does not reach the active segment, unless others after it were deleted.
         if has_gap and not self.split.load.context.is_compacted:
@@ -242,9 +239,7 @@ class _Reading:
 
     def _loaded(self) -> CollectedLoad | None:
         """What a starting broker makes of the log; None if it does not load it."""
-        split = self.split.load
-        assert split is not None
-        outcome = RecoverJob().run(split)
+        outcome = RecoverJob().run(self.split.load)
         if isinstance(outcome, Refusal):
             self._problem(f"a starting broker does not load it: {outcome}")
         if isinstance(outcome, Unreadable):

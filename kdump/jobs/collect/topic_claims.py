@@ -39,7 +39,6 @@ from kdump.state.transactions.transaction_coordinator import (
 
 _READ_HERE: Final = (TRANSACTION_STATE_TOPIC, REMOTE_LOG_METADATA_TOPIC)
 _NO_TOPIC_ID: Final = format_uuid(ZERO_UUID)
-_FIRST: Final = TopicPartition("", 0)
 
 
 class Claim(NamedTuple):
@@ -180,7 +179,7 @@ def _claim_of_offset(topic: str, number: int, offset: CommittedOffset | None) ->
 # ---- __transaction_state and __remote_log_metadata
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimsSplit(Split):
     """A partition of an internal topic.
 
@@ -189,8 +188,8 @@ class ClaimsSplit(Split):
         key: the partition.
     """
 
-    partition: Partition | None = None
-    key: TopicPartition = _FIRST
+    partition: Partition
+    key: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +222,6 @@ class ClaimsJob:
     """Reads what a partition of an internal topic says."""
 
     def run(self, split: ClaimsSplit, /) -> PartitionClaims:
-        assert split.partition is not None
         reading = _ClaimsReading()
         take = reading.take_coordinators
         if split.key.topic == REMOTE_LOG_METADATA_TOPIC:

@@ -6,7 +6,7 @@ are compacted, and nothing is written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.broker.cleaner.cleanable_log import CompactedLog, loaded_log
@@ -108,7 +108,7 @@ CleanerOutcome = CleanerView | Uncleanable | Refusal | Unreadable
 """A refusal says why a broker does not load the log."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSplit(Split):
     """A compacted partition.
 
@@ -118,9 +118,9 @@ class CleanerSplit(Split):
         cleaner_offset: from ``cleaner-offset-checkpoint``; None if it has no line.
     """
 
-    context: LoadContext = field(default_factory=LoadContext)
-    topic: TopicSettings = field(default_factory=TopicSettings)
-    cleaner_offset: int | None = None
+    context: LoadContext
+    topic: TopicSettings
+    cleaner_offset: int | None
 
 
 @dataclass(frozen=True, slots=True)

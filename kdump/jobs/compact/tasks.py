@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
@@ -22,23 +22,22 @@ from kdump.engine.splits import segment_splits
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.partition import Partition
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScanSplit(Split):
     """A part of a log to scan."""
 
-    part: PartToScan = field(default_factory=lambda: PartToScan(local("")))
+    part: PartToScan
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RewriteSplit(Split):
-    """A part of a log to rewrite; ``part`` is always set."""
+    """A part of a log to rewrite."""
 
-    part: PartToRewrite | None = None
+    part: PartToRewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,6 @@ class RewriteJob:
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 
     def run(self, split: RewriteSplit, /) -> tuple[Chunk, ...] | Refusal | Unreadable:
-        assert split.part is not None
         try:
             return rewrite_part(split.part, self.largest_record_bytes)
         except OSError as failure:
@@ -168,7 +166,7 @@ def scan_splits(
                 split.end,
                 split.size_bytes,
                 split.label,
-                replace(part, start=split.start, end=split.end),
+                part=replace(part, start=split.start, end=split.end),
             )
 
 
@@ -177,4 +175,5 @@ def rewrite_splits(groups: Iterable[GroupToRewrite]) -> Iterator[RewriteSplit]:
     for group in groups:
         for part in group.parts:
             start, end = part.ranges[0][0], part.ranges[-1][1]
-            yield RewriteSplit(part.path, start, end, part.size_bytes, group.path.name, part)
+            label = group.path.name
+            yield RewriteSplit(part.path, start, end, part.size_bytes, label, part=part)

@@ -30,7 +30,7 @@ _BUFFER_BYTES: Final = 64 << 10
 _SYNCED_ALONE_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopySplit(Split):
     """Files to copy: those of a segment, or others of one directory.
 
@@ -40,7 +40,7 @@ class CopySplit(Split):
             Without files, the log is there already.
     """
 
-    files: tuple[CopiedFile, ...] = ()
+    files: tuple[CopiedFile, ...]
     scope: SegmentScope | None = None
 
     def read_places(self) -> Iterator[Location]:

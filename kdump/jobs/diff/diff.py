@@ -63,7 +63,7 @@ class ReplicaToCompare:
     cleaned_to: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiffSplit(Split):
     """A partition to compare.
 
@@ -73,9 +73,9 @@ class DiffSplit(Split):
         is_one_topic: whether they are compared whatever their topic ids are.
     """
 
-    key: TopicPartition | None = None
-    replicas: tuple[ReplicaToCompare, ...] = ()
-    is_one_topic: bool = False
+    key: TopicPartition | None
+    replicas: tuple[ReplicaToCompare, ...]
+    is_one_topic: bool
 
     def read_places(self) -> Iterator[Location]:
         return (each.path for each in self.replicas)

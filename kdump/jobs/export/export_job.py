@@ -31,7 +31,7 @@ MOST_PROBLEMS: Final = 100
 """So many problems of a file, or of a plan, are listed, the others only counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSplit(Split):
     """A file to write: parts of logs, in order.
 
@@ -40,8 +40,8 @@ class ExportSplit(Split):
         file: where to write, relative to the directory of the export.
     """
 
-    pieces: tuple[SourceSplit, ...] = ()
-    file: str = ""
+    pieces: tuple[SourceSplit, ...]
+    file: str
 
     def read_places(self) -> Iterator[Location]:
         return (each.path for each in self.pieces)

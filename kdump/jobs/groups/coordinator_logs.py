@@ -32,13 +32,11 @@ from kdump.storage.location import Location
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 
-_FIRST: Final = TopicPartition(OFFSETS_TOPIC, 0)
-_WHOLE: Final = LogPart()
 
 Records: TypeAlias = LatestRecords | ShareRecords
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSplit(Split):
     """A part of the log of a coordinator.
 
@@ -48,9 +46,9 @@ class CoordinatorSplit(Split):
         log_start_offset: batches that end below it are not loaded.
     """
 
-    partition: TopicPartition = _FIRST
-    log_part: LogPart = _WHOLE
-    log_start_offset: int = 0
+    partition: TopicPartition
+    log_part: LogPart
+    log_start_offset: int
 
     def small_files(self) -> tuple[Location, ...]:
         return (self.path,) if self.is_first and self.is_last else ()
@@ -212,9 +210,9 @@ def _splits(log: GroupLog, target_bytes: int) -> Iterator[CoordinatorSplit]:
                 each.end,
                 each.size_bytes,
                 each.label,
-                log.partition,
-                replace(part, start=each.start, end=each.end, may_be_padded=is_padded),
-                start,
+                partition=log.partition,
+                log_part=replace(part, start=each.start, end=each.end, may_be_padded=is_padded),
+                log_start_offset=start,
             )
 
 

@@ -45,12 +45,12 @@ def survey(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _SurveySplit(Split):
     """A segment, and the one after it."""
 
-    segment: Segment | None = None
-    following: Segment | None = None
+    segment: Segment
+    following: Segment | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,5 @@ class _SurveyJob:
     """Counts the batches of a segment."""
 
     def run(self, split: _SurveySplit) -> tuple[LogContents, tuple[Problem, ...]]:
-        assert split.segment is not None
         contents, problems = survey_segment(split.path, split.segment, split.following)
         return contents, tuple(map(Problem.of_file, problems))

@@ -157,11 +157,11 @@ def _described(
             yield from described
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _ListingSplit(Split):
     """Some partitions of a log directory."""
 
-    places: tuple[PartitionPlace, ...] = ()
+    places: tuple[PartitionPlace, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ it needs the context of a load, and the loader only for what is not as usual.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kdump.broker.loader.load_context import IndexSettings, LoadContext, load_context
 from kdump.engine.job import Split
@@ -18,7 +18,7 @@ from kdump.repair.policies import Policy
 from kdump.state.metadata.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSplit(Split):
     """A partition to load.
 
@@ -29,9 +29,9 @@ class LoadSplit(Split):
         is_preview: whether the result is only shown, so that large content of files is left out.
     """
 
-    name: str = ""
+    name: str
     policy: Policy = Policy.BROKER
-    context: LoadContext = field(default_factory=LoadContext)
+    context: LoadContext
     is_preview: bool = False
 
 

@@ -7,7 +7,7 @@ changes, and what a decision about all partitions together needs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from kdump.broker.loader.load_context import LoadContext
@@ -113,7 +113,7 @@ class FirstSegments:
         return LogDeletion(loaded.log, loaded.delete_first(self.count))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteSegmentsSplit(Split):
     """A partition whose segments may be deleted.
 
@@ -123,9 +123,9 @@ class DeleteSegmentsSplit(Split):
         high_watermark: the high watermark; None if it is unknown.
     """
 
-    rule: DeletionRule = field(default_factory=DecideLater)
-    context: LoadContext = field(default_factory=LoadContext)
-    high_watermark: int | None = None
+    rule: DeletionRule
+    context: LoadContext
+    high_watermark: int | None
 
 
 def delete_segments_split(

@@ -24,7 +24,7 @@ from kdump.state.transactions.transaction_coordinator import CoordinatorLog, Coo
 from kdump.state.transactions.transaction_sizes import TransactionSize, transaction_sizes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TxnsSplit(Split):
     """A partition to read.
 
@@ -37,7 +37,7 @@ class TxnsSplit(Split):
         has_coordinator: whether it is a partition of ``__transaction_state``.
     """
 
-    name: str = ""
+    name: str
     log_start_offset: int = 0
     flushed_offset: int | None = None
     high_watermark: int | None = None

@@ -164,7 +164,11 @@ def whole_split(scope: PartitionScope, load: LoadSplit | None) -> PartitionSplit
     """The split that checks all of a partition."""
     partition = scope.partition
     return PartitionSplit(
-        partition.path, 0, None, partition.data_bytes, partition.path.name, scope, load
+        partition.path,
+        size_bytes=partition.data_bytes,
+        label=partition.path.name,
+        scope=scope,
+        load=load,
     )
 
 
@@ -346,7 +350,9 @@ class _Pieces:
         path = self._partition.path
         size_bytes = sum(segment.data_bytes for segment, _ in small)
         scopes = tuple(scope for _, scope in small)
-        self.splits.append(SmallSegmentsSplit(path, 0, None, size_bytes, path.name, scopes))
+        self.splits.append(
+            SmallSegmentsSplit(path, size_bytes=size_bytes, label=path.name, scopes=scopes)
+        )
         self._segments.append(([segment for segment, _ in small], []))
         small.clear()
 
@@ -400,7 +406,7 @@ def _segment_splits(
     if len(cut) > 1:
         scope = replace(scope, used_index_bytes=_used_index_bytes(scope))
     return [
-        SegmentSplit(each.path, each.start, each.end, each.size_bytes, each.label, scope)
+        SegmentSplit(each.path, each.start, each.end, each.size_bytes, each.label, scope=scope)
         for each in cut
     ]
 

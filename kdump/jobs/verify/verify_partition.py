@@ -10,7 +10,7 @@ import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kdump.check.batches import SegmentScope
@@ -84,7 +84,7 @@ class PartitionReport:
         return list(findings[:start]), list(findings[start:])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSplit(Split):
     """A part of the log of a segment.
 
@@ -92,10 +92,10 @@ class SegmentSplit(Split):
         scope: what to check the segment against.
     """
 
-    scope: SegmentScope = field(default_factory=lambda: SegmentScope(local(""), 0))
+    scope: SegmentScope
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SmallSegmentsSplit(Split):
     """Some small segments of a partition, one after another.
 
@@ -105,7 +105,7 @@ class SmallSegmentsSplit(Split):
         scopes: what to check each against.
     """
 
-    scopes: tuple[SegmentScope, ...] = ()
+    scopes: tuple[SegmentScope, ...]
 
     def small_files(self) -> Iterator[Location]:
         with contextlib.suppress(OSError):
@@ -116,10 +116,11 @@ class SmallSegmentsSplit(Split):
                         yield each
 
 
-_NOWHERE = Partition(local(""), None, PartitionState.LIVE, (), (), (), (), (), 0)
+_NOWHERE: Final = Partition(local(""), None, PartitionState.LIVE, (), (), (), (), (), 0)
+"""Stands for the partition in results that are sent back to who has it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSplit(Split):
     """A whole partition.
 
@@ -128,8 +129,8 @@ class PartitionSplit(Split):
         load: how a broker would load it; None if it would not.
     """
 
-    scope: PartitionScope = field(default_factory=lambda: PartitionScope(_NOWHERE))
-    load: LoadSplit | None = None
+    scope: PartitionScope
+    load: LoadSplit | None
 
     def small_files(self) -> Iterator[Location]:
         with contextlib.suppress(OSError):

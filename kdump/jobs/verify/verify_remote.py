@@ -166,11 +166,9 @@ class RemotePieces:
             splits.append(
                 SegmentSplit(
                     files.log.path,
-                    0,
-                    None,
-                    files.log.size_bytes,
-                    str(key.topic_partition),
-                    SegmentScope(
+                    size_bytes=files.log.size_bytes,
+                    label=str(key.topic_partition),
+                    scope=SegmentScope(
                         files.log.path,
                         segment.start_offset,
                         segment.end_offset + 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.engine.range_splits import RangeSplit, RecordRange, range_splits
@@ -40,7 +40,7 @@ _SMALLEST_SPLIT_BYTES: Final = 64 << 10
 """Smallest split if ``minPartitions`` asks for more splits than usual."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSplit(RangeSplit):
     """Part of the log of a segment.
 
@@ -49,7 +49,7 @@ class SourceSplit(RangeSplit):
         is_0_7: whether the log is of Kafka 0.7; it is whole then.
     """
 
-    origin: RecordOrigin = field(default_factory=lambda: RecordOrigin(None, None, "", ""))
+    origin: RecordOrigin
     is_0_7: bool = False
 
     def small_files(self) -> tuple[Location, ...]:
