@@ -6,15 +6,18 @@ predicts the outcome from checks. The loader takes as long to import as all of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, Offsets
 
 if TYPE_CHECKING:
+    from kdump.state.metadata.settings import Settings
     from kdump.target.content_store import ContentStore
+
+_INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +106,39 @@ def load_context(
         # A topic that is no longer compacted may have been.
         is_compacted=True if offset(checkpoints.cleaner_offsets) > 0 else is_compacted,
     )
+
+
+def configured_context(
+    directory: LogDirectory,
+    topic_partition: TopicPartition,
+    settings: Settings,
+    *,
+    now_ms: int,
+    is_compacted: bool | None = None,
+    is_replicated: bool = False,
+) -> LoadContext:
+    """The context for loading one partition of ``directory`` as its broker is configured.
+
+    Args:
+        directory: the log directory.
+        topic_partition: the partition.
+        settings: of the broker.
+        now_ms: the clock.
+        is_compacted: whether its topic is compacted; None if unknown.
+        is_replicated: whether to assume that the log is fully replicated.
+
+    Raises:
+        InvalidSettingError: a property of its topic has a value that Kafka does not take.
+    """
+    topic = settings.topic(topic_partition.topic)
+    context = load_context(
+        directory,
+        topic_partition,
+        IndexSettings(
+            topic.index_interval_bytes, topic.segment_index_bytes, settings.kafka_version
+        ),
+        now_ms=now_ms,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        is_compacted=is_compacted,
+    )
+    return replace(context, high_watermark=_INT64_MAX) if is_replicated else context

@@ -6,11 +6,10 @@ import enum
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from kdump.broker.cleaner.cleaning_order import cleaning_order
 from kdump.broker.loader.checkpoints import is_loaded
-from kdump.broker.loader.load_context import IndexSettings, load_context
+from kdump.broker.loader.load_context import configured_context
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import PartitionState, TopicPartition
@@ -36,8 +35,6 @@ from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import during
 from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.storage.location import Location
-
-_INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,19 +302,14 @@ def _candidate(
 
 def _split(request: QueueRequest, each: QueuedPartition) -> CleanerSplit:
     directory, partition = each.directory, each.partition
-    settings = request.settings[directory.path]
-    context = load_context(
+    context = configured_context(
         directory,
         each.key,
-        IndexSettings(
-            each.topic.index_interval_bytes, each.topic.segment_index_bytes, settings.kafka_version
-        ),
+        request.settings[directory.path],
         now_ms=request.now_ms,
-        producer_id_expiration_ms=settings.producer_id_expiration_ms,
         is_compacted=True,
+        is_replicated=request.is_replicated,
     )
-    if request.is_replicated:
-        context = replace(context, high_watermark=_INT64_MAX)
     size_bytes = len(partition.segments) * READ_BYTES
     if not directory.is_clean and partition.segments:
         size_bytes += partition.segments[-1].data_bytes

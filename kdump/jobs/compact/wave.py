@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite, RewrittenGroup
@@ -16,7 +16,7 @@ from kdump.broker.cleaner.compaction_rewrite import Chunk
 from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round
 from kdump.broker.cleaner.compaction_scan import ScannedPart
 from kdump.broker.cleaner.live_records import LiveRecords
-from kdump.broker.loader.load_context import IndexSettings, load_context
+from kdump.broker.loader.load_context import configured_context
 from kdump.engine.engine import Engine, run_in_order
 from kdump.engine.splits import split_bytes
 from kdump.formats.names import TopicPartition
@@ -58,7 +58,6 @@ BUCKET_BYTES: Final = 256 << 20
 
 _LEAST_RECORD_BYTES: Final = 16
 """Bounds the number of records of a log whose offsets have large gaps."""
-_INT64_MAX: Final = 2**63 - 1
 
 _RewrittenPart = tuple[RewriteSplit, tuple[Chunk, ...] | Refusal | Unreadable]
 
@@ -153,19 +152,14 @@ class Wave:
     def _begun(self, partition: Partition) -> _Work | CompactionProblem:
         key = partition.topic_partition
         assert key is not None, "only partitions with a topic are compacted"
-        settings = self.request.settings[self.directory.path]
         topic = self.request.topic_settings(self.directory, partition)
-        context = load_context(
+        context = configured_context(
             self.directory,
             key,
-            IndexSettings(
-                topic.index_interval_bytes, topic.segment_index_bytes, settings.kafka_version
-            ),
+            self.request.settings[self.directory.path],
             now_ms=self.request.now_ms,
-            producer_id_expiration_ms=settings.producer_id_expiration_ms,
+            is_replicated=self.request.is_replicated,
         )
-        if self.request.is_replicated:
-            context = replace(context, high_watermark=_INT64_MAX)
         cleaner_offset = (self.directory.checkpoints.cleaner_offsets or {}).get(key)
         try:
             begun = begin_round(partition, context, topic, cleaner_offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from kdump.broker.loader.load_context import IndexSettings, LoadContext, load_context
+from kdump.broker.loader.load_context import LoadContext, configured_context
 from kdump.engine.job import Split
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory
@@ -53,15 +53,11 @@ def load_split(
         name = partition.path.as_absolute().name
     # A copy may have any name; then no line of the checkpoints is about it.
     key = partition.topic_partition or TopicPartition(name, 0)
-    topic = settings.topic(key.topic)
-    context = load_context(
+    context = configured_context(
         directory,
         key,
-        IndexSettings(
-            topic.index_interval_bytes, topic.segment_index_bytes, settings.kafka_version
-        ),
+        settings,
         now_ms=now_ms,
-        producer_id_expiration_ms=settings.producer_id_expiration_ms,
         is_compacted=is_topic_compacted(settings, key.topic),
     )
     return LoadSplit(
