@@ -15,6 +15,7 @@ from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names, producer_snapshot
+from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
 from kdump.log.directory import LogDirectory
@@ -127,6 +128,7 @@ class LookupAnswer:
         damages: the damage that was met.
         malformed: small files that are malformed, each with what is wrong.
         is_lost: whether damage is where the offset was that was looked up.
+        epochs: the leader epochs between the start of the log and its end.
     """
 
     found: Found
@@ -142,6 +144,7 @@ class LookupAnswer:
     damages: tuple[Damage, ...]
     malformed: tuple[tuple[Location, str], ...]
     is_lost: bool
+    epochs: tuple[EpochEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +231,7 @@ class _Lookup:
             damages=tuple(self.search.damages.values()),
             malformed=tuple(self.malformed),
             is_lost=self.is_lost,
+            epochs=self.epochs.entries,
         )
 
     def _read_epochs(self) -> EpochHistory:
@@ -459,7 +463,7 @@ def lookup(
         KdumpError: the engine failed.
     """
     groups = selected_replicas(request)
-    splits = [_split(replica) for group in groups for replica in group]
+    splits = [lookup_split(replica) for group in groups for replica in group]
     answers = iter(run_job(LookupJob(request.question), splits, options, progress))
     return [each for group in groups for each in _ranked(group, answers)]
 
@@ -475,7 +479,8 @@ def _ranked(
         yield ReplicaAnswer(replica, answer, None if leader is None else replica is leader)
 
 
-def _split(replica: Replica) -> LookupSplit:
+def lookup_split(replica: Replica) -> LookupSplit:
+    """What to look into for one replica."""
     partition, directory = replica.partition, replica.log_directory
     checkpoints = directory.checkpoints
     return LookupSplit(
