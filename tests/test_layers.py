@@ -28,7 +28,7 @@ FLOORS: Final = (
     ("tiered",),
     ("repair", "tables"),
     ("jobs",),
-    ("pipeline",),
+    ("pipeline", "serve"),
     ("cli",),
 )
 """The rooms from the ground up. A room may import itself and the rooms on the floors below."""

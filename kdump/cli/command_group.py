@@ -24,7 +24,7 @@ SECTIONS: Final = {
         *("verify", "explain", "recover", "undo"),
         *("rebuild-index", "snapshot", "checkpoint", "resolve"),
     ),
-    "Find and take out records": ("lookup", "grep", "dump-segment", "query", "export"),
+    "Find and take out records": ("lookup", "grep", "dump-segment", "query", "export", "serve"),
     "Free space": ("retain", "compact", "delete-records"),
     "Bring back brokers and clusters": (
         *("copy", "move", "undelete", "transplant"),

@@ -345,6 +345,10 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         4: ((*COMPACT, "."), become_unclean),
     },
     "completion": {0: (("completion", "bash"), NOTHING)},
+    "serve": {
+        0: (("serve", "--listen", "127.0.0.1:0", "."), NOTHING),
+        4: (("serve", "--listen", "127.0.0.1:0", "."), malform(RECOVERY_POINTS)),
+    },
     "explain": {0: (("explain", "torn-tail"), NOTHING)},
     "delete-records": {
         0: ((*DELETE, "."), NOTHING),
@@ -525,8 +529,13 @@ def test_the_table_in_the_manual_is_tested_completely() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "expected"),
-    # Those of query share a Spark session: see its tests.
-    [(row, status) for row, cells in CELLS.items() for status in cells if row != "query"],
+    # Those of query share a Spark session, and serve has to be stopped: see their tests.
+    [
+        (row, status)
+        for row, cells in CELLS.items()
+        for status in cells
+        if row not in {"query", "serve"}
+    ],
 )
 def test_each_status_in_the_table_occurs(row: str, expected: int, log_dir: Path) -> None:
     args, happening = CELLS[row][expected]

@@ -95,10 +95,10 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("verify", SEGMENT),
     ("verify", "--repair", "."),
 )
-COVERED: Final = {run[0] for run in LISTED} | {"completion", "explain", "query"}
+COVERED: Final = {run[0] for run in LISTED} | {"completion", "explain", "query", "serve"}
 RUNS: Final = (*LISTED, *((name, ".") for name in command_names() if name not in COVERED))
-"""Every command runs but query, which starts Spark; one that is not listed gets the log directory
-alone."""
+"""Every command runs but query, which starts Spark, and serve, which runs until it is stopped; one
+that is not listed gets the log directory alone."""
 
 
 @pytest.fixture(scope="module")

@@ -72,8 +72,8 @@ WRITING: Final = (
     "undo D1",
     "verify --repair D1",
 )
-ELSEWHERE: Final = {"completion", "explain", "metadata plan", "query"}
-"""Commands that read no log directory, and ``query``: its tables are compared below."""
+ELSEWHERE: Final = {"completion", "explain", "metadata plan", "query", "serve"}
+"""Commands that read no log directory, and ``query`` and ``serve``, which have their own tests."""
 
 
 def test_every_command_has_a_line() -> None:

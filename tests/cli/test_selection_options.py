@@ -43,6 +43,9 @@ OF_SEVERAL_DIRECTORIES: Final = {"copy", "move"}
 OF_A_PAGE: Final = {"report"}
 """Commands that write no rows but a page: see their own tests."""
 
+UNTIL_STOPPED: Final = {"serve"}
+"""Commands that do not end on their own: see their own tests."""
+
 WITHOUT_ROWS: Final = {"checkpoint rebuild", "groups", "undelete"}
 """Commands that say nothing about these partitions."""
 
@@ -91,7 +94,8 @@ def selection_help(command: click.Command) -> dict[str, Any]:
 RUNS: Final = {
     name: OPTIONS.get(name, ("--dry-run",) if has_option(command, "--dry-run") else ())
     for name, command in commands()
-    if selection_help(command) and name not in OF_RECORDS | OF_SEVERAL_DIRECTORIES | OF_A_PAGE
+    if selection_help(command)
+    and name not in OF_RECORDS | OF_SEVERAL_DIRECTORIES | OF_A_PAGE | UNTIL_STOPPED
 }
 
 

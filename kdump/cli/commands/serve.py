@@ -1,0 +1,231 @@
+"""Answer Kafka clients from the disks of brokers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kdump.cli.options.parameters import paths_argument
+from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.output.events import write_line
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.phases import phase
+from kdump.storage.location import Location
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.log.directory import LogDirectory
+    from kdump.log.replicas import Replica
+    from kdump.log.selection import PartitionSelection
+    from kdump.serve.served_cluster import ServedCluster
+    from kdump.state.metadata.metadata_image import MetadataImage
+
+_MOST_NAMED: Final = 8
+"""So many topics without a replica are named."""
+
+Address = tuple[str, int]
+
+
+class AddressParameter(click.ParamType[Address]):
+    """HOST:PORT, of this machine only."""
+
+    name = "address"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Address:
+        if isinstance(value, tuple):
+            return value
+        host, _, port = str(value).rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            self.fail(f"{str(value)!r} is not HOST:PORT, such as 127.0.0.1:9092", param, ctx)
+        if not _is_loopback(host):
+            self.fail(
+                f"{host} is not an address of this machine alone, such as 127.0.0.1: clients are"
+                " not asked who they are, so no others are let in",
+                param,
+                ctx,
+            )
+        return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@click.command("serve")
+@paths_argument("LOG_DIR")
+@click.option(
+    "--listen",
+    "address",
+    type=AddressParameter(),
+    default="127.0.0.1:9092",
+    metavar="HOST:PORT",
+    help="Listen at HOST:PORT, an address of this machine alone; port 0 is any free one "
+    "(default: 127.0.0.1:9092).",
+)
+@click.option(
+    "--broker",
+    "broker_id",
+    type=click.IntRange(min=0),
+    metavar="ID",
+    help="Serve the replicas of broker ID (default: the most advanced one of each partition).",
+)
+@click.option(
+    "--skip-damaged",
+    is_flag=True,
+    help="Leave out damaged batches (default: a fetch fails where they begin).",
+)
+@selection_options
+def command(
+    paths: Sequence[Location],
+    address: Address,
+    broker_id: int | None,
+    skip_damaged: bool,
+    selection: PartitionSelection,
+) -> ExitStatus:
+    """Answer Kafka clients from the disks of brokers, read-only, until it is stopped.
+
+    LOG_DIR is a log directory; name those of all brokers and controllers that are there. Consumers
+    and admin tools connect as to a broker. Nothing is written.
+    """
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.shared.directories import without_garbage_collection
+
+    _require_kio()
+    from kdump.serve.served_cluster import ServeRequest, open_cluster
+    from kdump.serve.served_notices import ServedNotices
+    from kdump.serve.server import serve
+
+    diagnostics = Diagnostics()
+    with without_garbage_collection():
+        directories = list(_directories(paths, selection, diagnostics))
+        if not directories:
+            return diagnostics.status
+        request = ServeRequest(
+            directories, _image(directories, diagnostics), selection, broker_id, skip_damaged
+        )
+
+        def failed(replica: Replica, failure: OSError) -> None:
+            diagnostics.report(failure.filename or replica.partition.path, failure)
+
+        notices = ServedNotices(lambda line: write_line(f"kdump: {line}", sys.stderr), skip_damaged)
+        with phase("choosing among replicas"):
+            cluster = open_cluster(request, notices, failed)
+    if not cluster.topics and not selection.is_everything:
+        raise nothing_selected(selection, [each.path for each in directories])
+
+    def ready(host: str, port: int) -> None:
+        for line in _start_lines(cluster, broker_id, host, port):
+            write_line(line)
+        sys.stdout.flush()
+
+    serve(cluster, notices, *address, ready)
+    for line in notices.summary():
+        write_line(line)
+    return diagnostics.status
+
+
+def _require_kio() -> None:
+    """Check that the messages of the protocol are there.
+
+    Raises:
+        KdumpError: they are not installed.
+    """
+    try:
+        import kio  # noqa: F401
+    except ImportError as failure:
+        raise KdumpError(
+            "serve needs the package kio: pip install 'kafka-kdump[serve]'"
+        ) from failure
+
+
+def _directories(
+    paths: Sequence[Location], selection: PartitionSelection, diagnostics: Diagnostics
+) -> Iterator[LogDirectory]:
+    """Read the log directories: the selected partitions, and the cluster's metadata.
+
+    Raises:
+        UsageProblem: a directory is of Kafka 0.7.
+    """
+    from kdump.cli.shared.directories import find_log_directories
+    from kdump.formats.names import CLUSTER_METADATA_TOPIC
+    from kdump.jobs.listing.partition_facts import listed_as_loaded
+    from kdump.log.directory import DirectoryKind
+
+    for path, kind in find_log_directories(paths, diagnostics).items():
+        if kind is DirectoryKind.LOG_DIRECTORY_0_7:
+            raise UsageProblem(f"{path} is a log directory of Kafka 0.7, which is not served")
+        found = listed_as_loaded(
+            path,
+            kind,
+            diagnostics,
+            lambda name, key: key.topic == CLUSTER_METADATA_TOPIC or selection.matches(name, key),
+        )
+        if found is not None:
+            yield found
+
+
+def _image(directories: Sequence[LogDirectory], diagnostics: Diagnostics) -> MetadataImage | None:
+    """The cluster's metadata; None without a copy that can be read, which is reported."""
+    from kdump.serve.served_cluster import newest_image
+
+    try:
+        return newest_image(directories, lambda what: write_line(f"kdump: {what}", sys.stderr))
+    except KdumpError as failure:
+        diagnostics.report_failure(failure)
+    except OSError as failure:
+        diagnostics.report(directories[0].path, failure)
+    return None
+
+
+def _start_lines(
+    cluster: ServedCluster, broker_id: int | None, host: str, port: int
+) -> Iterator[str]:
+    """What is served, where, and from which replicas."""
+    partitions = sum(len(each.partitions) for each in cluster.topics.values())
+    of = "" if cluster.cluster_id is None else f" of cluster {cluster.cluster_id}"
+    shown_host = f"[{host}]" if ":" in host else host
+    yield (
+        f"Serving {counted(len(cluster.topics), 'topic')} with"
+        f" {counted(partitions, 'partition')}{of} at {shown_host}:{port}, read-only"
+    )
+    for path, count in sorted(cluster.partitions_by_directory().items()):
+        yield f"  {counted(count, 'partition')} from {path}"
+    if cluster.not_chosen:
+        yield (
+            f"  {counted(cluster.not_chosen, 'replica')} not served: the most advanced one of each"
+            " partition is; --broker ID takes another"
+        )
+    if broker_id is not None:
+        yield f"  only replicas of broker {broker_id}, as --broker says"
+    if cluster.other_topics:
+        first = cluster.other_topics[0].partition.path
+        yield (
+            f"  {counted(len(cluster.other_topics), 'replica')} not served: of topics with another"
+            f" id than in the cluster's metadata (first: {first})"
+        )
+    missing = [
+        f"{topic.name}-{each.number}"
+        for topic in cluster.topics.values()
+        for each in topic.partitions.values()
+        if each.log is None
+    ]
+    if missing:
+        more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+        yield f"  without a replica here: {', '.join(missing[:_MOST_NAMED])}{more}"
+    if cluster.image is None:
+        yield "  without the cluster's metadata: no log directory has __cluster_metadata"
+    yield "Stop with Ctrl-C."

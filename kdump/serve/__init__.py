@@ -1,0 +1,1 @@
+"""The Kafka protocol over dead disks: requests become questions, and answers responses."""

@@ -1,0 +1,151 @@
+"""Requests and responses as bytes, by the classes that ``kio`` generates from Kafka's schemas.
+
+Answers are given as mappings with the names of the newest version: what an older version does not
+have is left out, and what an answer does not say has the default of the schema.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import functools
+import io
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from kdump.serve.message_shapes import MalformedMessage, nested_entity, walk_of
+
+API_VERSIONS: Final = 18
+_PREFIX_BYTES: Final = 8
+"""Of a header: the key and the version of the API, and the correlation id."""
+_IMPLIED: Final[Mapping[str, Any]] = {
+    "throttle_time": dt.timedelta(),
+    "error_code": ErrorCode.none,
+}
+"""Fields that the schemas have no default for, and that nearly every answer has alike."""
+
+Answer = Mapping[str, Any]
+"""The fields of a response, by their names in the newest version."""
+
+
+class Request(NamedTuple):
+    """A decoded request.
+
+    Attributes:
+        api_key: the number of its API.
+        version: of the request.
+        correlation_id: repeated in the response.
+        client_id: what the client calls itself.
+        body: of a class of ``kio``; None if the version is not one that is answered.
+    """
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: Any
+
+
+def versions_of(api_key: int) -> tuple[int, int]:
+    """The oldest and the newest version of an API."""
+    versions = schema_name_map[api_key_map[api_key]]
+    return min(versions), max(versions)
+
+
+def decode_request(data: bytes, api_keys: frozenset[int]) -> Request:
+    """Decode a request.
+
+    Args:
+        data: the request without its length.
+        api_keys: the APIs that are answered.
+
+    Raises:
+        MalformedMessage: it is not a request of one of these APIs, or is malformed.
+    """
+    if len(data) < _PREFIX_BYTES:
+        raise MalformedMessage("it is shorter than a header")
+    api_key = int.from_bytes(data[0:2], "big", signed=True)
+    version = int.from_bytes(data[2:4], "big", signed=True)
+    correlation_id = int.from_bytes(data[4:8], "big", signed=True)
+    if api_key not in api_keys:
+        name = api_key_map.get(api_key)
+        what = f"API {api_key}" if name is None else name
+        raise MalformedMessage(f"{what} is not answered")
+    oldest, newest = versions_of(api_key)
+    if not oldest <= version <= newest:
+        if api_key != API_VERSIONS:
+            raise MalformedMessage(
+                f"version {version} of {api_key_map[api_key]} is not answered: {oldest} to {newest}"
+            )
+        # Clients ask with their newest version first, and learn from the answer which one to use.
+        return Request(api_key, version, correlation_id, None, None)
+    schema = load_request_schema(api_key, version)
+    header, body_at = _decoded(schema.__header_schema__, data, 0)
+    body, end = _decoded(schema, data, body_at)
+    if end != len(data):
+        raise MalformedMessage(f"{len(data) - end} bytes follow it")
+    return Request(api_key, version, correlation_id, header.client_id, body)
+
+
+def encode_response(request: Request, answer: Answer) -> memoryview:
+    """Encode the response to a request, with its length."""
+    version = request.version if request.body is not None else 0
+    schema: Any = load_response_schema(request.api_key, version)
+    header_schema = schema.__header_schema__
+    buffer = io.BytesIO(b"\0\0\0\0")
+    buffer.seek(4)
+    entity_writer(header_schema)(
+        buffer,
+        header_schema(correlation_id=request.correlation_id),
+    )
+    entity_writer(schema)(buffer, built(schema, answer))
+    data = buffer.getbuffer()
+    data[:4] = (len(data) - 4).to_bytes(4, "big")
+    return data
+
+
+def encoded(entity: Any) -> bytes:
+    """Encode an entity of ``kio`` on its own, such as what is in a field of bytes."""
+    buffer = io.BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
+
+
+def built(schema: type, answer: Answer) -> Any:
+    """A message of a class of ``kio`` from the fields of an answer."""
+    values: dict[str, Any] = {}
+    for name, nested in _fields_of(schema):
+        if name in answer:
+            value = answer[name]
+            if nested is None or value is None:
+                values[name] = value
+            elif isinstance(value, Mapping):
+                values[name] = built(nested, value)
+            else:
+                values[name] = tuple(built(nested, each) for each in value)
+        elif name in _IMPLIED:
+            values[name] = _IMPLIED[name]
+    return schema(**values)
+
+
+@functools.cache
+def _fields_of(schema: type) -> tuple[tuple[str, type | None], ...]:
+    """The fields of a class, and the class of the entities in each."""
+    return tuple((each.name, nested_entity(each)) for each in dataclasses.fields(schema))
+
+
+def _decoded(schema: Any, data: bytes, position: int) -> tuple[Any, int]:
+    """Decode an entity; gives the byte after it, too."""
+    end = walk_of(schema)(memoryview(data), position)
+    try:
+        entity, _ = entity_reader(schema)(data, position)
+    except (SerialError, LookupError, ValueError, TypeError, OverflowError) as problem:
+        # A lookup fails for tagged fields that are newer than the schemas.
+        raise MalformedMessage(str(problem) or type(problem).__name__) from problem
+    return entity, end

@@ -1,0 +1,259 @@
+"""What is served: the topics of a dead cluster, and the replica of each partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from kdump.errors import UsageProblem
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
+from kdump.formats.uuids import parse_uuid
+from kdump.jobs.metadata.metadata_copies import read_copies
+from kdump.log.directory import LogDirectory
+from kdump.log.replicas import Replica, choose_replicas, replicas_by_partition
+from kdump.log.selection import PartitionSelection
+from kdump.phases import phase
+from kdump.serve.served_log import CommittedReaders, ServedLog
+from kdump.serve.served_notices import ServedNotices
+from kdump.serve.verified_batches import VerifiedBatches
+from kdump.state.metadata.metadata_entities import PartitionRegistration
+from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
+from kdump.state.metadata.metadata_replay import END, CopyReplay
+
+NO_EPOCH: Final = -1
+_INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Follows ``Topic.isInternal``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeRequest:
+    """What to serve.
+
+    Attributes:
+        directories: the log directories, with partitions as a starting broker loads them.
+        image: the cluster's metadata; None if there is none.
+        selection: which partitions.
+        broker_id: serve the replicas of this broker; None for the most advanced ones.
+        skips_damage: whether damaged batches are left out.
+    """
+
+    directories: Sequence[LogDirectory]
+    image: MetadataImage | None
+    selection: PartitionSelection
+    broker_id: int | None = None
+    skips_damage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPartition:
+    """A partition.
+
+    Attributes:
+        number: of the partition.
+        log: its replica; None if there is none here.
+        registration: what the cluster's metadata says of it; None if it says nothing.
+    """
+
+    number: int
+    log: ServedLog | None
+    registration: PartitionRegistration | None
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that clients learn and repeat."""
+        return NO_EPOCH if self.registration is None else self.registration.leader_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTopic:
+    """A topic.
+
+    Attributes:
+        name: of the topic.
+        topic_id: its id; None if it has none, as before Kafka 2.8.
+        partitions: by number, without gaps.
+    """
+
+    name: str
+    topic_id: UUID | None
+    partitions: Mapping[int, ServedPartition]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in _INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class ServedCluster:
+    """The cluster that clients see: one node, and all topics.
+
+    Attributes:
+        node_id: of the node.
+        cluster_id: None if the log directories do not say.
+        topics: by name.
+        image: the cluster's metadata; None if there is none.
+        not_chosen: how many replicas are not served, because another one of the partition is.
+        other_topics: replicas of topics that the cluster's metadata does not have by their ids.
+    """
+
+    node_id: int
+    cluster_id: str | None
+    topics: Mapping[str, ServedTopic]
+    image: MetadataImage | None
+    not_chosen: int
+    other_topics: tuple[Replica, ...]
+    _by_id: Mapping[UUID, ServedTopic] = field(init=False)
+
+    def __post_init__(self) -> None:
+        by_id = {each.topic_id: each for each in self.topics.values() if each.topic_id is not None}
+        object.__setattr__(self, "_by_id", by_id)
+
+    def topic_with_id(self, topic_id: UUID | None) -> ServedTopic | None:
+        """The topic with an id; None if there is none."""
+        return None if topic_id is None else self._by_id.get(topic_id)
+
+    def partition(self, key: TopicPartition) -> ServedPartition | None:
+        """A partition; None if there is no such topic or no such number."""
+        topic = self.topics.get(key.topic)
+        return None if topic is None else topic.partitions.get(key.partition)
+
+    @property
+    def logs(self) -> list[ServedLog]:
+        """The logs that are served."""
+        found = (each.log for topic in self.topics.values() for each in topic.partitions.values())
+        return [each for each in found if each is not None]
+
+    def partitions_by_directory(self) -> Mapping[str, int]:
+        """How many partitions are served from each log directory, by its path."""
+        return Counter(str(each.replica.log_directory.path) for each in self.logs)
+
+
+def open_cluster(
+    request: ServeRequest,
+    notices: ServedNotices,
+    on_failure: Callable[[Replica, OSError], None],
+) -> ServedCluster:
+    """Choose what is served.
+
+    Args:
+        request: what to serve.
+        notices: takes what readers meet.
+        on_failure: takes each replica whose end cannot be read, and why.
+
+    Raises:
+        UsageProblem: no directory is of the broker that was named.
+    """
+    nodes = [each.meta_properties.node_id for each in request.directories if each.meta_properties]
+    known_nodes = sorted({each for each in nodes if each is not None})
+    if request.broker_id is not None and request.broker_id not in known_nodes:
+        of = ", ".join(map(str, known_nodes)) or "unknown brokers"
+        raise UsageProblem(f"no log directory is of broker {request.broker_id}: they are of {of}")
+    registrations = _registrations(request.image)
+    ids = {} if request.image is None else _topic_ids(request.image)
+    replicas, other_topics = _replicas(request, ids)
+    chosen = choose_replicas(replicas, on_failure, is_one_a_name=True)
+    verified, readers = VerifiedBatches(), CommittedReaders()
+    logs: dict[TopicPartition, ServedLog] = {}
+    for replica in chosen.chosen:
+        key = replica.partition.topic_partition
+        assert key is not None
+        logs[key] = ServedLog(
+            key, replica, verified, readers, request.skips_damage, notices.note_damage
+        )
+    keys = {*logs, *(key for key in registrations if request.selection.matches(str(key), key))}
+    return ServedCluster(
+        node_id=min(known_nodes, default=0) if request.broker_id is None else request.broker_id,
+        cluster_id=_cluster_id(request.directories),
+        topics=_topics(keys, logs, registrations, ids),
+        image=request.image,
+        not_chosen=len(chosen.others),
+        other_topics=tuple(other_topics),
+    )
+
+
+def newest_image(
+    directories: Iterable[LogDirectory], on_problem: Callable[[str], None]
+) -> MetadataImage | None:
+    """The cluster's metadata at the end of the most advanced copy; None without a copy.
+
+    Args:
+        directories: that may have one.
+        on_problem: takes what is damaged.
+
+    Raises:
+        KdumpError: the copy is damaged.
+        OSError: a file cannot be read.
+    """
+    copies = read_copies(directories)
+    if not copies:
+        return None
+    with phase(f"reading {copies[0].partition.path}"):
+        return CopyReplay(copies[0].partition, on_problem).image_at(END)
+
+
+def _replicas(request: ServeRequest, ids: Mapping[str, str]) -> tuple[list[Replica], list[Replica]]:
+    """The replicas to choose from, and those of topics that are gone or were created again."""
+    replicas, other_topics = [], []
+    for key, found in replicas_by_partition(request.directories).items():
+        if key.topic == CLUSTER_METADATA_TOPIC or not request.selection.matches(str(key), key):
+            continue
+        for each in found:
+            if request.broker_id is not None and each.node_id != request.broker_id:
+                continue
+            known = None if key.topic not in ids else each.partition.known_topic_id
+            if known is not None and known != ids[key.topic]:
+                other_topics.append(each)
+            else:
+                replicas.append(each)
+    return replicas, other_topics
+
+
+def _topics(
+    keys: Iterable[TopicPartition],
+    logs: Mapping[TopicPartition, ServedLog],
+    registrations: Mapping[TopicPartition, PartitionRegistration],
+    ids: Mapping[str, str],
+) -> Mapping[str, ServedTopic]:
+    numbers: dict[str, int] = {}
+    for key in keys:
+        numbers[key.topic] = max(numbers.get(key.topic, 0), key.partition)
+    topics = {}
+    for name, last in sorted(numbers.items()):
+        own = [TopicPartition(name, number) for number in range(last + 1)]
+        topic_id = ids.get(name)
+        if topic_id is None:
+            partitions = (logs[key].replica.partition for key in own if key in logs)
+            topic_id = next(filter(None, (each.known_topic_id for each in partitions)), None)
+        topics[name] = ServedTopic(
+            name,
+            None if topic_id is None else parse_uuid(topic_id),
+            {
+                key.partition: ServedPartition(key.partition, logs.get(key), registrations.get(key))
+                for key in own
+            },
+        )
+    return topics
+
+
+def _registrations(image: MetadataImage | None) -> dict[TopicPartition, PartitionRegistration]:
+    if image is None:
+        return {}
+    return {
+        TopicPartition(name, number): registration
+        for (topic_id, number), registration in image.of(EntityKind.PARTITION).items()
+        if (name := image.topic_name(topic_id)) is not None
+    }
+
+
+def _topic_ids(image: MetadataImage) -> dict[str, str]:
+    return {topic.name: topic_id for topic_id, topic in image.of(EntityKind.TOPIC).items()}
+
+
+def _cluster_id(directories: Iterable[LogDirectory]) -> str | None:
+    properties = (each.meta_properties for each in directories)
+    return next((each.cluster_id for each in properties if each and each.cluster_id), None)

@@ -1,0 +1,353 @@
+"""The log of one replica as a consumer is served from it."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kdump.formats.names import FileKind, TopicPartition
+from kdump.jobs.lookup import (
+    LookupAnswer,
+    LookupJob,
+    Question,
+    UnreadableReplica,
+    lookup_split,
+)
+from kdump.log.replicas import Replica
+from kdump.log.special_times import IsolationLevel, SpecialTime
+from kdump.log.valid_windows import Damage, segment_part, valid_windows
+from kdump.scan.batches import BatchColumns, Flags
+from kdump.scan.control_batches import is_control
+from kdump.scan.source import read_at
+from kdump.serve.verified_batches import SegmentBatches, VerifiedBatches
+from kdump.state.epochs.epoch_history import EpochEnd, EpochHistory
+from kdump.state.transactions.transaction_outcomes import (
+    Step,
+    TransactionOutcomes,
+    TransactionState,
+    is_in_transaction,
+)
+
+_MOST_READERS: Final = 16
+"""So many readers of committed records go on where they were; others look ahead again."""
+_AHEAD_BYTES: Final = 256 << 10
+
+
+class OffsetOutOfRange(Exception):
+    """The log does not have the offset, and never had it or has deleted it."""
+
+
+class CorruptBatch(Exception):
+    """The batch of an offset is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatches:
+    """Batches as they are stored.
+
+    Attributes:
+        records: their bytes.
+        aborted: for a reader of committed records, the producers whose batches are not to be
+            shown, each with the offset from which on; None for any other reader.
+    """
+
+    records: bytes
+    aborted: tuple[tuple[int, int], ...] | None
+
+
+class CommittedReaders:
+    """How transactions end ahead of readers, to go on with at the offset that comes next."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers: OrderedDict[tuple[TopicPartition, int], TransactionOutcomes] = OrderedDict()
+
+    def pop(self, key: TopicPartition, offset: int) -> TransactionOutcomes | None:
+        """Take the reader that has come to an offset of a partition."""
+        with self._lock:
+            return self._readers.pop((key, offset), None)
+
+    def put(self, key: TopicPartition, offset: int, outcomes: TransactionOutcomes) -> None:
+        """Keep a reader for the fetch that goes on at an offset."""
+        with self._lock:
+            self._readers[key, offset] = outcomes
+            if len(self._readers) > _MOST_READERS:
+                self._readers.popitem(last=False)
+
+
+@dataclass(slots=True)
+class ServedLog:
+    """The log of the replica that is served of a partition.
+
+    Attributes:
+        key: the partition.
+        replica: the replica.
+        verified: what was verified of all logs.
+        readers: of committed records, of all logs.
+        skips_damage: whether damaged batches are left out.
+        on_damage: takes damage that a reader met, and the lost offsets, the end exclusive.
+    """
+
+    key: TopicPartition
+    replica: Replica
+    verified: VerifiedBatches
+    readers: CommittedReaders
+    skips_damage: bool
+    on_damage: Callable[[TopicPartition, Damage, tuple[int, int]], None]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _ends: dict[IsolationLevel, LookupAnswer] = field(default_factory=dict)
+
+    def lookup(self, question: Question) -> LookupAnswer:
+        """Answer a question as ``kdump lookup`` does.
+
+        Raises:
+            OSError: the replica cannot be read.
+        """
+        found = LookupJob(question).run(lookup_split(self.replica))
+        if isinstance(found, UnreadableReplica):
+            raise OSError(None, found.what, found.path)
+        return found
+
+    def end(self, level: IsolationLevel) -> LookupAnswer:
+        """The answer for the latest offset, which is looked up once.
+
+        Raises:
+            OSError: the replica cannot be read.
+        """
+        with self._lock:
+            known = self._ends.get(level)
+            if known is None:
+                question = Question(time=SpecialTime.LATEST, isolation_level=level)
+                known = self._ends[level] = self.lookup(question)
+            return known
+
+    def end_offset(self, level: IsolationLevel) -> int:
+        """Where a consumer reads to.
+
+        Raises:
+            OSError: the replica cannot be read.
+        """
+        offset = self.end(level).found.offset
+        assert offset is not None
+        return offset
+
+    def epoch_end(self, leader_epoch: int) -> EpochEnd | None:
+        """Where a leader epoch ends; None if it is not known.
+
+        Raises:
+            OSError: the replica cannot be read.
+        """
+        found = self.end(IsolationLevel.READ_UNCOMMITTED)
+        history = EpochHistory(found.epochs)
+        return history.end_offset_for(leader_epoch, found.log_end_offset)
+
+    # ---- Batches ----
+
+    def fetch(
+        self, offset: int, max_bytes: int, level: IsolationLevel, *, at_least_one: bool
+    ) -> FetchedBatches:
+        """The batches from an offset on.
+
+        Args:
+            offset: where to begin; the first batch may begin before it.
+            max_bytes: how much to read.
+            level: what the consumer reads.
+            at_least_one: whether to read the first batch even if it is larger.
+
+        Raises:
+            OffsetOutOfRange: the log does not have the offset.
+            CorruptBatch: the batch of the offset is damaged.
+            OSError: the replica cannot be read.
+        """
+        is_committed = level is IsolationLevel.READ_COMMITTED
+        end, bounds = self.end_offset(level), self.end(level)
+        if not bounds.log_start_offset <= offset <= bounds.log_end_offset:
+            raise OffsetOutOfRange
+        aborted: tuple[tuple[int, int], ...] | None = () if is_committed else None
+        if offset >= end:
+            return FetchedBatches(b"", aborted)
+        with self._lock:
+            found = _Taken(max_bytes, at_least_one)
+            self._take(found, offset, end)
+            if is_committed and found.parts:
+                aborted = self._aborted(found, offset)
+            return FetchedBatches(self._read(found), aborted)
+
+    def _take(self, found: _Taken, offset: int, end: int) -> None:
+        """Choose the batches of a fetch; it ends before damage and after so many bytes."""
+        partition = self.replica.partition
+        segments = partition.segments
+        first = bisect_right([each.base_offset for each in segments], offset) - 1
+        damages: list[Damage] = []
+        for number in range(max(first, 0), len(segments)):
+            following = segments[number + 1] if number + 1 < len(segments) else None
+            known = self.verified.of(partition, segments[number], following)
+            try:
+                offset, is_done = self._take_of(known, number, found, damages, offset, end)
+            finally:
+                self.verified.note_size(known)
+            if is_done:
+                return
+
+    def _take_of(
+        self,
+        known: SegmentBatches,
+        number: int,
+        found: _Taken,
+        damages: list[Damage],
+        offset: int,
+        end: int,
+    ) -> tuple[int, bool]:
+        """Choose those of one segment; gives the next offset, and whether the fetch ends here."""
+        with known.path.open_file() as log:
+            for step in known.steps_from(log, offset):
+                if isinstance(step, Damage):
+                    damages.append(step)
+                    continue
+                rows = _rows_within(step, offset, end)
+                if not rows.count and int(step.last_offset[-1]) >= offset:
+                    return offset, True  # what follows is past the end
+                if rows.count:
+                    if damages and not self._may_pass(damages, found, offset, rows):
+                        return offset, True
+                    if not found.take(number, rows):
+                        return offset, True
+                    offset = int(rows.last_offset[-1]) + 1
+                damages.clear()
+        return offset, bool(found.parts)
+
+    def _may_pass(
+        self, damages: list[Damage], found: _Taken, offset: int, following: BatchColumns
+    ) -> bool:
+        """Whether a fetch goes on after damage; reports the offsets that are lost with it.
+
+        Raises:
+            CorruptBatch: the offset is lost, and was to be read first.
+        """
+        next_offset = int(following.base_offset[0])
+        if next_offset <= offset:
+            return True
+        if found.parts:
+            return False
+        for damage in damages:
+            self.on_damage(self.key, damage, (offset, next_offset))
+        if self.skips_damage:
+            return True
+        raise CorruptBatch
+
+    def _read(self, found: _Taken) -> bytes:
+        partition = self.replica.partition
+        parts = []
+        for number, ranges in found.ranges().items():
+            path = partition.segment_path(partition.segments[number], FileKind.LOG)
+            with path.open_file() as log:
+                for start, end in ranges:
+                    data = read_at(log, start, end - start)
+                    if len(data) < end - start:
+                        raise OSError(None, "the file became shorter", str(path))
+                    parts.append(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    # ---- Transactions ----
+
+    def _aborted(self, found: _Taken, offset: int) -> tuple[tuple[int, int], ...]:
+        """The producers whose batches a consumer has to leave out, from the markers in the log.
+
+        A consumer leaves out what a producer wrote from an offset on, up to a marker of an abort. A
+        batch whose own marker may be damaged is left out, too; the producer's next marker may be
+        of another transaction, and the fetch ends before it.
+        """
+        number = found.parts[0][0]
+        if not any(_has_transactions(batches) for _, batches in found.parts):
+            return ()
+        outcomes = self.readers.pop(self.key, offset)
+        if outcomes is None:
+            position = int(found.parts[0][1].position[0])
+            outcomes = TransactionOutcomes(self._ahead(number, position), lambda _damage: None)
+        aborted: list[tuple[int, int]] = []
+        left_out: set[int] = set()
+        undecided: set[int] = set()
+        for at, (segment, batches) in enumerate(found.parts):
+            states = outcomes.states(batches).tolist()
+            markers = (is_in_transaction(batches) & is_control(batches)).tolist()
+            ids, offsets = batches.producer_id.tolist(), batches.base_offset.tolist()
+            for row, (state, producer_id) in enumerate(zip(states, ids, strict=True)):
+                is_end = markers[row] or state == TransactionState.COMMITTED
+                if is_end and producer_id in undecided:
+                    found.cut(at, segment, batches.rows(slice(0, row)))
+                    return tuple(aborted)
+                if is_end:
+                    left_out.discard(producer_id)
+                elif state != TransactionState.NONE:
+                    if producer_id not in left_out:
+                        aborted.append((producer_id, offsets[row]))
+                        left_out.add(producer_id)
+                    if state == TransactionState.OPEN:
+                        undecided.add(producer_id)
+        self.readers.put(self.key, int(found.parts[-1][1].last_offset[-1]) + 1, outcomes)
+        return tuple(aborted)
+
+    def _ahead(self, first: int, position: int) -> Iterator[Step]:
+        """The batches from a byte of a segment on, to look ahead for markers."""
+        partition = self.replica.partition
+        for number, (segment, following) in enumerate(partition.with_following()):
+            if number < first:
+                continue
+            part = segment_part(segment, following, position if number == first else 0)
+            with partition.segment_path(segment, FileKind.LOG).open_file() as log:
+                for step in valid_windows(log, part, window_bytes=_AHEAD_BYTES):
+                    yield Step(step, False)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """The batches of a fetch, with the number of the segment that they are in."""
+
+    max_bytes: int
+    at_least_one: bool
+    parts: list[tuple[int, BatchColumns]] = field(default_factory=list)
+
+    def take(self, segment: int, batches: BatchColumns) -> bool:
+        """Take as many of some batches as may be; tells whether there is room for more."""
+        sizes = np.cumsum(batches.size_bytes)
+        count = int(np.searchsorted(sizes, self.max_bytes, "right"))
+        if not count and self.at_least_one and not self.parts:
+            count = 1
+        if count:
+            self.parts.append((segment, batches.rows(slice(0, count))))
+            self.max_bytes -= int(sizes[count - 1])
+        return count == batches.count and self.max_bytes > 0
+
+    def cut(self, at: int, segment: int, batches: BatchColumns) -> None:
+        """End with some rows of a part."""
+        self.parts[at:] = [(segment, batches)] if batches.count else []
+
+    def ranges(self) -> Mapping[int, list[tuple[int, int]]]:
+        """The bytes to read, by the number of the segment."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for segment, batches in self.parts:
+            ranges = found.setdefault(segment, [])
+            start, end = int(batches.position[0]), int(batches.next_position[-1])
+            if ranges and ranges[-1][1] == start:
+                start = ranges.pop()[0]
+            ranges.append((start, end))
+        return found
+
+
+def _rows_within(batches: BatchColumns, offset: int, end: int) -> BatchColumns:
+    """The batches that reach an offset, and end before another."""
+    last = batches.last_offset
+    first = int(np.searchsorted(last, offset, "left"))
+    stop = int(np.searchsorted(last, end, "left"))
+    return batches.rows(slice(first, max(first, stop)))
+
+
+def _has_transactions(batches: BatchColumns) -> bool:
+    data: Flags = is_in_transaction(batches) & ~is_control(batches)
+    return bool(data.any())

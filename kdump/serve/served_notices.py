@@ -1,0 +1,68 @@
+"""What the server tells the operator: damage that clients meet, and what it left out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kdump.formats.names import TopicPartition
+from kdump.log.valid_windows import Damage
+from kdump.words import counted
+
+_MOST_LINES: Final = 1000
+"""So many different things are said; clients decide how often they happen."""
+
+
+@dataclass(slots=True)
+class ServedNotices:
+    """Collects what is said; each thing is said once.
+
+    Attributes:
+        say: shows a line.
+        skips_damage: whether damaged batches are left out.
+        fetched_bytes: how many bytes of records were sent.
+        clients: how many connections were made.
+        refused: how many requests were refused with their connection.
+    """
+
+    say: Callable[[str], None]
+    skips_damage: bool = False
+    fetched_bytes: int = 0
+    clients: int = 0
+    refused: int = 0
+    _said: set[str] = field(default_factory=set)
+    _lost: dict[TopicPartition, set[tuple[int, int]]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, line: str) -> None:
+        """Say something that was not said before."""
+        with self._lock:
+            if line in self._said or len(self._said) >= _MOST_LINES:
+                return
+            self._said.add(line)
+        self.say(line)
+
+    def note_damage(self, key: TopicPartition, damage: Damage, lost: tuple[int, int]) -> None:
+        """Say what is damaged, and remember the lost offsets; the end is exclusive."""
+        with self._lock:
+            self._lost.setdefault(key, set()).add(lost)
+        done = "left out" if self.skips_damage else "not served"
+        self.note(f"{key}: offsets {lost[0]} to {lost[1] - 1} are {done}: {damage}")
+
+    @property
+    def has_damage(self) -> bool:
+        """Whether a client met damage."""
+        return bool(self._lost)
+
+    def summary(self) -> Iterator[str]:
+        """What was done, at the end."""
+        yield (
+            f"{counted(self.clients, 'connection')}, {self.fetched_bytes} bytes of records served,"
+            f" {counted(self.refused, 'request')} refused"
+        )
+        done = "left out" if self.skips_damage else "not served"
+        for key, ranges in sorted(self._lost.items()):
+            offsets = ", ".join(f"{start} to {end - 1}" for start, end in sorted(ranges))
+            yield f"{key}: damaged, {done}: offsets {offsets}"

@@ -1,0 +1,232 @@
+"""Answers to single requests, over a small log."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from kio.schema.errors import ErrorCode
+
+from builders.batches import BASE_TIMESTAMP_MS, batches
+from builders.log_directories import TOPIC_ID, write_log_directory, write_partition
+from builders.serving import PATIENCE_S, RunningServer, opened
+from kdump.serve.messages import versions_of
+
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
+METADATA: Final = 3
+EPOCH: Final = 23
+OFFERED: Final = (0, FETCH, LIST_OFFSETS, METADATA, 10, 18, EPOCH, 60, 75)
+
+
+def fetch(server: RunningServer, offset: int, version: int = 12, **fields: Any) -> Any:
+    """Fetch from orders-0; gives the answer for the partition."""
+    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    partition |= {key: fields.pop(key) for key in list(fields) if key in PARTITION_FIELDS}
+    topic = {"topic": "orders", "topic_id": TOPIC_ID, "partitions": [partition]}
+    answer = server.ask(
+        FETCH,
+        version,
+        **{
+            "replica_id": -1,
+            "max_wait": WAIT,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "isolation_level": 0,
+            "topics": [topic],
+            "forgotten_topics_data": [],
+            **fields,
+        },
+    )
+    if not answer.responses:
+        return answer
+    return answer.responses[0].partitions[0]
+
+
+PARTITION_FIELDS: Final = {"current_leader_epoch", "partition_max_bytes", "partition"}
+WAIT: Final = timedelta(0)
+
+
+def offset_of(server: RunningServer, timestamp: int, version: int = 11) -> Any:
+    partition = {"partition_index": 0, "timestamp": timestamp}
+    topics = [{"name": "orders", "partitions": [partition]}]
+    answer = server.ask(
+        LIST_OFFSETS, version, replica_id=-1, isolation_level=0, topics=topics, timeout=WAIT
+    )
+    return answer.topics[0].partitions[0]
+
+
+def test_only_what_is_answered_is_offered(server: RunningServer) -> None:
+    found = server.ask(18, 3, client_software_name="test", client_software_version="1")
+    offered = {each.api_key: (each.min_version, each.max_version) for each in found.api_keys}
+    assert offered == {key: versions_of(key) for key in OFFERED}
+
+
+def test_a_client_that_is_too_new_learns_the_versions(server: RunningServer) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"\0\0\0\x0a\0\x12\0\x63\0\0\0\x07\xff\xff")
+        data = connection.recv(4096)
+    assert int.from_bytes(data[8:10], "big") == ErrorCode.unsupported_version
+    assert int.from_bytes(data[10:14], "big") == len(OFFERED)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_batches_are_fetched_as_they_are_stored(
+    version: int, server: RunningServer, log_dir: Path
+) -> None:
+    stored = (log_dir / "orders-0" / "00000000000000000000.log").read_bytes()
+    found = fetch(server, 0, version)
+    assert (found.error_code, found.high_watermark) == (ErrorCode.none, 30)
+    assert found.records == stored
+
+
+def test_a_fetch_begins_with_the_batch_that_has_the_offset(server: RunningServer) -> None:
+    assert fetch(server, 7).records == b"".join(batches(10)[2:])
+
+
+def test_a_fetch_has_whole_batches_within_the_limit(server: RunningServer) -> None:
+    size = len(batches(1)[0])
+    assert fetch(server, 0, partition_max_bytes=2 * size + 1).records == b"".join(batches(2))
+    assert fetch(server, 0, max_bytes=2 * size + 1).records == b"".join(batches(2))
+
+
+def test_the_first_batch_is_fetched_even_if_it_is_larger(server: RunningServer) -> None:
+    assert fetch(server, 0, partition_max_bytes=1).records == batches(1)[0]
+
+
+def test_the_end_of_the_log_has_no_records(server: RunningServer) -> None:
+    found = fetch(server, 30)
+    assert (found.error_code, found.records) == (ErrorCode.none, b"")
+
+
+def test_a_long_poll_waits(server: RunningServer) -> None:
+    started = time.monotonic()
+    fetch(server, 30, max_wait=timedelta(milliseconds=200))
+    assert time.monotonic() - started >= 0.2
+
+
+@pytest.mark.parametrize("offset", [-1, 31])
+def test_other_offsets_are_out_of_range(offset: int, server: RunningServer) -> None:
+    assert fetch(server, offset).error_code is ErrorCode.offset_out_of_range
+
+
+def test_nothing_past_the_high_watermark_is_fetched(log_dir: Path) -> None:
+    write_log_directory(log_dir, high_watermarks={("orders", 0): 12})
+    with opened(log_dir) as server:
+        assert fetch(server, 0).records == b"".join(batches(4))
+        assert fetch(server, 12).records == b""
+        assert fetch(server, 13).error_code is ErrorCode.none
+
+
+def test_followers_and_sessions_are_refused(server: RunningServer) -> None:
+    follower = fetch(server, 0, replica_id=3)
+    assert follower.error_code is ErrorCode.cluster_authorization_failed
+    session = fetch(server, 0, session_id=5, session_epoch=2)
+    assert session.error_code is ErrorCode.fetch_session_id_not_found
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_offsets_are_listed(version: int, server: RunningServer) -> None:
+    assert offset_of(server, -1, version).offset == 30
+    assert offset_of(server, -2, version).offset == 0
+    found = offset_of(server, BASE_TIMESTAMP_MS + 4, version)
+    assert (found.offset, found.timestamp) == (4, BASE_TIMESTAMP_MS + 4)
+
+
+def test_a_time_after_all_records_has_no_offset(server: RunningServer) -> None:
+    found = offset_of(server, BASE_TIMESTAMP_MS + 1000)
+    assert (found.error_code, found.offset, found.timestamp) == (ErrorCode.none, -1, -1)
+
+
+def test_the_largest_time_is_listed_from_version_7_on(server: RunningServer) -> None:
+    found = offset_of(server, -3, 7)
+    assert (found.offset, found.timestamp) == (29, BASE_TIMESTAMP_MS + 29)
+    assert offset_of(server, -3, 6).error_code is ErrorCode.unsupported_version
+
+
+def epoch_end(server: RunningServer, epoch: int) -> Any:
+    topics = [{"topic": "orders", "partitions": [{"partition": 0, "leader_epoch": epoch}]}]
+    return server.ask(EPOCH, 4, topics=topics).topics[0].partitions[0]
+
+
+def test_the_end_of_a_leader_epoch(server: RunningServer) -> None:
+    found = epoch_end(server, 0)
+    assert (found.error_code, found.leader_epoch, found.end_offset) == (ErrorCode.none, 0, 30)
+    assert epoch_end(server, 9).end_offset == -1
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_topics_are_described(version: int, server: RunningServer) -> None:
+    found = server.ask(METADATA, version, topics=() if version == 0 else None)
+    assert [each.name for each in found.topics] == ["orders"]
+    (broker,) = found.brokers
+    assert (broker.host, broker.port) == ("127.0.0.1", server.port)
+    (partition,) = found.topics[0].partitions
+    assert partition.leader_id == broker.node_id
+
+
+def test_unknown_topics_are_not_created(server: RunningServer) -> None:
+    asked = [{"name": "other", "topic_id": None}]
+    found = server.ask(METADATA, 12, topics=asked, allow_auto_topic_creation=True)
+    assert found.topics[0].error_code is ErrorCode.unknown_topic_or_partition
+    assert fetch(server, 0, partition=1).error_code is ErrorCode.unknown_topic_or_partition
+
+
+def test_topics_are_described_in_parts(log_dir: Path) -> None:
+    for number in range(1, 5):
+        write_partition(log_dir / f"orders-{number}", {0: b""})
+    write_partition(log_dir / "payments-0", {0: b""})
+    seen, cursor = [], None
+    with opened(log_dir) as server:
+        while True:
+            found = server.ask(75, 0, topics=[], response_partition_limit=2, cursor=cursor)
+            seen += [
+                (topic.name, each.partition_index)
+                for topic in found.topics
+                for each in topic.partitions
+            ]
+            if found.next_cursor is None:
+                break
+            cursor = {
+                "topic_name": found.next_cursor.topic_name,
+                "partition_index": found.next_cursor.partition_index,
+            }
+    assert seen == [*(("orders", number) for number in range(5)), ("payments", 0)]
+
+
+def test_the_cluster_is_described(server: RunningServer) -> None:
+    found = server.ask(60, 2, endpoint_type=1)
+    assert [(each.host, each.port) for each in found.brokers] == [("127.0.0.1", server.port)]
+    controllers = server.ask(60, 2, endpoint_type=2)
+    assert controllers.error_code is ErrorCode.mismatched_endpoint_type
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_one_node_coordinates_everything(version: int, server: RunningServer) -> None:
+    found = server.ask(10, version, key="g", key_type=0, coordinator_keys=["g"])
+    coordinator = found if version < 4 else found.coordinators[0]
+    assert (coordinator.host, coordinator.port) == ("127.0.0.1", server.port)
+
+
+def test_a_producer_is_refused(server: RunningServer, log_dir: Path) -> None:
+    stored = (log_dir / "orders-0" / "00000000000000000000.log").read_bytes()
+    failures: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": server.address})
+    producer.produce("orders", b"value", on_delivery=lambda error, _: failures.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert [each and each.code() for each in failures] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    assert (log_dir / "orders-0" / "00000000000000000000.log").read_bytes() == stored
+
+
+def test_a_file_that_vanishes_is_an_error_of_its_partition(log_dir: Path) -> None:
+    write_partition(log_dir / "other-0", {0: b"".join(batches(2))})
+    with opened(log_dir) as server:
+        shutil.rmtree(log_dir / "orders-0")
+        assert fetch(server, 0).error_code is ErrorCode.kafka_storage_error
+        assert server.read([("other", 0)])["other", 0]
+    assert any("orders-0" in line for line in server.lines)

@@ -1,0 +1,79 @@
+"""Damaged logs: a fetch fails where damage begins, or leaves it out; never a wrong record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from builders.batches import batches
+from builders.damage import batch_positions
+from builders.serving import opened
+from serve.test_answers import fetch
+
+LOG = "00000000000000000000.log"
+
+
+def flip(log: bytearray, at: int) -> None:
+    log[at + 70] ^= 1
+
+
+def zero(log: bytearray, at: int) -> None:
+    log[at : at + 80] = bytes(80)
+
+
+def forge_offset(log: bytearray, at: int) -> None:
+    log[at : at + 8] = (2**40).to_bytes(8, "big")
+
+
+DAMAGES = (flip, zero, forge_offset)
+
+
+@pytest.fixture
+def damaged(log_dir: Path, request: pytest.FixtureRequest) -> Path:
+    """The log directory with the fifth batch damaged, offsets 12 to 14."""
+    path = log_dir / "orders-0" / LOG
+    log = bytearray(path.read_bytes())
+    damage: Callable[[bytearray, int], None] = request.param
+    damage(log, batch_positions(log)[4])
+    path.write_bytes(log)
+    return log_dir
+
+
+@pytest.mark.parametrize("damaged", DAMAGES, indirect=True)
+def test_a_fetch_ends_before_damage_and_fails_at_it(damaged: Path) -> None:
+    with opened(damaged) as server:
+        assert fetch(server, 0).records == b"".join(batches(4))
+        for offset in (12, 13, 14):
+            found = fetch(server, offset)
+            assert (found.error_code, found.records) == (ErrorCode.corrupt_message, b"")
+        assert fetch(server, 15).records == b"".join(batches(10)[5:])
+    assert "orders-0: offsets 12 to 14 are not served" in server.lines[0]
+    assert LOG in server.lines[0]
+
+
+@pytest.mark.parametrize("damaged", DAMAGES, indirect=True)
+def test_damage_is_left_out_if_that_is_asked_for(damaged: Path) -> None:
+    with opened(damaged, skips_damage=True) as server:
+        assert fetch(server, 0).records == b"".join(batches(4))
+        assert fetch(server, 12).records == b"".join(batches(10)[5:])
+    assert "orders-0: damaged, left out: offsets 12 to 14" in server.notices.summary()
+
+
+@pytest.mark.parametrize("damaged", [flip], indirect=True)
+def test_a_consumer_reads_everything_but_the_damage(damaged: Path) -> None:
+    with opened(damaged, skips_damage=True) as server:
+        found = server.read([("orders", 0)])["orders", 0]
+    assert [each.offset for each in found] == [*range(12), *range(15, 30)]
+
+
+def test_a_torn_tail_is_not_served(log_dir: Path) -> None:
+    path = log_dir / "orders-0" / LOG
+    path.write_bytes(path.read_bytes()[:-10])
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    with opened(log_dir) as server:
+        assert fetch(server, 0).records == b"".join(batches(9))
+        assert fetch(server, 27).high_watermark == 27
+        assert fetch(server, 28).error_code is ErrorCode.offset_out_of_range

@@ -1,0 +1,129 @@
+"""Requests of all kinds end their own connection, at worst."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from builders.batches import batches
+from builders.log_directories import write_log_directory, write_partition
+from builders.serving import RunningServer, framed, opened, received
+from kdump.serve.message_shapes import MalformedMessage
+from kdump.serve.messages import decode_request, versions_of
+from serve.test_answers import OFFERED, WAIT, fetch
+
+KEYS = frozenset(OFFERED)
+METADATA = framed(3, 12, topics=[{"name": "orders", "topic_id": None}])[4:]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    root = write_log_directory(
+        tmp_path_factory.mktemp("hostile") / "logs", high_watermarks={("orders", 0): 30}
+    )
+    write_partition(root / "orders-0", {0: b"".join(batches(10))})
+    with opened(root) as running:
+        yield running
+
+
+def is_closed_after(server: RunningServer, data: bytes) -> bool:
+    """Whether the server ends the connection, without a response."""
+    with server.connect() as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        try:
+            return received(connection) == b""
+        except ConnectionError:
+            return True
+
+
+def sized(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0\0",
+        b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\x7f\xff\xff\xff",
+        b"\xff\xff\xff\xff" + bytes(100),
+        b"\0\0\0\0",
+        b"\0\0\0\x07" + bytes(7),
+        sized(METADATA)[:-5],
+        sized(METADATA + b"\0"),
+        sized(METADATA[:-1]),
+        sized(bytes(1000)),
+    ],
+    ids=lambda data: data[:12].hex(),
+)
+def test_a_malformed_request_ends_its_connection(data: bytes, server: RunningServer) -> None:
+    assert is_closed_after(server, data)
+    assert fetch(server, 0).records == b"".join(batches(10))
+
+
+@pytest.mark.parametrize("api_key", [-1, 4, 17, 19, 20, 1000])
+def test_what_is_not_offered_ends_its_connection(api_key: int, server: RunningServer) -> None:
+    request = api_key.to_bytes(2, "big", signed=True) + bytes(2) + b"\0\0\0\x07\xff\xff"
+    assert is_closed_after(server, sized(request + bytes(20)))
+
+
+def test_an_array_that_claims_to_be_huge_is_not_believed() -> None:
+    for claim in (b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f"):
+        request = METADATA[:16] + b"\0" + claim + bytes(40)
+        with pytest.raises(MalformedMessage):
+            decode_request(request, KEYS)
+    old = b"\0\x03\0\x01\0\0\0\x07\xff\xff"
+    for count in (b"\x7f\xff\xff\xff", b"\x00\x10\x00\x00", b"\xff\xff\xff\xfe"):
+        with pytest.raises(MalformedMessage):
+            decode_request(old + count + bytes(40), KEYS)
+
+
+@pytest.mark.parametrize("api_key", sorted(KEYS))
+def test_random_requests_are_decoded_or_refused(api_key: int) -> None:
+    rng = random.Random(api_key)
+    oldest, newest = versions_of(api_key)
+    for _ in range(2000):
+        version = rng.randint(oldest, newest)
+        head = api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4)
+        body = bytes(rng.choice((0, 1, 2, 3, 127, 128, 255, rng.randrange(256))) for _ in range(60))
+        with contextlib.suppress(MalformedMessage):
+            decode_request(head + body[: rng.randrange(60)], KEYS)
+
+
+def test_changed_requests_are_decoded_or_refused() -> None:
+    rng = random.Random(1)
+    asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+    usual = framed(
+        1,
+        12,
+        replica_id=-1,
+        max_wait=WAIT,
+        min_bytes=1,
+        topics=[{"topic": "orders", "partitions": [asked] * 3}],
+        forgotten_topics_data=[],
+    )[4:]
+    assert decode_request(usual, KEYS).body.topics[0].topic == "orders"
+    for _ in range(3000):
+        data = bytearray(usual)
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(8, len(data))] = rng.randrange(256)
+        with contextlib.suppress(MalformedMessage):
+            decode_request(bytes(data[: rng.randint(8, len(data))]), KEYS)
+
+
+def test_a_client_that_takes_no_response_holds_nobody_up(server: RunningServer) -> None:
+    slow = [server.connect() for _ in range(40)]
+    request = framed(3, 12, topics=None) * 50
+    for each in slow:
+        each.setblocking(False)
+        each.send(request)
+    assert fetch(server, 0).records == b"".join(batches(10))
+    for each in slow:
+        each.close()
