@@ -1,20 +1,22 @@
 """Check the headers and checksums of the batches of a segment.
 
-Each function checks all batches of a window. The first group finds batches that are damaged by
-themselves. The second group takes only the others, because no field of a damaged header can be
-believed.
+Each check is one function over columns, which may hold the batches of one segment or of many. The
+first group finds batches that are damaged by themselves. The second group takes only the others,
+because no field of a damaged header can be believed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
 from kdump.check import invariants
 from kdump.check.collector import Collector
 from kdump.check.findings import Finding, Place, Severity
+from kdump.check.invariants import Invariant
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
@@ -31,7 +33,22 @@ MOST_RELATIVE_OFFSET: Final = 2**31 - 1
 CLOCK_SKEW_MS: Final = 60 * 60 * 1000
 """How far in the future a broker accepts timestamps (``message.timestamp.after.max.ms``)."""
 
+NO_END: Final = 2**63 - 1
+"""The end offset of the last segment."""
+
 HIGHEST_CODEC: Final = max(Codec)
+
+LARGEST_SMALL_LOG_BYTES: Final = 16 << 10
+"""Larger logs may have so many batches that they need no others beside them."""
+_LARGEST_SMALL_INDEX_BYTES: Final = 4096
+"""More than the entries of a small log take: preallocated space, which may be any size."""
+
+
+def is_small(log_bytes: int, *index_bytes: int | None) -> bool:
+    """Whether a segment with files of these sizes is worth checking together with others."""
+    return log_bytes <= LARGEST_SMALL_LOG_BYTES and all(
+        each is None or each <= _LARGEST_SMALL_INDEX_BYTES for each in index_bytes
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +64,7 @@ class SegmentScope:
         is_padded: whether its indexes keep the size that a broker allocates when it stops.
         used_index_bytes: number of bytes before the padding of its offset index and of its time
             index; None if not determined yet.
+        is_small: whether its log and its indexes are small by a listing; False if unknown.
     """
 
     log: Location
@@ -56,6 +74,7 @@ class SegmentScope:
     is_clean: bool = False
     is_padded: bool = False
     used_index_bytes: tuple[int, int] | None = None
+    is_small: bool = False
 
     @property
     def path(self) -> str:
@@ -85,35 +104,110 @@ class SegmentScope:
         return self.place(int(batches.position[row]), int(batches.base_offset[row]))
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What batches are compared with, beside themselves.
+
+    For the batches of one segment, what is of the segment is a number; for those of several
+    segments, a column with a row for each batch.
+
+    Attributes:
+        base_offset: of the segment.
+        end_offset: the base offset of the segment after it; :data:`NO_END` for the last one.
+        last_offset_before: of the batch before; for the first batch of a segment, one below its own
+            base offset.
+        end_before: byte at which the batch before ends; for the first, where the segment begins.
+        now_ms: what time it is.
+    """
+
+    base_offset: int | Column
+    end_offset: int | Column
+    last_offset_before: Column
+    end_before: Column
+    now_ms: int
+
+    @classmethod
+    def in_segment(
+        cls,
+        batches: BatchColumns,
+        scope: SegmentScope,
+        last_offset_before: int | None,
+        end_before: int,
+        now_ms: int,
+    ) -> Self:
+        """The surroundings of consecutive batches of a segment.
+
+        Args:
+            batches: one or more.
+            scope: the segment.
+            last_offset_before: of the valid batch before them; None if there is none.
+            end_before: the byte after that batch.
+            now_ms: what time it is.
+        """
+        if last_offset_before is None:
+            last_offset_before = int(batches.base_offset[0]) - 1
+        return cls(
+            scope.base_offset,
+            NO_END if scope.next_base_offset is None else scope.next_base_offset,
+            previous(batches.last_offset, last_offset_before),
+            previous(batches.next_position, end_before),
+            now_ms,
+        )
+
+
+class BatchCheck(NamedTuple):
+    """An invariant of batches: once, for those of one segment and of many.
+
+    Attributes:
+        invariant: whose code the limit of findings counts.
+        find: which batches violate it.
+        describe: the finding for the batch in a row, which is of the segment.
+    """
+
+    invariant: Invariant
+    find: Callable[[BatchColumns, Surroundings], Flags]
+    describe: Callable[[BatchColumns, Surroundings, int, SegmentScope], Finding]
+
+    def report(
+        self, batches: BatchColumns, around: Surroundings, scope: SegmentScope, into: Collector
+    ) -> Flags:
+        """Add a finding for each batch of a segment that violates it; returns which do."""
+        is_bad = self.find(batches, around)
+        if is_bad.any():
+            into.add_each(
+                self.invariant.code,
+                np.flatnonzero(is_bad).tolist(),
+                lambda row: self.describe(batches, around, row, scope),
+            )
+        return is_bad
+
+
 # ---- Batches that are damaged by themselves ----
 
 
-def bad_checksums(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
-    """Find batches whose checksum does not match, or that are too small for their header."""
-    is_bad = ~batches.is_valid
-    if not is_bad.any():
-        return is_bad
-    from_row = np.flatnonzero(is_bad).tolist()
+def _has_wrong_checksum(batches: BatchColumns, around: Surroundings) -> Flags:
+    """The checksum does not match, or the batch is too small for its header."""
+    return ~batches.is_valid
 
-    def describe(row: int) -> Finding:
-        size_bytes = int(batches.size_bytes[row])
-        if batches.magic[row] >= 2 and size_bytes < record_batch.HEADER_BYTES:
-            return invariants.BATCH_LENGTH.finding(
-                scope.place(int(batches.position[row])),
-                "a batch is too small for its own header",
-                expected=f"{record_batch.HEADER_BYTES} bytes or more",
-                found=counted(size_bytes, "byte"),
-                loss="the batch, and on recovery everything after it",
-            )
-        return invariants.BATCH_CHECKSUM.finding(
-            scope.of_batch(batches, row),
-            "the checksum of a batch does not match",
-            found=f"stored {int(batches.crc[row]):#010x} over {size_bytes} bytes",
-            loss=_loss_of(batches, row),
+
+def _wrong_checksum(
+    batches: BatchColumns, around: Surroundings, row: int, scope: SegmentScope
+) -> Finding:
+    size_bytes = int(batches.size_bytes[row])
+    if batches.magic[row] >= 2 and size_bytes < record_batch.HEADER_BYTES:
+        return invariants.BATCH_LENGTH.finding(
+            scope.place(int(batches.position[row])),
+            "a batch is too small for its own header",
+            expected=f"{record_batch.HEADER_BYTES} bytes or more",
+            found=counted(size_bytes, "byte"),
+            loss="the batch, and on recovery everything after it",
         )
-
-    into.add_each(invariants.BATCH_CHECKSUM.code, from_row, describe)
-    return is_bad
+    return invariants.BATCH_CHECKSUM.finding(
+        scope.of_batch(batches, row),
+        "the checksum of a batch does not match",
+        found=f"stored {int(batches.crc[row]):#010x} over {size_bytes} bytes",
+        loss=_loss_of(batches, row),
+    )
 
 
 def _loss_of(batches: BatchColumns, row: int) -> str:
@@ -124,39 +218,34 @@ def _loss_of(batches: BatchColumns, row: int) -> str:
     return f"the batch at offset {int(batches.base_offset[row])} ({records})"
 
 
-def unknown_magics(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
-    """Find batches of an unknown format; the magic is outside the checksum."""
-    is_bad = ~has_known_magic(batches)
-    if is_bad.any():
-
-        def describe(row: int) -> Finding:
-            return invariants.BATCH_MAGIC.finding(
-                scope.of_batch(batches, row),
-                "a batch has a magic that Kafka does not know",
-                expected=f"0 to {NEWEST_MAGIC}",
-                found=int(batches.magic[row]),
-                loss=_loss_of(batches, row),
-            )
-
-        into.add_each(invariants.BATCH_MAGIC.code, np.flatnonzero(is_bad).tolist(), describe)
-    return is_bad
+def _has_unknown_magic(batches: BatchColumns, around: Surroundings) -> Flags:
+    """The batch is of an unknown format; the magic is outside the checksum."""
+    return ~has_known_magic(batches)
 
 
-def impossible_headers(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
-    """Find batches with contradictory header fields, though the checksum may match."""
+def _unknown_magic(
+    batches: BatchColumns, around: Surroundings, row: int, scope: SegmentScope
+) -> Finding:
+    return invariants.BATCH_MAGIC.finding(
+        scope.of_batch(batches, row),
+        "a batch has a magic that Kafka does not know",
+        expected=f"0 to {NEWEST_MAGIC}",
+        found=int(batches.magic[row]),
+        loss=_loss_of(batches, row),
+    )
+
+
+def _has_impossible_header(batches: BatchColumns, around: Surroundings) -> Flags:
+    """Header fields contradict each other, though the checksum may match."""
     is_bad = ~has_possible_offsets(batches) | has_more_records(batches)
     is_bad |= (batches.records_count < 0) & (batches.magic == NEWEST_MAGIC)
     is_bad |= (batches.attributes & record_batch.CODEC_MASK) > HIGHEST_CODEC
-    if is_bad.any():
-
-        def describe(row: int) -> Finding:
-            return _impossible_header(batches, row, scope)
-
-        into.add_each(invariants.BATCH_HEADER.code, np.flatnonzero(is_bad).tolist(), describe)
     return is_bad
 
 
-def _impossible_header(batches: BatchColumns, row: int, scope: SegmentScope) -> Finding:
+def _impossible_header(
+    batches: BatchColumns, around: Surroundings, row: int, scope: SegmentScope
+) -> Finding:
     header = batches.header(row)
     place = scope.of_batch(batches, row)
     loss = _loss_of(batches, row)
@@ -178,11 +267,11 @@ def _impossible_header(batches: BatchColumns, row: int, scope: SegmentScope) -> 
     )
 
 
-# ---- Batches that are valid by themselves ----
-
-
 def more_records_than_offsets(window: Window, scope: SegmentScope, into: Collector) -> Window:
-    """Find batches that have more records than offsets, and give each record an offset."""
+    """Find batches that have more records than offsets, and give each record an offset.
+
+    Until then they contradict themselves, so they are among those with an impossible header.
+    """
     batches = window.batches
     reaching = reaching_records(window)
     rows = np.flatnonzero(reaching.batches.last_offset_delta != batches.last_offset_delta).tolist()
@@ -200,21 +289,31 @@ def more_records_than_offsets(window: Window, scope: SegmentScope, into: Collect
     return reaching
 
 
-def offsets_out_of_order(
-    batches: BatchColumns, last_offset_before: int, scope: SegmentScope, into: Collector
-) -> Flags:
-    """Find batches that begin at or below the last offset of the previous batch."""
-    before = previous(batches.last_offset, last_offset_before)
-    is_bad = batches.base_offset <= before
-    if is_bad.any():
+OF_ONE_BATCH: Final = (
+    BatchCheck(invariants.BATCH_CHECKSUM, _has_wrong_checksum, _wrong_checksum),
+    BatchCheck(invariants.BATCH_MAGIC, _has_unknown_magic, _unknown_magic),
+    BatchCheck(invariants.BATCH_HEADER, _has_impossible_header, _impossible_header),
+)
+"""They find batches that are damaged by themselves; each takes what the one before left."""
 
-        def describe(row: int) -> Finding:
-            return offset_order_finding(
-                scope.of_batch(batches, row), int(before[row]), int(batches.base_offset[row])
-            )
 
-        into.add_each(invariants.BATCH_OFFSET_ORDER.code, np.flatnonzero(is_bad).tolist(), describe)
+# ---- Batches that are valid by themselves ----
+
+
+def _goes_back(batches: BatchColumns, around: Surroundings) -> Flags:
+    """The batch begins at or below the last offset of the one before."""
+    is_bad: Flags = batches.base_offset <= around.last_offset_before
     return is_bad
+
+
+def _out_of_order(
+    batches: BatchColumns, around: Surroundings, row: int, scope: SegmentScope
+) -> Finding:
+    return offset_order_finding(
+        scope.of_batch(batches, row),
+        int(around.last_offset_before[row]),
+        int(batches.base_offset[row]),
+    )
 
 
 def offset_order_finding(place: Place, last_offset_before: int, base_offset: int) -> Finding:
@@ -227,31 +326,24 @@ def offset_order_finding(place: Place, last_offset_before: int, base_offset: int
     )
 
 
-def offset_gaps(
-    batches: BatchColumns,
-    last_offset_before: int,
-    end_before: int,
-    scope: SegmentScope,
-    into: Collector,
-) -> Flags:
-    """Find batches of magic 2 before which offsets are missing, though no bytes are.
+def _is_after_gap(batches: BatchColumns, around: Surroundings) -> Flags:
+    """Offsets are missing before a batch of magic 2, though no bytes are.
 
-    A compressed set of magic 0 or 1 does not tell its first offset. ``end_before`` is the byte
-    after the batch that ends with ``last_offset_before``: offsets lost with damaged bytes are no
-    gap.
+    A compressed set of magic 0 or 1 does not tell its first offset. Offsets lost with damaged bytes
+    are no gap.
     """
-    before = previous(batches.last_offset, last_offset_before)
-    is_next = batches.position == previous(batches.next_position, end_before)
-    has_gap: Flags = (batches.base_offset > before + 1) & (batches.magic >= 2) & is_next
-    if has_gap.any():
-
-        def describe(row: int) -> Finding:
-            return offset_gap_finding(
-                scope.of_batch(batches, row), int(before[row]), int(batches.base_offset[row])
-            )
-
-        into.add_each(invariants.OFFSET_GAP.code, np.flatnonzero(has_gap).tolist(), describe)
+    is_next = batches.position == around.end_before
+    has_gap: Flags = (batches.base_offset > around.last_offset_before + 1) & is_next
+    has_gap &= batches.magic >= 2
     return has_gap
+
+
+def _gap(batches: BatchColumns, around: Surroundings, row: int, scope: SegmentScope) -> Finding:
+    return offset_gap_finding(
+        scope.of_batch(batches, row),
+        int(around.last_offset_before[row]),
+        int(batches.base_offset[row]),
+    )
 
 
 def offset_gap_finding(place: Place, last_offset_before: int, base_offset: int) -> Finding:
@@ -262,66 +354,69 @@ def offset_gap_finding(place: Place, last_offset_before: int, base_offset: int) 
     )
 
 
-def outside_segment(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
-    """Find batches with offsets below this segment, or in the next one."""
-    is_bad = batches.base_offset < scope.base_offset
-    if scope.next_base_offset is not None:
-        is_bad |= batches.last_offset >= scope.next_base_offset
-    if is_bad.any():
-        end = scope.next_base_offset
-
-        def describe(row: int) -> Finding:
-            return invariants.BATCH_OUTSIDE_SEGMENT.finding(
-                scope.of_batch(batches, row),
-                "a batch has offsets that belong to another segment",
-                expected=f"{scope.base_offset} or more" + ("" if end is None else f", below {end}"),
-                found=f"{int(batches.base_offset[row])} to {int(batches.last_offset[row])}",
-                loss=_loss_of(batches, row),
-            )
-
-        into.add_each(
-            invariants.BATCH_OUTSIDE_SEGMENT.code, np.flatnonzero(is_bad).tolist(), describe
-        )
+def _is_outside(batches: BatchColumns, around: Surroundings) -> Flags:
+    """The batch has offsets below its segment, or in the next one."""
+    is_bad: Flags = batches.base_offset < around.base_offset
+    is_bad |= batches.last_offset >= around.end_offset
     return is_bad
 
 
-def beyond_index(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
-    """Find batches with offsets too far from the base offset for an index entry."""
-    is_bad = batches.last_offset - scope.base_offset > MOST_RELATIVE_OFFSET
-    if is_bad.any():
+def _outside(batches: BatchColumns, around: Surroundings, row: int, scope: SegmentScope) -> Finding:
+    end = scope.next_base_offset
+    return invariants.BATCH_OUTSIDE_SEGMENT.finding(
+        scope.of_batch(batches, row),
+        "a batch has offsets that belong to another segment",
+        expected=f"{scope.base_offset} or more" + ("" if end is None else f", below {end}"),
+        found=f"{int(batches.base_offset[row])} to {int(batches.last_offset[row])}",
+        loss=_loss_of(batches, row),
+    )
 
-        def describe(row: int) -> Finding:
-            return invariants.BATCH_OFFSET_OVERFLOW.finding(
-                scope.of_batch(batches, row),
-                "an offset is too far from the segment's base offset for an index;"
-                " a starting broker splits the segment",
-                expected=f"at most {scope.base_offset + MOST_RELATIVE_OFFSET}",
-                found=int(batches.last_offset[row]),
-            )
 
-        into.add_each(
-            invariants.BATCH_OFFSET_OVERFLOW.code, np.flatnonzero(is_bad).tolist(), describe
-        )
+def _is_beyond_index(batches: BatchColumns, around: Surroundings) -> Flags:
+    """An offset is too far from the segment's base offset for an index entry."""
+    is_bad: Flags = batches.last_offset - around.base_offset > MOST_RELATIVE_OFFSET
     return is_bad
 
 
-def in_the_future(
-    batches: BatchColumns, now_ms: int, scope: SegmentScope, into: Collector
-) -> Flags:
-    """Find batches whose maximum timestamp is more than an hour after ``now_ms``."""
-    is_ahead = batches.max_timestamp > now_ms + CLOCK_SKEW_MS
-    if is_ahead.any():
+def _beyond_index(
+    batches: BatchColumns, around: Surroundings, row: int, scope: SegmentScope
+) -> Finding:
+    return invariants.BATCH_OFFSET_OVERFLOW.finding(
+        scope.of_batch(batches, row),
+        "an offset is too far from the segment's base offset for an index;"
+        " a starting broker splits the segment",
+        expected=f"at most {scope.base_offset + MOST_RELATIVE_OFFSET}",
+        found=int(batches.last_offset[row]),
+    )
 
-        def describe(row: int) -> Finding:
-            return invariants.FUTURE_TIMESTAMP.finding(
-                scope.of_batch(batches, row),
-                "a batch has a timestamp in the future; retention.ms keeps its segment until then",
-                expected=f"at most {now_ms + CLOCK_SKEW_MS}",
-                found=int(batches.max_timestamp[row]),
-            )
 
-        into.add_each(invariants.FUTURE_TIMESTAMP.code, np.flatnonzero(is_ahead).tolist(), describe)
+def _is_in_the_future(batches: BatchColumns, around: Surroundings) -> Flags:
+    """The maximum timestamp is more than an hour after now."""
+    is_ahead: Flags = batches.max_timestamp > around.now_ms + CLOCK_SKEW_MS
     return is_ahead
+
+
+def _in_the_future(
+    batches: BatchColumns, around: Surroundings, row: int, scope: SegmentScope
+) -> Finding:
+    return invariants.FUTURE_TIMESTAMP.finding(
+        scope.of_batch(batches, row),
+        "a batch has a timestamp in the future; retention.ms keeps its segment until then",
+        expected=f"at most {around.now_ms + CLOCK_SKEW_MS}",
+        found=int(batches.max_timestamp[row]),
+    )
+
+
+OFFSET_ORDER: Final = BatchCheck(invariants.BATCH_OFFSET_ORDER, _goes_back, _out_of_order)
+AMONG_BATCHES: Final = (
+    OFFSET_ORDER,
+    BatchCheck(invariants.OFFSET_GAP, _is_after_gap, _gap),
+    BatchCheck(invariants.BATCH_OUTSIDE_SEGMENT, _is_outside, _outside),
+    BatchCheck(invariants.BATCH_OFFSET_OVERFLOW, _is_beyond_index, _beyond_index),
+    BatchCheck(invariants.FUTURE_TIMESTAMP, _is_in_the_future, _in_the_future),
+)
+"""They take batches that are valid by themselves: a damaged header says nothing about others."""
+ALL: Final = (*OF_ONE_BATCH, *AMONG_BATCHES)
 
 
 def previous(column: Column, first: int) -> Column:

@@ -33,7 +33,7 @@ from kdump.formats.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from kdump.formats.time_index import TimeIndex
-from kdump.scan.batches import BatchColumns, Column
+from kdump.scan.batches import BatchColumns, Column, Flags
 from kdump.words import counted
 
 _BELOW_ALL: Final = int(np.iinfo(np.int64).min)
@@ -53,6 +53,59 @@ def _greatest_before(column: Column, first: int) -> Column:
     greatest[1:] = column
     np.maximum.accumulate(greatest, out=greatest)
     return greatest
+
+
+# ---- What each entry is compared with: once, for the entries of one segment and of many ----
+
+
+def points_into_batch(position: Column, batch_position: Column, batch_end: Column) -> Flags:
+    """Whether an entry of the offset index points into the middle of a batch.
+
+    Args:
+        position: of each entry.
+        batch_position: where the last batch that begins at or below it begins.
+        batch_end: where that batch ends.
+    """
+    is_inside: Flags = (batch_position < position) & (position < batch_end)
+    return is_inside
+
+
+def points_past_offset(
+    position: Column, offset: Column, batch_position: Column, last_offset_before: Column
+) -> Flags:
+    """Whether an entry of the offset index points past the batch with its offset.
+
+    Args:
+        position: of each entry.
+        offset: likewise.
+        batch_position: as for :func:`points_into_batch`.
+        last_offset_before: the greatest last offset before that batch.
+    """
+    is_past: Flags = (batch_position == position) & (offset <= last_offset_before)
+    return is_past
+
+
+def points_past_log(position: Column, log_bytes: int | Column) -> Flags:
+    """Whether an entry of the offset index points past the end of the log."""
+    is_past: Flags = position >= log_bytes
+    return is_past
+
+
+def is_above_log(offset: Column, last_offset: int | Column) -> Flags:
+    """Whether an entry of the offset index is above the last offset of the segment."""
+    is_above: Flags = offset > last_offset
+    return is_above
+
+
+def points_past_time(timestamp: Column, greatest_before: Column) -> Flags:
+    """Whether an entry of the time index points past a batch of the same or a later time.
+
+    Args:
+        timestamp: of each entry.
+        greatest_before: the greatest timestamp of the batches that end below its offset.
+    """
+    is_past: Flags = timestamp <= greatest_before
+    return is_past
 
 
 class OffsetEntries:
@@ -94,8 +147,8 @@ class OffsetEntries:
         self._greatest_offset = int(before[-1])
         position, offset = self._position[first:last], self._offset[first:last]
         row = np.searchsorted(batches.position, position, "right") - 1
-        is_inside = (row >= 0) & (position < batches.next_position[row])
-        is_off = is_inside & (batches.position[row] != position)
+        batch_position = batches.position[row]
+        is_off = points_into_batch(position, batch_position, batches.next_position[row])
         for entry in np.flatnonzero(is_off).tolist():
             slot = int(self._slot[first + entry])
             self._into.add(
@@ -106,7 +159,7 @@ class OffsetEntries:
                     found=f"byte {int(position[entry])}",
                 )
             )
-        is_past = is_inside & ~is_off & (offset <= before[row])
+        is_past = points_past_offset(position, offset, batch_position, before[row])
         for entry in np.flatnonzero(is_past).tolist():
             self._into.add(self._leads_past(first + entry, int(before[row[entry]])))
 
@@ -134,8 +187,8 @@ class OffsetEntries:
             log_bytes: size of the log.
             is_whole: whether the part has no damage, which could hide the last batch.
         """
-        first = int(np.searchsorted(self._position, log_bytes))
-        count = len(self._position) - first
+        count = int(np.count_nonzero(points_past_log(self._position, log_bytes)))
+        first = len(self._position) - count
         if count:
             slot = int(self._slot[first])
             self._into.add(
@@ -149,7 +202,7 @@ class OffsetEntries:
             )
         if not is_whole or self._greatest_offset == _BELOW_ALL:
             return
-        above = np.flatnonzero(self._offset[:first] > self._greatest_offset)
+        above = np.flatnonzero(is_above_log(self._offset[:first], self._greatest_offset))
         if above.size:
             entry = int(above[0])
             self._into.add(
@@ -203,7 +256,7 @@ class TimeEntryCheck:
         if first == last:
             return
         row = np.searchsorted(last_offset, self._offset[first:last])
-        is_past = self._timestamp[first:last] <= before[row]
+        is_past = points_past_time(self._timestamp[first:last], before[row])
         for entry in np.flatnonzero(is_past).tolist():
             self._into.add(self._leads_past(first + entry, int(before[row[entry]])))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kdump.check.batches import SegmentScope
+from kdump.check.batches import SegmentScope, is_small
 from kdump.check.findings import Severity
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion
 from kdump.formats.names import PartitionState
@@ -90,6 +90,9 @@ class PartitionScope:
                     is_padded=is_active
                     and self.partition.is_cluster_metadata
                     and METADATA_INDEXES_IN_FULL.holds_in(self.kafka_version),
+                    is_small=is_small(
+                        segment.log_bytes, segment.offset_index_bytes, segment.time_index_bytes
+                    ),
                 ),
             )
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kdump.check import batches as batch_checks
-from kdump.check.batches import SegmentScope
+from kdump.check.batches import SegmentScope, Surroundings
 from kdump.check.collector import Collector
 from kdump.check.index_entries import OffsetEntries, TimeEntryCheck
 from kdump.check.index_files import check_offset_index, check_time_index, used_bytes
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
 from kdump.check.records import BatchRecords, check_message_set, valid_control_batches
-from kdump.check.small_segment import check_small
 from kdump.formats import offset_index, record_batch, time_index
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
@@ -32,7 +31,6 @@ from kdump.scan.batches import (
     new_buffer,
 )
 from kdump.scan.source import is_zero, read_at
-from kdump.scan.usual_batches import LARGEST_SMALL_LOG_BYTES
 from kdump.scan.walk import Skipped, walk_windows
 from kdump.state.transactions.markers import NO_MARKERS, read_markers
 from kdump.state.transactions.producer_events import EventBuilder
@@ -77,12 +75,6 @@ def check_part(
         return log_0_7.check_segment(scope, level, with_statistics=with_statistics)
     with scope.log.open_file() as source:
         source.expected_end = source.size_bytes if end is None else end
-        is_whole = not start and end is None
-        is_small = source.size_bytes <= LARGEST_SMALL_LOG_BYTES and not scope.may_be_torn
-        if is_whole and is_small and level < Level.DEEP and not with_statistics:
-            part = check_small(scope, source, level, now_ms)
-            if part is not None:
-                return part
         check = _PartCheck(scope, source, start, end, level, now_ms, largest_record_bytes)
         if with_statistics:
             # Imported here, because only a report asks for them.
@@ -240,7 +232,7 @@ class _PartCheck:
             return
         end = int(batches.next_position[-1])
         last_offset = batches.last_offset
-        is_usual = self._is_usual(batches, last_offset)
+        is_usual = self._is_usual(batches)
         if not is_usual:
             window, good = self._check_each(window)
         if self.level >= Level.DEEP and good.count:
@@ -256,40 +248,26 @@ class _PartCheck:
         self.is_after_damage = not good.count or int(good.next_position[-1]) != end
         self.position = end
 
-    def _is_usual(self, batches: BatchColumns, last_offset: Column) -> bool:
-        """Whether all headers are as usual, so that no check of single batches is needed.
-
-        This checks all batches at once for what :mod:`kdump.check.batches` checks one by one.
-        """
-        scope = self.scope
-        base_offset = batches.base_offset
-        first, last = int(base_offset[0]), int(last_offset[-1])
-        next_base_offset = scope.next_base_offset
-        return bool(
-            batches.is_valid.all()
-            and (batches.magic == 2).all()
-            and (batches.records_count == batches.last_offset_delta + 1).all()
-            and batches.records_count.min() > 0
-            and (self.last_offset is None or first == self.last_offset + 1)
-            and first >= scope.base_offset
-            and (base_offset[1:] - last_offset[:-1] == 1).all()
-            and last - scope.base_offset <= batch_checks.MOST_RELATIVE_OFFSET
-            and last <= batch_checks.GREATEST_OFFSET
-            and (next_base_offset is None or last < next_base_offset)
-            and batches.max_timestamp.max() <= self.now_ms + batch_checks.CLOCK_SKEW_MS
-            and (batches.attributes & record_batch.CODEC_MASK).max() <= batch_checks.HIGHEST_CODEC
+    def _around(self, batches: BatchColumns) -> Surroundings:
+        return Surroundings.in_segment(
+            batches, self.scope, self.last_offset, self.valid_end, self.now_ms
         )
+
+    def _is_usual(self, batches: BatchColumns) -> bool:
+        """Whether all batches are of magic 2, without holes, and no check finds any of them."""
+        if (batches.magic != 2).any():
+            return False
+        if (batches.records_count != batches.last_offset_delta + 1).any():
+            return False
+        around = self._around(batches)
+        return not any(check.find(batches, around).any() for check in batch_checks.ALL)
 
     def _check_each(self, window: Window) -> tuple[Window, BatchColumns]:
         """Find batches that are damaged by themselves; returns the others."""
         window = batch_checks.more_records_than_offsets(window, self.scope, self.findings)
         good = window.batches
-        for find in (
-            batch_checks.bad_checksums,
-            batch_checks.unknown_magics,
-            batch_checks.impossible_headers,
-        ):
-            is_bad = find(good, self.scope, self.findings)
+        for check in batch_checks.OF_ONE_BATCH:
+            is_bad = check.report(good, self._around(good), self.scope, self.findings)
             if is_bad.any():
                 window, good = self._set_aside(window, is_bad)
             if not good.count:
@@ -363,17 +341,14 @@ class _PartCheck:
             self.is_counted &= not (is_legacy & (codec != Codec.NONE)).any()
 
     def _check_offsets(self, batches: BatchColumns) -> None:
-        scope, into = self.scope, self.findings
-        before = int(batches.base_offset[0]) - 1 if self.last_offset is None else self.last_offset
-        if batch_checks.offsets_out_of_order(batches, before, scope, into).any():
-            # If offsets go back, lookups cannot work.
-            self.time_entries = None
-        batch_checks.offset_gaps(batches, before, self.valid_end, scope, into)
+        around = self._around(batches)
+        for check in batch_checks.AMONG_BATCHES:
+            is_bad = check.report(batches, around, self.scope, self.findings)
+            if check is batch_checks.OFFSET_ORDER and is_bad.any():
+                # If offsets go back, lookups cannot work.
+                self.time_entries = None
         has_holes = (batches.records_count != batches.last_offset_delta + 1) & (batches.magic >= 2)
         self.is_thinned |= bool(has_holes.any())
-        batch_checks.outside_segment(batches, scope, into)
-        batch_checks.beyond_index(batches, scope, into)
-        batch_checks.in_the_future(batches, self.now_ms, scope, into)
 
     def _take_timestamps(self, batches: BatchColumns) -> None:
         row = int(batches.max_timestamp.argmax())

@@ -48,8 +48,9 @@ STORED_SCAN_BYTES: Final = 4 << 30
 """With this many bytes of an object store, workers that only check batches pay off: one process
 checks them faster than its threads get them, and whoever talks to a store cannot be forked."""
 
-SPLIT_COST_BYTES: Final = 1 << 20
-"""What a split costs besides its bytes, as the bytes read in that time: it opens files."""
+PLACE_COST_BYTES: Final = 1 << 20
+"""What a file or directory of a split costs besides its bytes, as the bytes read in that time: it
+is opened or listed."""
 
 TASK_LIMITS: Final = TaskLimits(most_bytes=4 << 20, most_splits=64, tasks_per_worker=4)
 
@@ -103,7 +104,8 @@ class LocalEngine:
         self._progress.begin(total_bytes)
         try:
             method = start_method()
-            processes = self._worth_starting(total_bytes, len(splits), method)
+            places = sum(1 for split in splits for _ in split.read_places())
+            processes = self._worth_starting(total_bytes, places, method)
             if processes < 2:
                 yield from self._run_here(job, splits)
             else:
@@ -163,11 +165,11 @@ class LocalEngine:
             reduced = [each for _, each in self.run(ReduceFiles(job), by_bucket)]
         return [result for result, _ in in_order], reduced
 
-    def _worth_starting(self, total_bytes: int, splits: int, method: StartMethod) -> int:
+    def _worth_starting(self, total_bytes: int, places: int, method: StartMethod) -> int:
         """How many workers are worth starting for this work."""
         if self._processes is not None:
             return self._processes
-        cost_bytes = total_bytes + splits * SPLIT_COST_BYTES
+        cost_bytes = total_bytes + places * PLACE_COST_BYTES
         worth_bytes = FORKED_POOL_BYTES if method == "fork" else SPAWNED_POOL_BYTES
         if method == "spawn" and self._kind is JobKind.SCAN and concurrent_reads() > 1:
             # Opening files of a store is waiting, which no further processor makes shorter.

@@ -137,9 +137,10 @@ def _forgotten(partition: Partition, files: Mapping[str, TargetFile]) -> tuple[i
 def _damaged_files(split: PartSplit, scope: PartitionScope) -> set[str]:
     """The names of the files that a check of the partition finds damaged or missing."""
     job = VerifyJob(Level.DEFAULT, split.context.now_ms)
-    events = job.check_whole(PartitionSplit(split.path, label=split.label, scope=scope, load=None))
+    partition = PartitionSplit(split.path, label=split.label, scope=scope, load=None)
     return {
         local(each.place.path).name
+        for events in job.check_whole([partition])
         for each in events
         if isinstance(each, Finding) and each.code in _REBUILT and each.severity >= Severity.WARNING
     }

@@ -260,6 +260,20 @@ def read_windows(
         wanted = _up_to(needed_end, position, usual)
 
 
+def whole_batches(data: Bytes, *, checksums: bool) -> tuple[BatchColumns, int]:
+    """Read the whole batches with which bytes begin, and where they end; all as of magic 2.
+
+    Args:
+        data: the bytes, then :data:`PADDING_BYTES` zeroes.
+        checksums: as for :func:`read_windows`.
+    """
+    size_bytes = len(data) - PADDING_BYTES
+    starts, broken, walked, _ = _walk(data, size_bytes, 0, size_bytes, checksums)
+    columns = _columns(data, np.array(starts, np.int64), walked, 0)
+    columns.is_valid[broken] = False
+    return columns, walked
+
+
 def is_among(values: Column, others: Column) -> Flags:
     """Which of ``values`` are in ``others``, which rise."""
     if not len(others):

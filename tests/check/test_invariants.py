@@ -24,7 +24,7 @@ from builders.verified import (
     summary_of,
     with_body,
 )
-from kdump.check import segment_check
+from kdump.check import batches
 from kdump.check.findings import Finding, Severity
 from kdump.check.invariants import INVARIANTS
 from kdump.check.part import Level
@@ -684,7 +684,7 @@ def test_an_invariant_holds_for_segments_of_every_size(case: Case, tmp_path: Pat
     large = findings_of(case, tmp_path / "large" / "logs", LogModel.plain(value=bytes(6000)))
     assert sorted(each.code for each in large) == sorted(each.code for each in small)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment_check, "LARGEST_SMALL_LOG_BYTES", -1)
+        patch.setattr(batches, "LARGEST_SMALL_LOG_BYTES", -1)
         windows = findings_in(tmp_path / "small" / "logs", level=case.level)
     assert windows == small
 

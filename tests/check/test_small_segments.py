@@ -1,4 +1,4 @@
-"""A small segment that is checked in plain Python has the result of the check by columns."""
+"""Small segments that are checked together have the results of the check of each by windows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from builders.batches import batch
 from builders.verified import NOW_MS, file, forged, records, write_segment
-from kdump.check import segment_check
 from kdump.check.batches import SegmentScope
 from kdump.check.part import Level, SegmentPart
 from kdump.check.segment_check import check_part
+from kdump.check.small_segments import check_small
 from kdump.formats.names import FileKind
 from kdump.storage.local_disk import local
 
@@ -53,12 +53,7 @@ def written(partition: Path, rng: random.Random) -> SegmentScope:
         content.append(data)
         offset += count
     write_segment(partition, _BASE, content)
-    return SegmentScope(
-        local(file(partition, _BASE, FileKind.LOG)),
-        _BASE,
-        rng.choice([None, offset]),
-        is_clean=True,
-    )
+    return scope_of(partition, next_base_offset=rng.choice([None, offset]))
 
 
 def damage(partition: Path, rng: random.Random) -> None:
@@ -73,30 +68,83 @@ def damage(partition: Path, rng: random.Random) -> None:
         file(partition, _BASE, FileKind.TIME_INDEX).unlink()
 
 
-def checked(scope: SegmentScope, level: Level) -> SegmentPart:
-    part = check_part(scope, 0, None, level, NOW_MS)
-    return dataclasses.replace(part, last_indexed_ms=None)
+def scope_of(partition: Path, next_base_offset: int | None = None) -> SegmentScope:
+    log = local(file(partition, _BASE, FileKind.LOG))
+    return SegmentScope(log, _BASE, next_base_offset, is_clean=True, is_small=True)
+
+
+def by_windows(scope: SegmentScope, level: Level) -> SegmentPart:
+    return check_part(scope, 0, None, level, NOW_MS)
+
+
+def without_last_time(part: SegmentPart | None) -> SegmentPart | None:
+    return None if part is None else dataclasses.replace(part, last_indexed_ms=None)
 
 
 @pytest.mark.slow
-@given(st.integers(0, 2**32), st.sampled_from([Level.QUICK, Level.DEFAULT]), st.booleans())
-def test_both_checks_agree_about_every_segment(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, level: Level, is_damaged: bool
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 9),
+    st.sampled_from([Level.QUICK, Level.DEFAULT]),
+    st.sampled_from([0, 0.2, 1]),
+)
+def test_segments_together_have_the_results_of_each_alone(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, count: int, level: Level, damaged: float
 ) -> None:
     rng = random.Random(seed)
-    partition = tmp_path_factory.mktemp("logs") / "orders-0"
-    partition.mkdir()
-    scope = written(partition, rng)
-    if is_damaged:
-        damage(partition, rng)
-    small = checked(scope, level)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment_check, "LARGEST_SMALL_LOG_BYTES", -1)
-        assert small == checked(scope, level)
+    root = tmp_path_factory.mktemp("logs")
+    scopes = []
+    for number in range(count):
+        partition = root / f"orders-{number}"
+        partition.mkdir()
+        scopes.append(written(partition, rng))
+        if rng.random() < damaged:
+            damage(partition, rng)
+    together = check_small(scopes, level, NOW_MS)
+    alone = [by_windows(scope, level) for scope in scopes]
+    assert [without_last_time(part) for part in together] == [
+        part and one for part, one in zip(together, alone, strict=True)
+    ]
+    assert all(part is None or not one.findings for part, one in zip(together, alone, strict=True))
+
+
+def test_usual_segments_are_not_left_to_the_check_by_windows(tmp_path: Path) -> None:
+    contents = [
+        [],
+        [batch(records(_BASE, 3))],
+        [batch(records(_BASE, 3), producer_id=7, producer_epoch=0, base_sequence=5)],
+        [],
+        [batch(records(_BASE + 2, 3)), batch(records(_BASE + 5, 1), partition_leader_epoch=4)],
+        [],
+    ]
+    scopes = []
+    for number, batches in enumerate(contents):
+        partition = tmp_path / str(number)
+        partition.mkdir()
+        write_segment(partition, _BASE, batches)
+        scopes.append(scope_of(partition))
+    together = check_small(scopes, Level.DEFAULT, NOW_MS)
+    assert [without_last_time(part) for part in together] == [
+        by_windows(scope, Level.DEFAULT) for scope in scopes
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 40, 100])
+def test_a_cut_log_leaves_only_itself_to_the_check_by_windows(tmp_path: Path, cut: int) -> None:
+    scopes = []
+    for number in range(5):
+        partition = tmp_path / str(number)
+        partition.mkdir()
+        write_segment(partition, _BASE, [batch(records(_BASE, 3)), batch(records(_BASE + 3, 3))])
+        scopes.append(scope_of(partition))
+    log = file(tmp_path / "2", _BASE, FileKind.LOG)
+    log.write_bytes(log.read_bytes()[:-cut])
+    together = check_small(scopes, Level.QUICK, NOW_MS)
+    assert [part is None for part in together] == [False, False, True, False, False]
 
 
 def test_the_last_timestamp_of_a_small_segment_is_that_of_its_time_index(tmp_path: Path) -> None:
     write_segment(tmp_path, _BASE, [batch(records(_BASE, 3))])
-    scope = SegmentScope(local(file(tmp_path, _BASE, FileKind.LOG)), _BASE, is_clean=True)
-    part = check_part(scope, 0, None, Level.DEFAULT, NOW_MS)
+    (part,) = check_small([scope_of(tmp_path)], Level.DEFAULT, NOW_MS)
+    assert part is not None
     assert part.last_indexed_ms == part.max_timestamp

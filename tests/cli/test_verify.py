@@ -87,14 +87,14 @@ def test_an_unreadable_file_ends_with_8(log_dir: Path) -> None:
 def make_unreadable(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Make the disk fail where a file is read."""
     bad: set[str] = set()
-    opened = local_disk._open
+    opened = local_disk._open_listed
 
     def open_unless_bad(path: str) -> tuple[int, int]:
         if path in bad:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return opened(path)
 
-    monkeypatch.setattr(local_disk, "_open", open_unless_bad)
+    monkeypatch.setattr(local_disk, "_open_listed", open_unless_bad)
     return lambda path: bad.add(str(path))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from kdump.apply.unfinished_copy import UnfinishedCopy
+from kdump.check.batches import SegmentScope
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import INVARIANTS
 from kdump.check.part import Level, SegmentPart
@@ -18,7 +19,6 @@ from kdump.jobs.verify.finding_row import finding_row
 from kdump.jobs.verify.verify_partition import (
     PartitionReport,
     PartitionRun,
-    SegmentSplit,
     VerifyJob,
 )
 from kdump.log.directory import LogDirectory
@@ -69,7 +69,7 @@ _PROBLEM_FIELDS: Final[_Fields] = {
 
 
 def is_report(row: Mapping[str, Any], *, of_partition: bool) -> bool:
-    """Whether a row of the journal is as :meth:`CopyCheck.report` makes it.
+    """Whether a row of the journal is as :meth:`CopyCheck.reports` makes it.
 
     Another version of kdump may have written another; then the directory is checked again.
     """
@@ -107,44 +107,51 @@ class CopyCheck:
     copy: UnfinishedCopy
     now_ms: int
 
-    def report(
-        self, copied: CopiedPartition, parts: Mapping[str, SegmentPart | None]
-    ) -> dict[str, Any]:
-        """Check a directory; what the journal and the output say of it.
+    def reports(
+        self, copies: Sequence[tuple[CopiedPartition, Mapping[str, SegmentPart | None]]]
+    ) -> Iterator[dict[str, Any]]:
+        """Check directories; for each what the journal and the output say of it.
 
         Args:
-            copied: the directory.
-            parts: the results of its segments, by path of the log in the copy.
+            copies: each directory, and the results of its segments by path of the log in the copy.
+                Those that are missing are checked here, small ones many at a time.
 
         Raises:
             OSError: the copy cannot be read or written.
         """
-        files = list(copied.files())
-        row: dict[str, Any] = {
-            "directory": copied.name,
-            "files": len(files),
-            "size_bytes": sum(each.size_bytes for each in files),
-        }
-        if copied.partition is None:
-            return {**row, "problems": []}
-        made = self._made_indexes(copied)
-        partition = self._listed(copied.partition)
+        job = VerifyJob(Level.DEFAULT, self.now_ms)
+        complete = [_Complete.of(self, copied, parts) for copied, parts in copies]
+        checked = job.check_segments(scope for each in complete for scope in each.unchecked())
+        for each in complete:
+            files = list(each.copied.files())
+            row = {
+                "directory": each.copied.name,
+                "files": len(files),
+                "size_bytes": sum(file.size_bytes for file in files),
+            }
+            if each.scope is None:
+                yield {**row, "problems": []}
+            else:
+                run = PartitionRun(job, each.scope, None)
+                yield {**row, **self._row(run.events(each.parts(checked)), each)}
+
+    def _row(
+        self, events: Iterable[Finding | PartitionReport], complete: _Complete
+    ) -> dict[str, Any]:
         findings: list[Finding] = []
         report = None
-        run = PartitionRun(VerifyJob(Level.DEFAULT, self.now_ms), self._scope(partition), None)
-        for event in run.events(self._parts(partition, parts)):
+        for event in events:
             if isinstance(event, PartitionReport):
                 report = event
             else:
                 findings.append(event)
         assert report is not None
-        topic, number = partition.topic_partition or (None, None)
+        topic, number = report.partition.topic_partition or (None, None)
         return {
-            **row,
             "topic": topic,
             "partition": number,
-            "segments": len(partition.segments),
-            "rebuilt_indexes": made,
+            "segments": len(report.partition.segments),
+            "rebuilt_indexes": complete.made,
             "batches": report.batches,
             "records": report.records,
             "end_offset": report.end_offset,
@@ -166,11 +173,11 @@ class CopyCheck:
         )
         return replace(found, more=row["more"])
 
-    def _listed(self, partition: Partition) -> Partition:
+    def listed(self, partition: Partition) -> Partition:
         path = self.target / partition.path.name
         return read_partition(path, partition.topic_partition, partition.state)
 
-    def _scope(self, partition: Partition) -> PartitionScope:
+    def scope_of(self, partition: Partition) -> PartitionScope:
         key = partition.topic_partition
         compaction = None if key is None else is_topic_compacted(self.settings, key.topic)
         return scope_in(
@@ -181,20 +188,12 @@ class CopyCheck:
             kafka_version=self.settings.kafka_version,
         )
 
-    def _parts(
-        self, partition: Partition, parts: Mapping[str, SegmentPart | None]
-    ) -> Iterator[tuple[Segment, SegmentPart]]:
-        job = VerifyJob(Level.DEFAULT, self.now_ms)
-        for segment, scope in self._scope(partition).segment_scopes():
-            part = parts.get(scope.path)
-            yield segment, part or job.check(SegmentSplit(scope.log, scope=scope))
-
-    def _made_indexes(self, copied: CopiedPartition) -> int:
+    def made_indexes(self, copied: CopiedPartition) -> int:
         """Write the indexes of segments that are parts of remote ones; returns of how many."""
         cut = {each.segment.base_offset: each for each in copied.segments if not each.is_whole}
         if not cut or copied.partition is None:
             return 0
-        partition = self._listed(copied.partition)
+        partition = self.listed(copied.partition)
         context = load_split(partition, self.directory, self.settings).context
         repaired = rebuild_indexes(partition, context, cut.keys())
         modified_ns = max(each.files[-1].modified_ns for each in cut.values())
@@ -202,3 +201,43 @@ class CopyCheck:
             if isinstance(target, NewBytes):
                 self.copy.make(f"{copied.name}/{name}", target.data, modified_ns)
         return len(cut)
+
+
+@dataclass(frozen=True, slots=True)
+class _Complete:
+    """A directory whose files are all there.
+
+    Attributes:
+        copied: the directory.
+        checked: the results of its segments, by path of the log in the copy.
+        scope: what to check it against; None if it is not of a partition.
+        made: of how many segments the indexes were made.
+    """
+
+    copied: CopiedPartition
+    checked: Mapping[str, SegmentPart | None]
+    scope: PartitionScope | None = None
+    made: int = 0
+
+    @classmethod
+    def of(
+        cls, check: CopyCheck, copied: CopiedPartition, parts: Mapping[str, SegmentPart | None]
+    ) -> Self:
+        """Make the indexes that are missing, and list the directory."""
+        if copied.partition is None:
+            return cls(copied, parts)
+        made = check.made_indexes(copied)
+        return cls(copied, parts, check.scope_of(check.listed(copied.partition)), made)
+
+    def unchecked(self) -> Iterator[SegmentScope]:
+        """The segments without a result."""
+        if self.scope is not None:
+            for _, scope in self.scope.segment_scopes():
+                if self.checked.get(scope.path) is None:
+                    yield scope
+
+    def parts(self, found: Iterator[SegmentPart]) -> Iterator[tuple[Segment, SegmentPart]]:
+        """The result of each segment; ``found`` has those of the ones without."""
+        if self.scope is not None:
+            for segment, scope in self.scope.segment_scopes():
+                yield segment, self.checked.get(scope.path) or next(found)

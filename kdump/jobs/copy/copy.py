@@ -294,15 +294,18 @@ def _splits(request: CopyRequest, copied: CopiedPartition, kept: _Kept) -> Itera
         replace(copied.partition, path=at_target), is_clean=request.directory.is_clean
     )
     for each, (_, segment_scope) in zip(copied.segments, scope.segment_scopes(), strict=True):
-        if all(map(kept.has, each.files)):
+        is_kept = all(map(kept.has, each.files))
+        # Small segments are checked many at a time, once those of a directory are all there.
+        checked = None if segment_scope.is_small or not each.is_whole else segment_scope
+        if is_kept and segment_scope.is_small:
+            continue
+        if is_kept:
             # Only checked: other segments of the partition are checked together with it.
             log = each.files[-1]
             yield replace(_split(copied.name, [log]), files=(), scope=segment_scope)
         else:
             # The indexes of a part of a remote log are made first: then it is checked with them.
-            yield replace(
-                _split(copied.name, each.files), scope=segment_scope if each.is_whole else None
-            )
+            yield replace(_split(copied.name, each.files), scope=checked)
 
 
 def _split(label: str, files: Sequence[CopiedFile]) -> CopySplit:
@@ -337,6 +340,7 @@ class _Run:
         self._written: dict[str, list[tuple[CopySplit, WrittenFiles]]] = {
             name: [] for name in work.left
         }
+        self._ended: list[str] = []
         self._by_name = {each.name: each for each in plan.partitions}
         self._check = CopyCheck(
             request.directory, request.settings, request.target, copy, request.now_ms
@@ -382,7 +386,8 @@ class _Run:
         splits = [split for each in self._work.values() for split in each]
         for name, count in self._waiting.items():
             if not count:
-                self._ended(name)
+                self._ended.append(name)
+        self._check_ended()
         job = CopyJob(str(self.copy.folder), self.request.now_ms)
         size_bytes = sum(split.size_bytes for split in splits)
         with (
@@ -422,6 +427,7 @@ class _Run:
         DISK.sync([Path(each) for each in temporary if each is not None])
         for name, split, written in pending:
             self._place(name, split, written)
+        self._check_ended()
 
     def _place(self, name: str, split: CopySplit, written: WrittenFiles) -> None:
         for file, path in zip(split.files, written.temporary, strict=True):
@@ -430,17 +436,20 @@ class _Run:
         self._written[name].append((split, written))
         self._waiting[name] -= 1
         if not self._waiting[name]:
-            self._ended(name)
+            self._ended.append(name)
 
-    def _ended(self, name: str) -> None:
-        """Check a directory whose files are all there, or could not be read."""
-        written = self._written.pop(name)
-        if not name or any(each.unreadable for _, each in written):
-            return
-        parts = {str(split.scope.log): each.part for split, each in written if split.scope}
-        report = self._check.report(self._by_name[name], parts)
-        self.copy.note_report(name, report)
-        self._complete[name] = report
+    def _check_ended(self) -> None:
+        """Check the directories whose files are all there, or could not be read."""
+        copies = []
+        for name in self._ended:
+            written = self._written.pop(name)
+            if name and not any(each.unreadable for _, each in written):
+                parts = {str(split.scope.log): each.part for split, each in written if split.scope}
+                copies.append((self._by_name[name], parts))
+        self._ended.clear()
+        for report in self._check.reports(copies):
+            self.copy.note_report(report["directory"], report)
+            self._complete[report["directory"]] = report
 
     def _put_in_order(self) -> None:
         for each in self.plan.partitions:

@@ -99,10 +99,11 @@ class FindingsReader:
     def _rows(self, split: FindingsSplit) -> Iterator[Row]:
         yield from split.found
         job = VerifyJob(Level[self.options.level.upper()], self.options.now_ms)
-        for log_dir, each in split.partitions:
+        checked = job.check_whole([each for _, each in split.partitions])
+        for (log_dir, each), events in zip(split.partitions, checked, strict=True):
             partition = each.scope.partition
             topic, number = partition.topic_partition or (None, None)
-            for event in job.check_whole(each):
+            for event in events:
                 if isinstance(event, Finding):
                     yield {
                         "log_dir": log_dir,

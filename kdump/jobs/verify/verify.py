@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,9 +37,11 @@ from kdump.jobs.loading.load_split import LoadSplit, is_topic_compacted, load_sp
 from kdump.jobs.loading.verdict_words import STATE_VERDICTS
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.verify.verify_partition import (
+    PartitionEvents,
     PartitionReport,
     PartitionRun,
     PartitionSplit,
+    PartitionsSplit,
     SegmentSplit,
     SmallSegmentsSplit,
     VerifyJob,
@@ -53,12 +56,16 @@ from kdump.log.segment import Segment
 from kdump.phases import phase
 from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict.verdict import Verdict
+from kdump.size_groups import size_groups
 from kdump.state.metadata.settings import Settings, StartingKafka, starting_kafkas
 from kdump.storage.location import Location
 
 _SMALL_SEGMENT_BYTES: Final = 64 << 10
 _MOST_SMALL_SEGMENTS: Final = 64
 """So many segments of at most this size are checked by one task."""
+_MOST_GROUP_BYTES: Final = 1 << 20
+_MOST_PARTITIONS: Final = 32
+"""So many partitions of at most so many bytes together are checked as one."""
 
 if TYPE_CHECKING:
     from kdump.jobs.verify.verify_remote import RemotePieces, VerifyRemote
@@ -132,7 +139,7 @@ class VerifySummary:
 
 
 VerifyEvent = Finding | PartitionReport | VerifySummary
-Results = Iterator[tuple[VerifySplit, VerifyResult]]
+Results = Iterator[VerifyResult | PartitionEvents]
 
 
 def verify(
@@ -241,14 +248,14 @@ class _Verification:
         with phase("dividing the work", len(targets)) as dividing:
             pieces = [self._pieces(target, size, twice) for target in dividing.over(targets)]
         self.remote = list(self._remote_pieces())
-        splits = [split for each in pieces for split in each.splits]
+        splits = _grouped([split for each in pieces for split in each.splits])
         splits += [split for each in self.remote for split in each.splits]
         total_bytes = sum(split.size_bytes for split in splits)
         kind = JobKind.DECODE if self.request.level >= Level.DEEP else JobKind.SCAN
         with open_engine(
             self.options, kind=kind, total_bytes=total_bytes, progress=self.progress
         ) as engine:
-            results = run_in_order(engine, self.job, splits)
+            results = _each_result(run_in_order(engine, self.job, splits))
             for each in pieces:
                 yield from map(self._added, each.events(results))
             parts = _remote_parts(results)
@@ -295,8 +302,46 @@ class _Verification:
         return scope, _load_split(partition, directory, settings)
 
 
+def _grouped(splits: Sequence[VerifySplit | PartitionSplit]) -> list[VerifySplit]:
+    """The same splits, with partitions beside each other in groups."""
+    grouped: list[VerifySplit] = []
+    for is_partition, some in itertools.groupby(
+        splits, lambda each: isinstance(each, PartitionSplit)
+    ):
+        if not is_partition:
+            grouped += [each for each in some if not isinstance(each, PartitionSplit)]
+            continue
+        partitions = [each for each in some if isinstance(each, PartitionSplit)]
+        for group in size_groups(
+            partitions,
+            lambda each: each.size_bytes,
+            _MOST_GROUP_BYTES,
+            most_items=_MOST_PARTITIONS,
+        ):
+            size_bytes = sum(each.size_bytes for each in group)
+            grouped.append(
+                PartitionsSplit(
+                    group[0].path,
+                    size_bytes=size_bytes,
+                    label=group[0].label,
+                    partitions=tuple(group),
+                )
+            )
+    return grouped
+
+
+def _each_result(results: Iterator[tuple[VerifySplit, VerifyResult]]) -> Results:
+    """The results, with those of each partition of a group by themselves."""
+    for split, result in results:
+        if isinstance(split, PartitionsSplit):
+            assert isinstance(result, list)
+            yield from result
+        else:
+            yield result
+
+
 def _remote_parts(results: Results) -> Iterator[SegmentPart]:
-    for _, part in results:
+    for part in results:
         assert isinstance(part, SegmentPart)
         yield part
 
@@ -319,7 +364,7 @@ class _Pieces:
         self._segments: list[tuple[list[Segment], list[SegmentSplit]]] = []
         """Small segments that are one split, or a larger one and its splits."""
         self._findings: list[Finding] = []
-        self.splits: list[VerifySplit] = []
+        self.splits: list[VerifySplit | PartitionSplit] = []
         if partition.data_bytes <= size_bytes:
             self.splits.append(whole_split(scope, load))
             return
@@ -360,12 +405,12 @@ class _Pieces:
         """Merge the results of the splits; takes exactly as many results as there are splits."""
 
         def predict(_: LoadSplit) -> Verdict | Unreadable:
-            predicted = next(results)[1]
+            predicted = next(results)
             assert isinstance(predicted, Verdict | Unreadable)
             return predicted
 
         if self._run is None:
-            _, events = next(results)
+            events = next(results)
             assert isinstance(events, tuple)
             *findings, report = events
             assert isinstance(report, PartitionReport)
@@ -378,12 +423,12 @@ class _Pieces:
         """The parts of all segments, each beginning where the one before ended."""
         for segments, splits in self._segments:
             if not splits:
-                _, parts = next(results)
+                parts = next(results)
                 assert isinstance(parts, list)
                 yield from zip(segments, parts, strict=True)
             begins = 0
             for split in splits:
-                _, part = next(results)
+                part = next(results)
                 assert isinstance(part, SegmentPart)
                 if split.start != begins:
                     if split.end is not None and split.end <= begins:

@@ -21,6 +21,7 @@ from kdump.check.part import ByteAccount, Level, SegmentPart
 from kdump.check.partition import PartitionCheck
 from kdump.check.scope import PartitionScope
 from kdump.check.segment_check import check_part
+from kdump.check.small_segments import MOST_SEGMENTS, check_small
 from kdump.engine.job import Split
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
@@ -35,6 +36,7 @@ from kdump.repair.verdict.verdict import Verdict, VerdictKind
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.check.partition_statistics import PartitionStatistics
@@ -139,10 +141,31 @@ class PartitionSplit(Split):
                     yield self.path / entry.name
 
 
-VerifySplit = SegmentSplit | SmallSegmentsSplit | PartitionSplit | LoadSplit
-VerifyResult = (
-    SegmentPart | list[SegmentPart] | tuple[Finding | PartitionReport, ...] | Verdict | Unreadable
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsSplit(Split):
+    """Whole partitions, whose small segments are checked many at a time.
+
+    Attributes:
+        partitions: one or more.
+    """
+
+    partitions: tuple[PartitionSplit, ...]
+
+    def read_places(self) -> Iterator[Location]:
+        return (place for each in self.partitions for place in each.read_places())
+
+    def small_files(self) -> Iterator[Location]:
+        return (file for each in self.partitions for file in each.small_files())
+
+    def __str__(self) -> str:
+        others = len(self.partitions) - 1
+        first = str(self.partitions[0])
+        return f"{first}, or {counted(others, 'partition')} after it" if others else first
+
+
+VerifySplit = SegmentSplit | SmallSegmentsSplit | PartitionsSplit | LoadSplit
+PartitionEvents = tuple[Finding | PartitionReport, ...]
+VerifyResult = SegmentPart | list[SegmentPart] | list[PartitionEvents] | Verdict | Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +188,32 @@ class VerifyJob:
         """Do what the split asks for. What cannot be read is a finding, or takes its place."""
         if isinstance(split, LoadSplit):
             return self.predict(split)
-        if isinstance(split, PartitionSplit):
-            *findings, report = self.check_whole(split)
-            assert isinstance(report, PartitionReport)
-            # Who asked has the partition, and need not be sent it.
-            return (*findings, replace(report, partition=_NOWHERE))
+        if isinstance(split, PartitionsSplit):
+            return [
+                # Who asked has the partition, and need not be sent it.
+                tuple(
+                    replace(event, partition=_NOWHERE)
+                    if isinstance(event, PartitionReport)
+                    else event
+                    for event in events
+                )
+                for events in self.check_whole(split.partitions)
+            ]
         if isinstance(split, SmallSegmentsSplit):
-            return [self.check(SegmentSplit(scope.log, scope=scope)) for scope in split.scopes]
+            return list(self.check_segments(split.scopes))
         return self.check(split)
+
+    def check_segments(self, scopes: Iterable[SegmentScope]) -> Iterator[SegmentPart]:
+        """Check whole segments, small ones many at a time."""
+        left = iter(scopes)
+        while some := list(itertools.islice(left, MOST_SEGMENTS)):
+            checked = (
+                itertools.repeat(None)
+                if self.with_statistics
+                else check_small(some, self.level, self.now_ms)
+            )
+            for scope, part in zip(some, checked, strict=False):
+                yield part or self.check(SegmentSplit(scope.log, scope=scope))
 
     def check(self, split: SegmentSplit) -> SegmentPart:
         """Check a part of a segment."""
@@ -197,14 +238,13 @@ class VerifyJob:
                 is_unread=True,
             )
 
-    def check_whole(self, split: PartitionSplit) -> tuple[Finding | PartitionReport, ...]:
-        """Check a partition; gives its findings, then the report."""
-        run = PartitionRun(self, split.scope, split.load)
-        parts = (
-            (segment, self.check(SegmentSplit(scope.log, scope=scope)))
-            for segment, scope in split.scope.segment_scopes()
-        )
-        return tuple(run.events(parts))
+    def check_whole(self, splits: Iterable[PartitionSplit]) -> Iterator[PartitionEvents]:
+        """Check partitions; gives for each its findings, then the report."""
+        scopes = [(split, list(split.scope.segment_scopes())) for split in splits]
+        parts = self.check_segments(scope for _, each in scopes for _, scope in each)
+        for split, own in scopes:
+            run = PartitionRun(self, split.scope, split.load)
+            yield tuple(run.events((segment, next(parts)) for segment, _ in own))
 
     def predict(self, split: LoadSplit) -> Verdict | Unreadable:
         """Predict by the loader's rules."""

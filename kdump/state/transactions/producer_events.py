@@ -246,6 +246,11 @@ def _ends_by_row(markers: Markers) -> dict[int, tuple[int, int, bool]]:
     return ends
 
 
+def single_runs(batches: BatchColumns, rows: Column) -> list[BatchRun]:
+    """A run for each of some batches of data, which have producers."""
+    return [*_runs_of(batches, rows, rows)]
+
+
 class EventBuilder:
     """Collects the events of a part of a log window by window; runs grow across windows."""
 
