@@ -21,11 +21,9 @@ from builders.repair_cases import (
     salvage,
 )
 from builders.samples import at_some_or_all, moments_of
-from kdump.apply.files import Files
 from kdump.apply.interrupted_runs import finish_interrupted
 from kdump.apply.runs import list_undos
 from kdump.apply.undo import undo
-from kdump.errors import KdumpError
 
 pytestmark = pytest.mark.slow
 
@@ -104,22 +102,7 @@ def test_a_run_interrupted_at_any_operation_can_be_undone(
 def test_an_undo_interrupted_at_any_operation_is_finished_by_the_next_run(
     bench: Bench, unsynced: bool, is_all: bool
 ) -> None:
-
-    def take_back(files: Files) -> None:
-        undo(bench.path, files=files)
-
-    bench.apply()
-    for at in moments_of(bench.stops(take_back, unsynced=unsynced), is_all=is_all):
-        bench.restart()
-        bench.apply()
-        bench.stop(take_back, at, unsynced=unsynced)
-
-        finish_interrupted(bench.path, files=bench.disk)
-        if list_undos(bench.path):
-            bench.undo()
-
-        assert bench.original() == bench.before, at
-        assert bench.kdumps() == [], at
+    bench.check_interrupted_undos(unsynced=unsynced, is_all=is_all)
 
 
 @at_some_or_all
@@ -158,20 +141,4 @@ def test_a_partly_deleted_log_never_has_a_hole(quick_path: Path, case: Case, is_
 def test_a_failing_operation_leaves_the_original_or_the_target_state(
     quick_path: Path, case: Case, failure: int, is_all: bool
 ) -> None:
-    bench = Bench(quick_path, case)
-    for at in moments_of(range(bench.count(bench.apply)), is_all=is_all):
-        bench.restart()
-        files = bench.volatile()
-        files.fail_at, files.failure = at, failure
-        said = ""
-        try:
-            bench.apply(files)
-        except KdumpError as failed:
-            said = str(failed)
-        if said:
-            assert "nothing has been changed" in said or "as it was" in said
-            assert bench.original() == bench.before, at
-            assert bench.kdumps() == [], at
-        else:
-            assert seen_by_broker(bench.path) == bench.repaired, at
-        files.forget_attic()
+    Bench(quick_path, case).check_failures(failure, is_all=is_all)

@@ -15,11 +15,9 @@ from builders.samples import at_some_or_all, moments_of
 from builders.written_files import plan_of, write_files
 from kdump.apply import files as file_operations
 from kdump.apply.apply import apply_plan
-from kdump.apply.files import DISK, Files
-from kdump.apply.interrupted_runs import finish_interrupted
+from kdump.apply.files import DISK
 from kdump.apply.runs import list_undos
 from kdump.apply.undo import undo
-from kdump.errors import KdumpError
 from kdump.target.target_file import Gone
 
 pytestmark = pytest.mark.slow
@@ -77,39 +75,14 @@ def test_a_run_interrupted_at_any_operation_is_finished_and_undone(
 def test_an_undo_interrupted_at_any_operation_is_finished_by_the_next_run(
     bench: Bench, unsynced: bool, is_all: bool
 ) -> None:
-    def take_back(files: Files) -> None:
-        undo(bench.path, files=files)
-
-    bench.apply()
-    for at in moments_of(bench.stops(take_back, unsynced=unsynced), is_all=is_all):
-        bench.restart()
-        bench.apply()
-        bench.stop(take_back, at, unsynced=unsynced)
-        finish_interrupted(bench.path, files=bench.disk)
-        if list_undos(bench.path):
-            bench.undo()
-        assert bench.original() == bench.before, at
-        assert bench.kdumps() == [], at
+    bench.check_interrupted_undos(unsynced=unsynced, is_all=is_all)
 
 
 @at_some_or_all
 def test_a_failing_operation_leaves_the_original_or_the_target_state(
     bench: Bench, is_all: bool
 ) -> None:
-    for at in moments_of(range(bench.count(bench.apply)), is_all=is_all):
-        bench.restart()
-        files = bench.volatile()
-        files.fail_at, files.failure = at, errno.ENOSPC
-        try:
-            bench.apply(files)
-        except KdumpError as failed:
-            said = str(failed)
-            assert "nothing has been changed" in said or "as it was" in said
-            assert bench.original() == bench.before, at
-            assert bench.kdumps() == [], at
-        else:
-            assert seen_by_broker(bench.path) == bench.repaired, at
-        files.forget_attic()
+    bench.check_failures(errno.ENOSPC, is_all=is_all)
 
 
 @pytest.mark.parametrize(

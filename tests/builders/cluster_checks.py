@@ -68,6 +68,28 @@ def goes_on(clients: ClusterClients, before: dict[str, Any]) -> None:
     clients.wait_for_markers(("payments", 1))
 
 
+def answers_as_before(
+    clients: ClusterClients, before: dict[str, Any], brokers: Iterable[Node]
+) -> dict[str, Any]:
+    """Require that a cluster answers as before it was killed, and goes on; returns its answers.
+
+    Args:
+        clients: of the cluster, all of whose brokers run.
+        before: what it said before.
+        brokers: all of them.
+    """
+    nodes = list(brokers)
+    ids = {each.node_id for each in nodes}
+    after = clients.describe(GROUPS)
+    assert ends(after, ids) == ends(before, ids)
+    assert committed(after) == committed(before)
+    for name in (*KEPT, "configs"):
+        assert after[name] == before[name], name
+    require_login(clients, nodes[0])
+    goes_on(clients, before)
+    return after
+
+
 def require_login(clients: ClusterClients, broker: Node) -> None:
     """Log in with a password of before, and see what the ACLs allow."""
     assert clients.topics_seen_by("alice", PASSWORD, broker) == {"orders", "payments"}

@@ -11,6 +11,7 @@ import pytest
 from builders.apply_target import apply_target
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.repair_cases import Case, aged
+from builders.samples import moments_of
 from builders.trees import Seen
 from builders.volatile_files import Stopped, VolatileFiles
 from kdump.apply.apply import apply_plan
@@ -20,6 +21,7 @@ from kdump.apply.plan import TargetDirectory, TargetPartition, make_plan
 from kdump.apply.runs import list_undos
 from kdump.apply.segment_names import CLEANED
 from kdump.apply.undo import undo
+from kdump.errors import KdumpError
 from kdump.target.target_file import RenamedFrom
 
 
@@ -139,3 +141,46 @@ class Bench:
 
     def kdumps(self) -> list[str]:
         return [path.name for path in self.path.glob(".kdump-*")]
+
+    def check_interrupted_undos(self, *, unsynced: bool, is_all: bool) -> None:
+        """Require that the next run finishes an undo that was interrupted at any operation."""
+
+        def take_back(files: Files) -> None:
+            undo(self.path, files=files)
+
+        self.apply()
+        for at in moments_of(self.stops(take_back, unsynced=unsynced), is_all=is_all):
+            self.restart()
+            self.apply()
+            self.stop(take_back, at, unsynced=unsynced)
+
+            finish_interrupted(self.path, files=self.disk)
+            if list_undos(self.path):
+                self.undo()
+
+            assert self.original() == self.before, at
+            assert self.kdumps() == [], at
+
+    def check_failures(self, failure: int, *, is_all: bool) -> None:
+        """Require that any operation that fails leaves the original or the target state.
+
+        Args:
+            failure: the number of the error.
+            is_all: whether each operation fails, rather than a sample of them.
+        """
+        for at in moments_of(range(self.count(self.apply)), is_all=is_all):
+            self.restart()
+            files = self.volatile()
+            files.fail_at, files.failure = at, failure
+            said = ""
+            try:
+                self.apply(files)
+            except KdumpError as failed:
+                said = str(failed)
+            if said:
+                assert "nothing has been changed" in said or "as it was" in said
+                assert self.original() == self.before, at
+                assert self.kdumps() == [], at
+            else:
+                assert seen_by_broker(self.path) == self.repaired, at
+            files.forget_attic()
