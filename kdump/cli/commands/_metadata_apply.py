@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdump.cli.options.parameters import LocationParameter, NumberParameter
+from kdump.cli.options.parameters import INT32, LocationParameter
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.errors import ExitStatus, UsageProblem
@@ -16,8 +16,6 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.state.metadata.cluster_plan import ClusterPlan
 
-_MOST_NODE_ID = 2**31 - 1
-
 
 @click.command("apply")
 @click.argument("plan", metavar="PLAN", type=LocationParameter(readable=False))
@@ -26,7 +24,7 @@ _MOST_NODE_ID = 2**31 - 1
 )
 @click.option(
     "--node-id",
-    type=NumberParameter(most=_MOST_NODE_ID),
+    type=INT32,
     metavar="ID",
     help="Which of the plan's controllers an empty CONTROLLER_DIR is (default: the only one).",
 )

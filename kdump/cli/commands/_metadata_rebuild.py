@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.engine_options import EngineArguments, engine_options
-from kdump.cli.options.parameters import LocationParameter, NumberParameter, paths_argument
+from kdump.cli.options.parameters import INT32, LocationParameter, paths_argument
 from kdump.cli.options.plan_options import plan_options
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.output.events import Event, open_printer
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kdump.jobs.metadata.metadata_rebuild import RebuildRequest
     from kdump.state.metadata.cluster_plan import ClusterPlan
 
-_MOST_NODE_ID = 2**31 - 1
-
 
 @click.command("rebuild")
 @paths_argument("LOG_DIR", written=True)
@@ -38,7 +36,7 @@ _MOST_NODE_ID = 2**31 - 1
 )
 @click.option(
     "--node-id",
-    type=NumberParameter(most=_MOST_NODE_ID),
+    type=INT32,
     metavar="ID",
     help="Which controller an empty CONTROLLER_DIR is (default: the only one).",
 )

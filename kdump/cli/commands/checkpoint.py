@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kdump.cli.options.parameters import LocationParameter, parse_integer, paths_argument
+from kdump.cli.options.parameters import (
+    LocationParameter,
+    NotParsedError,
+    WordParameter,
+    parse_integer,
+    paths_argument,
+)
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import OutputFormat, open_output, output_option
@@ -146,15 +152,12 @@ class Line:
     offset: int | None
 
 
-class LineParameter(click.ParamType[Line]):
+class LineParameter(WordParameter[Line]):
     """A partition and its offset: ``TOPIC-PARTITION=OFFSET``, or ``=none`` to remove the line."""
 
     name = "line"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Line:
-        text = str(value)
+    def parse(self, text: str) -> Line:
         name, _, number = text.rpartition("=")
         offset = parse_integer(number)
         try:
@@ -169,10 +172,8 @@ class LineParameter(click.ParamType[Line]):
             or str(parsed.topic_partition) != name
             or not (is_offset or number == _NO_LINE)
         ):
-            self.fail(
-                f"{text!r} is not TOPIC-PARTITION=OFFSET or TOPIC-PARTITION={_NO_LINE}",
-                param,
-                ctx,
+            raise NotParsedError(
+                f"{text!r} is not TOPIC-PARTITION=OFFSET or TOPIC-PARTITION={_NO_LINE}"
             )
         return Line(parsed.topic_partition, offset if is_offset else None)
 

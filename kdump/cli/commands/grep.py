@@ -12,7 +12,9 @@ import click
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import (
+    NotParsedError,
     NumberParameter,
+    WordParameter,
     all_replicas_option,
     max_record_bytes_option,
 )
@@ -42,20 +44,16 @@ if TYPE_CHECKING:
 _PARTS: Final = ("key", "value", "headers")
 
 
-class PartsParameter(click.ParamType[tuple[str, ...]]):
+class PartsParameter(WordParameter[tuple[str, ...]]):
     """Parts of a record, separated by commas."""
 
     name = "parts"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        words = tuple(str(value).split(","))
+    def parse(self, text: str) -> tuple[str, ...]:
+        words = tuple(text.split(","))
         for word in words:
             if word not in _PARTS:
-                self.fail(f"{word!r} is none of {', '.join(_PARTS)}", param, ctx)
+                raise NotParsedError(f"{word!r} is none of {', '.join(_PARTS)}")
         return words
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.conflicts import require_with
-from kdump.cli.options.parameters import DirectoryIdParameter, NumberParameter, paths_argument
+from kdump.cli.options.parameters import INT32, DirectoryIdParameter, paths_argument
 from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
 from kdump.cli.output.write_arguments import RepairArguments
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--node-id",
     metavar="ID",
-    type=NumberParameter(0, 2**31 - 1),
+    type=INT32,
     help="With --repair, write this node id (default: the one in all directories).",
 )
 @click.option(

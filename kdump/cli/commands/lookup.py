@@ -10,7 +10,7 @@ import click
 
 from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.engine_options import EngineArguments, engine_options
-from kdump.cli.options.parameters import OFFSET, TIME, paths_argument
+from kdump.cli.options.parameters import OFFSET, TIME, WordParameter, paths_argument
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import write_line
@@ -46,18 +46,14 @@ _RECORD_FIELDS: Final = (
 )
 
 
-class LookupTimeParameter(click.ParamType[int | SpecialTime]):
+class LookupTimeParameter(WordParameter[int | SpecialTime]):
     """A time, or a word for a special one."""
 
     name = "time"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | SpecialTime:
-        if isinstance(value, SpecialTime):
-            return value
-        special = SPECIAL_BY_WORD.get(str(value))
-        return TIME.convert(value, param, ctx) if special is None else special
+    def parse(self, text: str) -> int | SpecialTime:
+        special = SPECIAL_BY_WORD.get(text)
+        return TIME.parse(text) if special is None else special
 
 
 @click.command("lookup")

@@ -12,7 +12,13 @@ from kdump.cli.commands._metadata_apply import command as apply
 from kdump.cli.commands._metadata_collect import command as collect
 from kdump.cli.commands._metadata_plan import command as plan
 from kdump.cli.commands._metadata_rebuild import command as rebuild
-from kdump.cli.options.parameters import TIME, parse_integer, paths_argument
+from kdump.cli.options.parameters import (
+    TIME,
+    NotParsedError,
+    WordParameter,
+    parse_integer,
+    paths_argument,
+)
 from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
 from kdump.cli.output.selection_words import selection_words
@@ -32,31 +38,21 @@ Point = tuple[int | None, int | None]
 _END: Final[Point] = (None, None)
 
 
-class PointParameter(click.ParamType[Point]):
+class PointParameter(WordParameter[Point]):
     """A point of the log: a number is an offset, anything else a time in ISO 8601."""
 
     name = "point"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Point:
-        if isinstance(value, tuple):
-            return value
-        offset = parse_integer(str(value))
+    def parse(self, text: str) -> Point:
+        offset = parse_integer(text)
         if offset is not None and offset >= 0:
             return offset, None
-        time_ms = None
         if offset is None:
-            with contextlib.suppress(click.BadParameter):
-                time_ms = TIME.convert(value, param, ctx)
-        if time_ms is None:
-            self.fail(
-                f"{str(value)!r} is not an offset, nor a time in ISO 8601, such as"
-                f" 2026-11-21T05:00:00Z",
-                param,
-                ctx,
-            )
-        return None, time_ms
+            with contextlib.suppress(NotParsedError):
+                return None, TIME.parse(text)
+        raise NotParsedError(
+            f"{text!r} is not an offset, nor a time in ISO 8601, such as 2026-11-21T05:00:00Z"
+        )
 
 
 _POINT: Final = PointParameter()

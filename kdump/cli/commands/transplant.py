@@ -8,7 +8,13 @@ from uuid import UUID
 
 import click
 
-from kdump.cli.options.parameters import LocationParameter, NumberParameter, now_option
+from kdump.cli.options.parameters import (
+    INT32,
+    LocationParameter,
+    NotParsedError,
+    WordParameter,
+    now_option,
+)
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
@@ -22,25 +28,20 @@ if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
     from kdump.repair.transplant.transplanted_log import OpenTransactions
 
-_MOST_INT32 = 2**31 - 1
 _WORDS = ("refuse", "abort", "truncate")
 
 
-class TopicIdParameter(click.ParamType[UUID]):
+class TopicIdParameter(WordParameter[UUID]):
     """The id of a topic, as Kafka prints it."""
 
     name = "topic-id"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> UUID:
+    def parse(self, text: str) -> UUID:
         from kdump.formats.uuids import ZERO_UUID, parse_uuid
 
-        if isinstance(value, UUID):
-            return value
-        found = parse_uuid(str(value))
+        found = parse_uuid(text)
         if found is None or found == ZERO_UUID:
-            self.fail(f"{str(value)!r} is not a topic id of 22 characters", param, ctx)
+            raise NotParsedError(f"{text!r} is not a topic id of 22 characters")
         return found
 
 
@@ -66,7 +67,7 @@ def _open_transactions(ctx: click.Context, param: click.Parameter, value: Any) -
 @click.option(
     "--partition",
     metavar="N",
-    type=NumberParameter(most=_MOST_INT32),
+    type=INT32,
     help="The number of the partition there (default: that of PARTITION_DIR).",
 )
 @click.option(
@@ -78,7 +79,7 @@ def _open_transactions(ctx: click.Context, param: click.Parameter, value: Any) -
 @click.option(
     "--leader-epoch",
     metavar="N",
-    type=NumberParameter(most=_MOST_INT32),
+    type=INT32,
     help="The leader epoch of the partition there: higher epochs are lowered to it (default: from"
     " the copy of the metadata in LOG_DIR).",
 )

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.conflicts import require_at_most_one
-from kdump.cli.options.parameters import LocationParameter, paths_argument
+from kdump.cli.options.parameters import (
+    LocationParameter,
+    NotParsedError,
+    WordParameter,
+    paths_argument,
+)
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.write_arguments import RepairArguments
@@ -24,17 +29,15 @@ if TYPE_CHECKING:
     from kdump.state.metadata.settings import ClusterMetadata
 
 
-class NameParameter(click.ParamType[tuple[str, str]]):
+class NameParameter(WordParameter[tuple[str, str]]):
     """The full name of a directory's topic: ``DIRECTORY=TOPIC``."""
 
     name = "name"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        directory, sign, topic = str(value).rpartition("=")
+    def parse(self, text: str) -> tuple[str, str]:
+        directory, sign, topic = text.rpartition("=")
         if not (sign and directory and topic):
-            self.fail(f"{str(value)!r} is not DIRECTORY=TOPIC", param, ctx)
+            raise NotParsedError(f"{text!r} is not DIRECTORY=TOPIC")
         return directory.rstrip("/").rpartition("/")[2], topic
 
 

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdump.cli.options.parameters import LocationParameter, PropertyParameter
+from kdump.cli.options.parameters import (
+    LocationParameter,
+    NotParsedError,
+    PropertyParameter,
+    WordParameter,
+)
 from kdump.errors import KdumpError
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion, parse_kafka_version
 from kdump.storage.location import Location
@@ -51,19 +56,17 @@ class ConfigArguments:
         return read_settings(directories, self.given, self.broker, metadata, self.kafka_version)
 
 
-class KafkaVersionParameter(click.ParamType["KafkaVersion"]):
+class KafkaVersionParameter(WordParameter["KafkaVersion"]):
     """A version of Kafka that kdump knows, or an older one."""
 
     name = "version"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> KafkaVersion:
-        found = parse_kafka_version(str(value))
+    def parse(self, text: str) -> KafkaVersion:
+        found = parse_kafka_version(text)
         if found is None:
-            self.fail(f"{str(value)!r} is not a version of Kafka, such as 4.3.1 or 4.4", param, ctx)
+            raise NotParsedError(f"{text!r} is not a version of Kafka, such as 4.3.1 or 4.4")
         if found[:2] > NEWEST[:2]:
-            self.fail(f"Kafka {found} is unknown; this kdump knows {NEWEST} and before", param, ctx)
+            raise NotParsedError(f"Kafka {found} is unknown; this kdump knows {NEWEST} and before")
         return found
 
 

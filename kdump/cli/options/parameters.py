@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kdump.storage.location import Location
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Value = TypeVar("Value")
 Written = bool | Callable[[Mapping[str, Any]], bool]
 
 _SIZE: Final = re.compile(r"(\d+) *(?:([KMGTP])(?:iB|B)?|B)?", re.IGNORECASE | re.ASCII)
@@ -42,7 +43,33 @@ def parse_integer(text: str) -> int | None:
     return number if -_MAX_LONG - 1 <= number <= _MAX_LONG else None
 
 
-class NumberParameter(click.ParamType[int]):
+class NotParsedError(Exception):
+    """A word is not what an option takes; the message quotes it and says what would be."""
+
+
+class WordParameter(click.ParamType[Value]):
+    """A value that is parsed from one word."""
+
+    def parse(self, text: str) -> Value:
+        """Parse the word.
+
+        Raises:
+            NotParsedError: it is not such a value.
+        """
+        raise NotImplementedError
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Value:
+        if not isinstance(value, str):
+            return value  # type: ignore[return-value]  # a default, or parsed before
+        try:
+            return self.parse(value)
+        except NotParsedError as problem:
+            self.fail(str(problem), param, ctx)
+
+
+class NumberParameter(WordParameter[int]):
     """A whole number, as :func:`parse_integer` accepts it, within bounds."""
 
     name = "number"
@@ -51,37 +78,28 @@ class NumberParameter(click.ParamType[int]):
         self._least = least
         self._most = most
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        number = value if isinstance(value, int) else parse_integer(str(value))
+    def parse(self, text: str) -> int:
+        number = parse_integer(text)
         if number is None or not self._least <= number <= self._most:
-            self.fail(
-                f"{str(value)!r} is not a whole number from {self._least} to {self._most}",
-                param,
-                ctx,
+            raise NotParsedError(
+                f"{text!r} is not a whole number from {self._least} to {self._most}"
             )
         return number
 
 
-class TimeParameter(click.ParamType[int]):
+class TimeParameter(WordParameter[int]):
     """A time in epoch milliseconds, given as such or in ISO 8601 (UTC if it has no zone)."""
 
     name = "time"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        text = str(value)
+    def parse(self, text: str) -> int:
         time_ms = parse_integer(text)
         if time_ms is None:
             time_ms = _moment_ms(text)
         if time_ms is None:
-            self.fail(
+            raise NotParsedError(
                 f"{text!r} is not a time: give ISO 8601, such as 2026-11-21T05:00:00Z, or epoch "
-                f"milliseconds",
-                param,
-                ctx,
+                f"milliseconds"
             )
         return time_ms
 
@@ -99,45 +117,39 @@ def _moment_ms(text: str) -> int | None:
         return None
 
 
-class SizeParameter(click.ParamType[int]):
+class SizeParameter(WordParameter[int]):
     """A number of bytes: ``1073741824``, ``1g``, ``512 MiB``; units are powers of 1024."""
 
     name = "size"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        match = _SIZE.fullmatch(str(value))
+    def parse(self, text: str) -> int:
+        match = _SIZE.fullmatch(text)
         number = None if match is None else parse_integer(match[1])
         if match is None or number is None:
-            self.fail(f"{str(value)!r} is not a size such as 512MiB or 1g", param, ctx)
+            raise NotParsedError(f"{text!r} is not a size such as 512MiB or 1g")
         power = _POWERS.index(match[2].upper()) + 1 if match[2] else 0
         size_bytes = number * int(1024**power)
         if size_bytes > _MAX_LONG:
-            self.fail(f"{str(value)!r} is more than {_MAX_LONG} bytes", param, ctx)
+            raise NotParsedError(f"{text!r} is more than {_MAX_LONG} bytes")
         return size_bytes
 
 
-class PropertyParameter(click.ParamType[tuple[str, str]]):
+class PropertyParameter(WordParameter[tuple[str, str]]):
     """A property and its value, as ``KEY=VALUE``."""
 
     name = "property"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        key, separator, content = str(value).partition("=")
+    def parse(self, text: str) -> tuple[str, str]:
+        key, separator, content = text.partition("=")
         if not separator or not key.strip():
-            self.fail(f"{str(value)!r} is not KEY=VALUE", param, ctx)
+            raise NotParsedError(f"{text!r} is not KEY=VALUE")
         return key.strip(), content
 
 
 TIME = TimeParameter()
 OFFSET = NumberParameter()
+INT32 = NumberParameter(most=2**31 - 1)
+"""What Kafka keeps in four bytes: ids of nodes, numbers of partitions, leader epochs."""
 SIZE = SizeParameter()
 
 
@@ -223,20 +235,18 @@ class LocationParameter(click.Path):
         return self._written if isinstance(self._written, bool) else self._written(given)
 
 
-class DirectoryIdParameter(click.ParamType["tuple[Location, UUID | None]"]):
+class DirectoryIdParameter(WordParameter["tuple[Location, UUID | None]"]):
     """A log directory and its id, ``LOG_DIR=ID``; None for ``LOG_DIR=new``."""
 
     name = "directory_id"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Location, UUID | None]:
+    def parse(self, text: str) -> tuple[Location, UUID | None]:
         from kdump.formats.uuids import parse_uuid
 
-        path, _, text = str(value).rpartition("=")
-        directory_id = None if text == "new" else parse_uuid(text)
-        if not path or (directory_id is None and text != "new"):
-            self.fail(f"{value!r} is not LOG_DIR=ID or LOG_DIR=new", param, ctx)
+        path, _, word = text.rpartition("=")
+        directory_id = None if word == "new" else parse_uuid(word)
+        if not path or (directory_id is None and word != "new"):
+            raise NotParsedError(f"{text!r} is not LOG_DIR=ID or LOG_DIR=new")
         return local(path), directory_id
 
 

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import click
-
+from kdump.cli.options.parameters import NotParsedError, WordParameter
 from kdump.formats.dynamic_voter import DynamicVoter, parse_dynamic_voter
 
 
-class VoterParameter(click.ParamType[DynamicVoter]):
+class VoterParameter(WordParameter[DynamicVoter]):
     """A voter, as ``ID@HOST:PORT`` or ``ID@HOST:PORT:DIRECTORY_ID``."""
 
     name = "voter"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> DynamicVoter:
-        if isinstance(value, DynamicVoter):
-            return value
+    def parse(self, text: str) -> DynamicVoter:
         try:
-            return parse_dynamic_voter(str(value))
+            return parse_dynamic_voter(text)
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            raise NotParsedError(str(error)) from error
 
 
 VOTER = VoterParameter()
