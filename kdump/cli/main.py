@@ -19,6 +19,7 @@ import click
 import kdump
 from kdump.cli.command_group import LazyGroup, ReaderGoneError
 from kdump.cli.options.verbose_option import forget_verbose, is_verbose, note_verbose
+from kdump.cli.output.events import write_line
 from kdump.cli.output.json_output import JsonOutput
 from kdump.cli.output.place_problems import report_holders, report_places, report_requests
 from kdump.cli.output.streams import (
@@ -200,8 +201,6 @@ def _report_trace(line: str, trace: str, failure: BaseException) -> None:
 
 def _report_lines(lines: Sequence[str], failure: BaseException) -> None:
     """As :func:`_report`; a line break within a line is part of a name, and is escaped."""
-    from kdump.cli.output.events import write_line
-
     # Printed output comes first. A failure to write it is reported later.
     with contextlib.suppress(OSError, KdumpError, ValueError):
         sys.stdout.flush()

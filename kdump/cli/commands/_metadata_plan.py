@@ -12,7 +12,7 @@ from kdump.cli.options.parameters import paths_argument
 from kdump.cli.options.plan_options import plan_options
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import OutputFormat, output_option
-from kdump.errors import ExitStatus, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -76,7 +76,6 @@ def _read(paths: Sequence[Location]) -> list[DiskCollection]:
         KdumpError: a file cannot be read.
         UsageProblem: a file is not a collection.
     """
-    from kdump.errors import KdumpError
     from kdump.formats.json_document import DocumentError
     from kdump.state.metadata.disk_collection import decode_collection
 

@@ -21,11 +21,12 @@ from kdump.cli.options.selection_options import (
     nothing_selected_in,
     selection_options,
 )
-from kdump.cli.output.events import open_printer
+from kdump.cli.output.events import open_printer, write_line
 from kdump.cli.output.recovery_output import RecoveryReport, recovery_status
 from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import emit_findings, outcome_notes
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -174,9 +175,7 @@ def _explain(
     """Show the queue of each broker's log cleaner; nothing is locked or written."""
     from kdump.cli.output.cleaner_output import damage_lines, queue_events, queue_status
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.output.events import write_line
     from kdump.cli.shared.directories import find_log_directories, without_garbage_collection
-    from kdump.formats.names import CLUSTER_METADATA_TOPIC
     from kdump.jobs.compact.cleaning_queue import QueueRequest, cleaning_queues, list_compacted
     from kdump.log.directory import read_log_directory
 

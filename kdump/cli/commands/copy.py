@@ -14,9 +14,11 @@ from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import EventFormat, write_line
+from kdump.cli.output.events import EventFormat, open_printer, write_line
 from kdump.cli.output.rendering import format_option
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats.names import CLUSTER_METADATA_PARTITION, is_accepted_name
+from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
 from kdump.storage.local_disk import LOCAL_DISK, local
 from kdump.storage.location import Location, NotLocalError
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.copy.copy import CopyRequest
     from kdump.log.remote_files import RemotePlace
-    from kdump.log.selection import PartitionSelection
 
 
 @click.command("copy")
@@ -65,7 +66,6 @@ def command(
     """
     from kdump.cli.output.copy_output import CopyReport, report_begin
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.output.events import open_printer
     from kdump.cli.output.progress_bar import shown
     from kdump.jobs.copy.copy import copy_directory
 
@@ -128,10 +128,8 @@ def _request(
     Raises:
         UsageProblem: the selection matches nothing.
     """
-    from kdump.formats.names import CLUSTER_METADATA_PARTITION, is_accepted_name
     from kdump.jobs.copy.copy import CopyRequest
     from kdump.log.directory import directory_kind, read_log_directory
-    from kdump.log.selection import PartitionSelection
     from kdump.state.metadata.settings import read_settings
 
     named = source

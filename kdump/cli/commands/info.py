@@ -14,6 +14,13 @@ from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus
+from kdump.formats.names import (
+    CLUSTER_METADATA_PARTITION,
+    LEADER_EPOCH_CHECKPOINT,
+    QUORUM_STATE,
+    MetadataSnapshotName,
+    PartitionState,
+)
 from kdump.phases import phase
 from kdump.rows.row_type import Kind
 from kdump.storage.location import Location
@@ -231,7 +238,6 @@ def _listed(
 def _log_directory_fields(
     found: LogDirectory, partitions: Sequence[PartitionTotals], diagnostics: Diagnostics
 ) -> Row:
-    from kdump.formats.names import CLUSTER_METADATA_PARTITION, PartitionState
     from kdump.formats.uuids import format_uuid
     from kdump.log.directory import DirectoryKind
     from kdump.log.generations import broker_generation, registered_generation
@@ -336,7 +342,6 @@ _REMOTE_SUMS: Final = ("remote_segments", "remote_log_bytes")
 
 
 def _quorum_fields(partition: Partition, diagnostics: Diagnostics) -> Row:
-    from kdump.formats.names import QUORUM_STATE, MetadataSnapshotName
     from kdump.jobs.listing.partition_facts import readable
 
     state = readable(partition.path / QUORUM_STATE, partition.read_quorum_state, diagnostics)
@@ -353,7 +358,6 @@ def _quorum_fields(partition: Partition, diagnostics: Diagnostics) -> Row:
 def _partition_fields(
     lone: LonePartition, diagnostics: Diagnostics
 ) -> tuple[Row, Sequence[Partition]]:
-    from kdump.formats.names import LEADER_EPOCH_CHECKPOINT
     from kdump.jobs.listing.partition_facts import bounds_fields, readable, topic_id
     from kdump.jobs.listing.partition_totals import totals_and_loaded
 

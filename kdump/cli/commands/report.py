@@ -17,7 +17,8 @@ from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import write_line
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.selection_words import selection_words
-from kdump.cli.shared.verification import Listed, Verification
+from kdump.cli.output.value_text import format_bytes
+from kdump.engine.engine_choice import EngineChoice
 from kdump.errors import ExitStatus, KdumpError
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.report.redaction import Redaction
     from kdump.cli.output.report.report_page import ReportContent
+    from kdump.cli.shared.verification import Listed, Verification
     from kdump.jobs.problems.found_problems import Problem
     from kdump.log.selection import PartitionSelection
 
@@ -62,6 +64,7 @@ def command(
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.report.report_page import render_report
     from kdump.cli.shared.directories import without_garbage_collection
+    from kdump.cli.shared.verification import Verification
     from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
     from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 
@@ -126,7 +129,6 @@ def _with_surroundings(
 
     This reads little, so it is never a job for Spark.
     """
-    from kdump.engine.engine_choice import EngineChoice
     from kdump.jobs.listing.partition_facts import with_partitions_as_loaded
     from kdump.jobs.report.consumer_lag import consumer_lag
     from kdump.jobs.report.freeable_space import freeable_space
@@ -179,7 +181,6 @@ def _redaction(content: ReportContent, config: ConfigArguments, *, is_redacted: 
 def _summarize(content: ReportContent, name: str, size_bytes: int) -> None:
     """Print the verdict, and where the page is."""
     from kdump.cli.output.report.report_verdict import report_verdict
-    from kdump.cli.output.value_text import format_bytes
 
     write_line(report_verdict(content.results, content.directories).sentence)
     write_line(f"{name}: {format_bytes(size_bytes)}; open it in a browser")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from kdump.cli.options.repair_options import repair_options
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.phases import phase
+from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -173,7 +175,6 @@ def _unreadable(path: Location, failure: OSError) -> KdumpError:
 def _require_log_directory(path: Location) -> None:
     from kdump.formats import names
     from kdump.log.directory import directory_kind
-    from kdump.storage.entries import EntryKind
 
     try:
         with phase(f"listing {path}"):
@@ -203,8 +204,6 @@ def _applied(found: Transplant, writing: Writing) -> Sequence[PlanResult]:
     Between the two, the log directory has no such partition: a broker that is started then creates
     an empty one again, and running the command again goes on.
     """
-    from dataclasses import replace
-
     from kdump.jobs.writing.execution import plan_and_apply
 
     if found.creation is None:

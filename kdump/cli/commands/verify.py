@@ -17,7 +17,6 @@ from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
 from kdump.cli.output.verify_output import VerifyFormat, open_verify_printer
-from kdump.cli.shared.verification import Verification
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location
 
@@ -101,6 +100,7 @@ def command(
     from kdump.cli.output.advice import AdvisingPrinter
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.shared.directories import without_garbage_collection
+    from kdump.cli.shared.verification import Verification
 
     require_at_most_one({"--quick": quick, "--deep": deep})
     require_at_most_one({"--remote": remote is not None, "--repair": repair})

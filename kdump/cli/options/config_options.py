@@ -18,6 +18,7 @@ from kdump.cli.options.parameters import (
 )
 from kdump.errors import KdumpError
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion, parse_kafka_version
+from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -141,7 +142,6 @@ def read_properties(path: Path) -> dict[str, str]:
     """
     from kdump.formats.errors import FormatError
     from kdump.formats.java.properties import decode_properties
-    from kdump.storage.local_disk import local
 
     try:
         return decode_properties(local(str(path)).read())

@@ -31,8 +31,6 @@ class EngineArguments:
     @property
     def may_be_local(self) -> bool:
         """Whether nobody asked for Spark."""
-        from kdump.engine.engine_choice import EngineChoice
-
         return self.options.choice is not EngineChoice.SPARK and self.options.master is None
 
 

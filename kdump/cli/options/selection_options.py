@@ -10,11 +10,11 @@ import click
 
 from kdump.cli.output.selection_words import selection_words
 from kdump.errors import KdumpError, UsageProblem
+from kdump.log.selection import PartitionSelection
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
-    from kdump.log.selection import PartitionSelection
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,8 +30,6 @@ def selection_options(command: Command) -> Command:
     def with_one_argument(
         *args: Any, topic_globs: tuple[str, ...], partition_globs: tuple[str, ...], **others: Any
     ) -> Any:
-        from kdump.log.selection import PartitionSelection
-
         return command(*args, selection=PartitionSelection(topic_globs, partition_globs), **others)
 
     decorated: Any = with_one_argument

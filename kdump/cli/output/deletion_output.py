@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kdump.apply.plan import space_bytes
 from kdump.broker.retention.retention import Reason
 from kdump.cli.output.brief import MAX_LISTED, BriefList, Unchanged
 from kdump.cli.output.events import Event
@@ -403,7 +404,6 @@ class ShowBriefly:
     def __call__(
         self, result: PartitionDeletion, plan: DirectoryPlan | UsualDeletion | None, /
     ) -> BriefPartition:
-        from kdump.apply.plan import space_bytes
         from kdump.apply.usual_deletion import UsualDeletion
 
         if isinstance(plan, UsualDeletion):
@@ -431,8 +431,6 @@ def brief_preview(
     settings: Iterable[Settings],
 ) -> Iterator[str]:
     """Yield what :class:`DeletionReport` shows to people of a preview, without ``--verbose``."""
-    from kdump.apply.plan import space_bytes
-
     every = [partition for each in previews for partition in each.partitions]
     changes = sum(sum(each.changes.values()) for each in every)
     is_listed = changes + sum(len(each.root.operations) for each in previews) <= MAX_LISTED

@@ -14,9 +14,20 @@ from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import leftover_row, refusal_row
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import Operations, plan_lines, plan_row
+from kdump.cli.shared.change_run import changing
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
+from kdump.jobs.part_repair import (
+    PartResult,
+    PartTarget,
+    RepairPart,
+    repair_parts,
+    target_directories,
+)
+from kdump.jobs.problems.unreadable import Unreadable
+from kdump.jobs.writing.large_content import LargeContent
+from kdump.log.directory import directory_kind, read_log_directory, read_lone_partition
 from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
@@ -26,7 +37,6 @@ from kdump.words import counted
 if TYPE_CHECKING:
     from kdump.cli.options.config_options import ConfigArguments
     from kdump.cli.options.engine_options import EngineArguments
-    from kdump.jobs.part_repair import PartResult, PartTarget, RepairPart
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
     from kdump.log.selection import PartitionSelection
@@ -75,7 +85,6 @@ def find_named_paths(
 
 
 def _named(path: Location, *, segments: bool) -> NamedPath | None:
-    from kdump.log.directory import directory_kind
 
     location = path.as_absolute()
     # A partition that is a symbolic link belongs to the directory that the link is in.
@@ -129,10 +138,6 @@ def run_parts(
         config: the configuration.
         engine: what does the work.
     """
-    from kdump.cli.shared.change_run import changing
-    from kdump.jobs.part_repair import repair_parts, target_directories
-    from kdump.jobs.writing.large_content import LargeContent
-
     if not named:
         return ExitStatus.SOUND
     begin = time.monotonic()
@@ -178,8 +183,6 @@ def run_parts(
 
 def _read(log_dir: Location, named: Iterable[NamedPath]) -> LogDirectory:
     """Read a log directory: the named partitions and the cluster's metadata."""
-    from kdump.log.directory import read_log_directory
-
     meant = {each.partition for each in named if each.log_dir == log_dir}
     return read_log_directory(
         log_dir,
@@ -196,9 +199,6 @@ def _targets(
     parts: Mapping[PartitionState, RepairPart],
 ) -> Iterator[PartTarget]:
     """Yield what was named in a log directory."""
-    from kdump.jobs.part_repair import PartTarget
-    from kdump.log.directory import read_lone_partition
-
     here = [each for each in named if each.log_dir == directory.path]
     is_whole = any(each.partition is None for each in here)
     base_offsets = _base_offsets(here)
@@ -239,8 +239,6 @@ def _base_offsets(named: Iterable[NamedPath]) -> dict[str, tuple[int, ...] | Non
 
 
 def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
-    from kdump.jobs.problems.unreadable import Unreadable
-
     partition, outcome = result.target.partition, result.outcome
     path = partition.path
     topic, number = partition.topic_partition or (None, None)
@@ -265,8 +263,6 @@ def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
 
 def _loss_lines(result: PartResult) -> Iterator[str]:
     """Yield what cannot be repaired or is lost; printed last."""
-    from kdump.jobs.problems.unreadable import Unreadable
-
     path, outcome = result.target.partition.path, result.outcome
     if isinstance(outcome, Unreadable):
         yield f"{outcome.path}: cannot be read: {outcome.what}"
@@ -290,8 +286,6 @@ def _change_lines(
 
 
 def _status(result: PartResult) -> ExitStatus:
-    from kdump.jobs.problems.unreadable import Unreadable
-
     if isinstance(result.outcome, Unreadable):
         return ExitStatus.OPERATIONAL_ERROR
     status = ExitStatus.DAMAGE_LEFT if result.outcome.refusals else ExitStatus.SOUND

@@ -7,23 +7,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kdump.check.findings import Finding, Severity
 from kdump.cli.options.config_options import ConfigArguments
 from kdump.cli.options.engine_options import EngineArguments
 from kdump.cli.options.selection_options import nothing_selected
 from kdump.errors import ExitStatus
+from kdump.jobs.verify.verify import (
+    VerifyEvent,
+    VerifyRequest,
+    VerifyTarget,
+    segment_alone,
+    verify,
+)
+from kdump.jobs.verify.verify_partition import PartitionReport
+from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
+from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.storage.places import parse_location
 
 if TYPE_CHECKING:
-    from kdump.check.findings import Finding, Severity
     from kdump.check.part import Level
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.verify_output import VerifyPrinter
     from kdump.formats.names import TopicPartition
-    from kdump.jobs.verify.verify import VerifyEvent, VerifyRequest, VerifyTarget
     from kdump.jobs.verify.verify_remote import VerifyRemote
-    from kdump.log.directory import LogDirectory
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
     from kdump.state.metadata.settings import Settings
@@ -100,8 +108,6 @@ class Verification:
         Raises:
             UsageProblem: nothing is selected.
         """
-        from kdump.jobs.verify.verify import VerifyRequest
-
         with phase("listing what to verify"):
             targets, directories = self._find(diagnostics)
         is_everything = self.selection.is_everything
@@ -156,8 +162,6 @@ class Verification:
         take: Callable[[Finding], None] | None = None,
     ) -> ExitStatus:
         """Verify what is listed, and print the results."""
-        from kdump.jobs.verify.verify import verify
-
         with phase("verifying"):
             said = verify(request, self.engine.options, self.engine.progress)
             return _print(said, printer, take, self.worst_allowed)
@@ -167,10 +171,6 @@ class Verification:
 
         These have the cluster's metadata in them, too, whether or not that is to be verified.
         """
-        from kdump.jobs.verify.verify import VerifyTarget, segment_alone
-        from kdump.log.directory import directory_kind, read_log_directory
-        from kdump.storage.entries import EntryKind
-
         targets: list[VerifyTarget] = []
         directories: list[LogDirectory] = []
         for path in self._local_paths():
@@ -220,8 +220,6 @@ class Verification:
     @property
     def worst_allowed(self) -> Severity:
         """The worst severity that does not count as damage."""
-        from kdump.check.findings import Severity
-
         return Severity.INFO if self.is_strict else Severity.WARNING
 
     def _settings(
@@ -244,9 +242,6 @@ def _print(
     take: Callable[[Finding], None] | None,
     worst_allowed: Severity,
 ) -> ExitStatus:
-    from kdump.check.findings import Finding
-    from kdump.jobs.verify.verify_partition import PartitionReport
-
     status = ExitStatus.SOUND
     for each in said:
         if isinstance(each, Finding):
