@@ -97,6 +97,7 @@ class ServedCluster:
         cluster_id: None if the log directories do not say.
         topics: by name.
         image: the cluster's metadata; None if there is none.
+        directories: all that were named.
         not_chosen: how many replicas are not served, because another one of the partition is.
         other_topics: replicas of topics that the cluster's metadata does not have by their ids.
     """
@@ -105,6 +106,7 @@ class ServedCluster:
     cluster_id: str | None
     topics: Mapping[str, ServedTopic]
     image: MetadataImage | None
+    directories: Sequence[LogDirectory]
     not_chosen: int
     other_topics: tuple[Replica, ...]
     _by_id: Mapping[UUID, ServedTopic] = field(init=False)
@@ -171,6 +173,7 @@ def open_cluster(
         cluster_id=_cluster_id(request.directories),
         topics=_topics(keys, logs, registrations, ids),
         image=request.image,
+        directories=request.directories,
         not_chosen=len(chosen.others),
         other_topics=tuple(other_topics),
     )

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from kdump.errors import KdumpError
 from kdump.serve.answering import Answering, Caller, ReadingThreads, Serving
+from kdump.serve.classic_groups import LiveGroups
 from kdump.serve.fetch_answers import FETCH, LARGEST_FETCH_BYTES, FetchAnswers
 from kdump.serve.finding_answers import FindingAnswers
+from kdump.serve.group_answers import GroupAnswers
 from kdump.serve.memory_budget import MemoryBudget
 from kdump.serve.message_shapes import MalformedMessage
 from kdump.serve.messages import Request, decode_request, encode_response
@@ -46,18 +48,21 @@ class ProtocolServer:
     _answers: dict[int, Answering] = field(init=False)
     _fetches: FetchAnswers = field(init=False)
     _offered: frozenset[int] = field(init=False)
+    _live_groups: LiveGroups = field(init=False)
     _memory: MemoryBudget = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _server: asyncio.Server | None = None
 
     def __post_init__(self) -> None:
         serving = Serving(self.cluster, self.notices, ReadingThreads())
-        finding = FindingAnswers(serving)
+        finding, groups = FindingAnswers(serving), GroupAnswers(serving)
+        self._live_groups = groups.live
         self._fetches = FetchAnswers(serving)
         self._answers = {
             **finding.handlers(),
             **OffsetAnswers(serving).handlers(),
             **RefusingAnswers().handlers(),
+            **groups.handlers(),
         }
         self._offered = finding.offered = frozenset({*self._answers, FETCH})
         self._memory = MemoryBudget(_MEMORY_BYTES)
@@ -83,6 +88,7 @@ class ProtocolServer:
         """End all connections."""
         if self._server is not None:
             self._server.close()
+        self._live_groups.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:

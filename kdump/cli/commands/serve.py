@@ -155,16 +155,18 @@ def _require_kio() -> None:
 def _directories(
     paths: Sequence[Location], selection: PartitionSelection, diagnostics: Diagnostics
 ) -> Iterator[LogDirectory]:
-    """Read the log directories: the selected partitions, and the cluster's metadata.
+    """Read the log directories: the selected partitions, the metadata, and the groups.
 
     Raises:
         UsageProblem: a directory is of Kafka 0.7.
     """
     from kdump.cli.shared.directories import find_log_directories
     from kdump.formats.names import CLUSTER_METADATA_TOPIC
+    from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
     from kdump.jobs.listing.partition_facts import listed_as_loaded
     from kdump.log.directory import DirectoryKind
 
+    needed = {CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC, SHARE_STATE_TOPIC}
     for path, kind in find_log_directories(paths, diagnostics).items():
         if kind is DirectoryKind.LOG_DIRECTORY_0_7:
             raise UsageProblem(f"{path} is a log directory of Kafka 0.7, which is not served")
@@ -172,7 +174,7 @@ def _directories(
             path,
             kind,
             diagnostics,
-            lambda name, key: key.topic == CLUSTER_METADATA_TOPIC or selection.matches(name, key),
+            lambda name, key: key.topic in needed or selection.matches(name, key),
         )
         if found is not None:
             yield found

@@ -7,7 +7,7 @@ Follows ``ClassicGroupMember``, ``ConsumerGroupMember``, ``ShareGroupMember`` an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kdump.formats.cursor import Cursor
@@ -89,6 +89,7 @@ class GroupMember:
         server_assignor: which it asks for.
         assigned: what it has now.
         target: what it shall have; None for a classic group.
+        subscription: of a member of a classic group, as it sent it; likewise its assignment.
     """
 
     member_id: str
@@ -103,6 +104,8 @@ class GroupMember:
     server_assignor: str | None = None
     assigned: Assignment = ()
     target: Assignment | None = None
+    subscription: bytes = field(default=b"", repr=False)
+    assignment: bytes = field(default=b"", repr=False)
 
 
 @dataclass(slots=True)
@@ -133,6 +136,8 @@ def classic_members(group: MessageValue) -> tuple[GroupMember, ...]:
             client_host=member["clientHost"],
             subscribed_topics=_subscribed(member["subscription"]) if of_consumers else None,
             assigned=_assigned(member["assignment"]) if of_consumers else (),
+            subscription=member["subscription"],
+            assignment=member["assignment"],
         )
         for member in group["members"]
     )

@@ -130,7 +130,7 @@ def read_cluster_image(partition: Partition) -> ClusterImage | None:
         replay.take_batches(reading.log(partition, start))
     except (MetadataDamage, _Unreadable):
         return None
-    return _view_of(replay.image())
+    return cluster_view(replay.image())
 
 
 def read_newest_image(partitions: Iterable[Partition]) -> ClusterImage | None:
@@ -160,7 +160,8 @@ def _refuse(_offset: int, _what: str) -> None:
     raise _Unreadable
 
 
-def _view_of(image: MetadataImage) -> ClusterImage:
+def cluster_view(image: MetadataImage) -> ClusterImage:
+    """The part of a whole image that kdump uses."""
     from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY, NO_LEADER
     from kdump.state.metadata.metadata_image import METADATA_VERSION, EntityKind
 

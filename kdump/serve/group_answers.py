@@ -1,0 +1,510 @@
+"""Answers about groups: those on the disk, and those that read here, which go on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from kdump.formats.names import TopicPartition
+from kdump.serve.answering import Answering, Caller, Serving
+from kdump.serve.classic_groups import (
+    LARGEST_MEMBER_BYTES,
+    GroupRefusal,
+    LiveGroup,
+    LiveGroups,
+    LiveMember,
+)
+from kdump.serve.disk_groups import DiskGroups, FoundGroups
+from kdump.serve.messages import Answer, Request
+from kdump.state.groups.group_image import Group, GroupState, GroupType
+from kdump.state.groups.group_members import AssignedPartitions, Assignment
+
+OFFSET_COMMIT: Final = 8
+OFFSET_FETCH: Final = 9
+JOIN_GROUP: Final = 11
+HEARTBEAT: Final = 12
+LEAVE_GROUP: Final = 13
+SYNC_GROUP: Final = 14
+DESCRIBE_GROUPS: Final = 15
+LIST_GROUPS: Final = 16
+CONSUMER_GROUP_DESCRIBE: Final = 69
+
+_UNKNOWN: Final = -1
+_KNOWING_IDS: Final = 4
+"""From this version of ``JoinGroup`` on, a new member joins with an id that it was given."""
+_WITH_TOPIC_IDS: Final = 10
+"""From these versions of ``OffsetFetch`` and ``OffsetCommit`` on, topics are named by their ids."""
+_WITH_NOT_FOUND: Final = 6
+"""From this version of ``DescribeGroups`` on, a group that does not exist is an error."""
+_LARGEST_METADATA: Final = 4096
+"""Follows ``offset.metadata.max.bytes``."""
+_MOST_COMMITS: Final = 100_000
+"""So many offsets of all groups are kept."""
+_DEAD: Final = "Dead"
+
+
+class ServedOffset(NamedTuple):
+    """A committed offset, from the disk or from a client.
+
+    Attributes:
+        offset: the committed one.
+        leader_epoch: of the last record that was read; -1 if the consumer did not say.
+        metadata: text of the consumer's.
+    """
+
+    offset: int
+    leader_epoch: int = _UNKNOWN
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedTopic:
+    """A topic of a request, by its name or its id; the other is filled in as far as it is known."""
+
+    name: str | None
+    topic_id: UUID | None
+
+    def fields(self) -> dict[str, Any]:
+        return {"name": self.name, "topic_id": self.topic_id}
+
+
+class GroupAnswers:
+    """Answers everything about groups."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._cluster = serving.cluster
+        self._disk = DiskGroups(serving.cluster, serving.notices)
+        self._commits: dict[str, dict[TopicPartition, ServedOffset]] = {}
+        self.live = LiveGroups()
+
+    def handlers(self) -> Mapping[int, Answering]:
+        return {
+            OFFSET_COMMIT: self.offset_commit,
+            OFFSET_FETCH: self.offset_fetch,
+            JOIN_GROUP: self.join_group,
+            HEARTBEAT: self.heartbeat,
+            LEAVE_GROUP: self.leave_group,
+            SYNC_GROUP: self.sync_group,
+            DESCRIBE_GROUPS: self.describe_groups,
+            LIST_GROUPS: self.list_groups,
+            CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
+        }
+
+    async def _found(self) -> FoundGroups:
+        return await self._serving.threads.run(self._disk.found)
+
+    # ---- Offsets ----
+
+    async def offset_fetch(self, request: Request, _caller: Caller) -> Answer:
+        found = await self._found()
+        body = request.body
+        groups = getattr(body, "groups", None)
+        if groups is None:
+            return self._offsets(body.group_id, body.topics, request.version, found)
+        return {
+            "groups": [
+                {
+                    "group_id": each.group_id,
+                    **self._offsets(each.group_id, each.topics, request.version, found),
+                }
+                for each in groups
+            ]
+        }
+
+    def _offsets(
+        self, group_id: str, asked: Iterable[Any] | None, version: int, found: FoundGroups
+    ) -> Answer:
+        """The offsets of a group: those of clients, and for other partitions those on the disk."""
+        self._disk.note_use(group_id, found)
+        offsets = {
+            key: ServedOffset(
+                each.offset,
+                _UNKNOWN if each.leader_epoch is None else each.leader_epoch,
+                each.metadata,
+            )
+            for key, each in found.offsets(group_id).items()
+        }
+        offsets |= self._commits.get(group_id, {})
+        if asked is None:
+            wanted = _by_topic(offsets)
+            topics = [(self._by_name(name), numbers) for name, numbers in wanted.items()]
+            if version >= _WITH_TOPIC_IDS:
+                topics = [each for each in topics if each[0].topic_id is not None]
+        else:
+            topics = [(self._named(each), each.partition_indexes) for each in asked]
+        return {
+            "topics": [
+                {
+                    **topic.fields(),
+                    "partitions": [_offset_answer(topic, each, offsets) for each in numbers],
+                }
+                for topic, numbers in topics
+            ]
+        }
+
+    async def offset_commit(self, request: Request, _caller: Caller) -> Answer:
+        """Keep offsets in memory; nothing is written."""
+        body = request.body
+        try:
+            self._check_committer(body)
+            error = ErrorCode.none
+        except GroupRefusal as refusal:
+            error = refusal.error
+        return {
+            "topics": [
+                {
+                    **topic.fields(),
+                    "partitions": [
+                        {
+                            "partition_index": each.partition_index,
+                            "error_code": error or self._commit(body.group_id, topic, each),
+                        }
+                        for each in partitions
+                    ],
+                }
+                for topic, partitions in (
+                    (self._named(each), each.partitions) for each in body.topics
+                )
+            ]
+        }
+
+    def _check_committer(self, body: Any) -> None:
+        """Whether a client may commit offsets of a group.
+
+        Raises:
+            GroupRefusal: it may not.
+        """
+        generation = getattr(body, "generation_id_or_member_epoch", _UNKNOWN)
+        group = self.live.by_id.get(body.group_id)
+        if group is None or not group.members:
+            if generation >= 0:
+                raise GroupRefusal(ErrorCode.illegal_generation)
+            return
+        if generation < 0:
+            raise GroupRefusal(ErrorCode.unknown_member_id)
+        group.member(body.member_id, generation)
+
+    def _commit(self, group_id: str, topic: _NamedTopic, asked: Any) -> ErrorCode:
+        if topic.name is None:
+            return ErrorCode.unknown_topic_id
+        key = TopicPartition(topic.name, asked.partition_index)
+        if self._cluster.partition(key) is None:
+            return ErrorCode.unknown_topic_or_partition
+        metadata = asked.committed_metadata or ""
+        if len(metadata) > _LARGEST_METADATA:
+            return ErrorCode.offset_metadata_too_large
+        own = self._commits.setdefault(group_id, {})
+        if key not in own and sum(map(len, self._commits.values())) >= _MOST_COMMITS:
+            return ErrorCode.policy_violation
+        epoch = getattr(asked, "committed_leader_epoch", _UNKNOWN)
+        own[key] = ServedOffset(asked.committed_offset, epoch, metadata)
+        return ErrorCode.none
+
+    def _named(self, asked: Any) -> _NamedTopic:
+        name = getattr(asked, "name", None)
+        if name is not None:
+            return self._by_name(name)
+        topic = self._cluster.topic_with_id(asked.topic_id)
+        return _NamedTopic(None if topic is None else topic.name, asked.topic_id)
+
+    def _by_name(self, name: str) -> _NamedTopic:
+        topic = self._cluster.topics.get(name)
+        return _NamedTopic(name, None if topic is None else topic.topic_id)
+
+    # ---- Members ----
+
+    async def join_group(self, request: Request, caller: Caller) -> Answer:
+        body = request.body
+        session_s = body.session_timeout.total_seconds()
+        rebalance = getattr(body, "rebalance_timeout", None)
+        rebalance_s = session_s if rebalance is None else rebalance.total_seconds()
+        member = LiveMember(
+            body.member_id,
+            getattr(body, "group_instance_id", None),
+            request.client_id or "",
+            f"/{caller.peer}",
+            session_s,
+            rebalance_s if rebalance_s > 0 else session_s,
+            {each.name: bytes(each.metadata) for each in body.protocols},
+        )
+        try:
+            if sum(map(len, member.protocols.values())) > LARGEST_MEMBER_BYTES:
+                raise GroupRefusal(ErrorCode.invalid_request)
+            member_id, joined = await self.live.to_join(body.group_id).join(
+                member, body.protocol_type, must_know_id=request.version >= _KNOWING_IDS
+            )
+        except GroupRefusal as refusal:
+            return {
+                "error_code": refusal.error,
+                "protocol_name": "",
+                "leader": "",
+                "member_id": refusal.member_id or body.member_id,
+                "members": (),
+            }
+        return {
+            "generation_id": joined.generation,
+            "protocol_type": joined.protocol_type,
+            "protocol_name": joined.protocol,
+            "leader": joined.leader,
+            "member_id": member_id,
+            "members": [
+                {"member_id": each, "group_instance_id": instance_id, "metadata": metadata}
+                for each, instance_id, metadata in joined.members
+            ],
+        }
+
+    async def sync_group(self, request: Request, _caller: Caller) -> Answer:
+        body = request.body
+        try:
+            group = self.live.of_member(body.group_id)
+            given = {each.member_id: bytes(each.assignment) for each in body.assignments}
+            assignment = await group.sync(body.member_id, body.generation_id, given)
+        except GroupRefusal as refusal:
+            return {"error_code": refusal.error, "assignment": b""}
+        return {
+            "protocol_type": group.protocol_type,
+            "protocol_name": group.protocol,
+            "assignment": assignment,
+        }
+
+    async def heartbeat(self, request: Request, _caller: Caller) -> Answer:
+        body = request.body
+        return _refused(
+            lambda: self.live.of_member(body.group_id).heartbeat(body.member_id, body.generation_id)
+        )
+
+    async def leave_group(self, request: Request, _caller: Caller) -> Answer:
+        body = request.body
+        if not hasattr(body, "members"):
+            return _refused(lambda: self.live.of_member(body.group_id).leave(body.member_id, None))
+        return {
+            "members": [
+                {
+                    "member_id": each.member_id,
+                    "group_instance_id": each.group_instance_id,
+                    **self._leave(body.group_id, each),
+                }
+                for each in body.members
+            ]
+        }
+
+    def _leave(self, group_id: str, member: Any) -> Answer:
+        return _refused(
+            lambda: self.live.of_member(group_id).leave(member.member_id, member.group_instance_id)
+        )
+
+    # ---- Descriptions ----
+
+    async def list_groups(self, request: Request, _caller: Caller) -> Answer:
+        found = await self._found()
+        states = {each.lower() for each in getattr(request.body, "states_filter", ())}
+        types = {each.lower() for each in getattr(request.body, "types_filter", ())}
+        rows = {group_id: _listed(each.group) for group_id, each in found.groups.items()} | {
+            each.group_id: _listed_live(each) for each in self._with_members()
+        }
+        return {
+            "groups": [
+                each
+                for _, each in sorted(rows.items())
+                if (not states or each["group_state"].lower() in states)
+                and (not types or each["group_type"].lower() in types)
+            ]
+        }
+
+    def _with_members(self) -> Iterator[LiveGroup]:
+        """The groups that read here; others of the same name on the disk are over."""
+        return (each for each in self.live.by_id.values() if each.members)
+
+    async def describe_groups(self, request: Request, _caller: Caller) -> Answer:
+        found = await self._found()
+        live = {each.group_id: each for each in self._with_members()}
+        return {
+            "groups": [
+                {
+                    "group_id": group_id,
+                    **(
+                        _described_live(live[group_id])
+                        if group_id in live
+                        else _described(group_id, found, request.version)
+                    ),
+                }
+                for group_id in request.body.groups
+            ]
+        }
+
+    async def consumer_group_describe(self, request: Request, _caller: Caller) -> Answer:
+        found = await self._found()
+        live = {each.group_id for each in self._with_members()}
+        return {
+            "groups": [
+                {
+                    "group_id": group_id,
+                    **(
+                        _not_found(group_id)
+                        if group_id in live
+                        else self._described_consumers(group_id, found)
+                    ),
+                }
+                for group_id in request.body.group_ids
+            ]
+        }
+
+    def _described_consumers(self, group_id: str, found: FoundGroups) -> Answer:
+        report = found.groups.get(group_id)
+        if report is None or report.group.type is not GroupType.CONSUMER:
+            return _not_found(group_id)
+        group, names = report.group, found.report.topic_names
+        return {
+            "group_state": _state(group),
+            "group_epoch": group.epoch or 0,
+            "assignment_epoch": group.assignment_epoch or 0,
+            "assignor_name": group.protocol or "",
+            "members": [
+                {
+                    "member_id": each.member_id,
+                    "instance_id": each.instance_id,
+                    "rack_id": each.rack_id,
+                    "member_epoch": each.epoch or 0,
+                    "client_id": each.client_id or "",
+                    "client_host": each.client_host or "",
+                    "subscribed_topic_names": each.subscribed_topics or (),
+                    "subscribed_topic_regex": each.subscribed_regex,
+                    "assignment": self._assignment(each.assigned, names),
+                    "target_assignment": self._assignment(each.target or (), names),
+                    "member_type": 1,
+                }
+                for each in group.members
+            ],
+        }
+
+    def _assignment(self, assigned: Assignment, names: Mapping[Any, str]) -> Answer:
+        topics = []
+        for each in assigned:
+            if isinstance(each, AssignedPartitions):
+                name = each.topic or names.get(each.topic_id, "")
+                topic = self._by_name(name)
+                topics.append(
+                    {
+                        "topic_id": topic.topic_id,
+                        "topic_name": name,
+                        "partitions": each.partitions,
+                    }
+                )
+        return {"topic_partitions": topics}
+
+
+def _offset_answer(
+    topic: _NamedTopic, number: int, offsets: Mapping[TopicPartition, ServedOffset]
+) -> Answer:
+    found = None if topic.name is None else offsets.get(TopicPartition(topic.name, number))
+    offset = found or ServedOffset(_UNKNOWN)
+    return {
+        "partition_index": number,
+        "committed_offset": offset.offset,
+        "committed_leader_epoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "error_code": ErrorCode.unknown_topic_id if topic.name is None else ErrorCode.none,
+    }
+
+
+def _by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for key in sorted(keys):
+        found.setdefault(key.topic, []).append(key.partition)
+    return found
+
+
+def _refused(act: Callable[[], None]) -> Answer:
+    """The error of what a member asked for."""
+    try:
+        act()
+    except GroupRefusal as refusal:
+        return {"error_code": refusal.error}
+    return {"error_code": ErrorCode.none}
+
+
+def _state(group: Group) -> str:
+    return (group.state or GroupState.EMPTY).value
+
+
+def _listed(group: Group) -> dict[str, Any]:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": _state(group),
+        "group_type": (group.type or GroupType.CLASSIC).value,
+    }
+
+
+def _listed_live(group: LiveGroup) -> dict[str, Any]:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": group.state.value,
+        "group_type": GroupType.CLASSIC.value,
+    }
+
+
+def _described_live(group: LiveGroup) -> Answer:
+    return {
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": [
+            {
+                "member_id": each.member_id,
+                "group_instance_id": each.instance_id,
+                "client_id": each.client_id,
+                "client_host": each.client_host,
+                "member_metadata": each.protocols.get(group.protocol, b""),
+                "member_assignment": each.assignment,
+            }
+            for each in group.members.values()
+        ],
+    }
+
+
+def _described(group_id: str, found: FoundGroups, version: int) -> Answer:
+    """A classic group on the disk; others are not found, as in a coordinator."""
+    report = found.groups.get(group_id)
+    if report is None or report.group.type not in (GroupType.CLASSIC, None):
+        answer = {"group_state": _DEAD, "protocol_type": "", "protocol_data": "", "members": ()}
+        if version < _WITH_NOT_FOUND:
+            return answer
+        why = f"Group {group_id} not found."
+        return {**answer, "error_code": ErrorCode.group_id_not_found, "error_message": why}
+    group = report.group
+    is_stable = group.state is GroupState.STABLE
+    return {
+        "group_state": _state(group),
+        "protocol_type": group.protocol_type,
+        "protocol_data": (group.protocol or "") if is_stable else "",
+        "members": [
+            {
+                "member_id": each.member_id,
+                "group_instance_id": each.instance_id,
+                "client_id": each.client_id or "",
+                "client_host": each.client_host or "",
+                "member_metadata": each.subscription if is_stable else b"",
+                "member_assignment": each.assignment if is_stable else b"",
+            }
+            for each in group.members
+        ],
+    }
+
+
+def _not_found(group_id: str) -> Answer:
+    return {
+        "error_code": ErrorCode.group_id_not_found,
+        "error_message": f"Group {group_id} is not a consumer group.",
+        "group_state": _DEAD,
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": (),
+    }
