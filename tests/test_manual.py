@@ -16,9 +16,9 @@ from docutils import nodes
 from builders.manual import MANUAL, document_of
 from hatch_build import roff_of
 from kdump.cli.command_group import SECTIONS, command_names
-from kdump.cli.commands import info
 from kdump.cli.main import cli
 from kdump.cli.output.rendering import ShownColumn
+from kdump.jobs.listing.directory_rows import FIELDS
 from kdump.jobs.listing.listed_rows import LISTED_PARTITION
 from kdump.jobs.lookup_rows import LOOKUP
 
@@ -111,7 +111,7 @@ def test_the_paragraph_names_every_value_of_the_option(page: str) -> None:
     ("page", "columns"),
     [
         ("kdump-ls", LISTED_PARTITION.columns),
-        ("kdump-info", info.COLUMNS),
+        ("kdump-info", FIELDS),
         ("kdump-lookup", LOOKUP.columns),
     ],
 )

@@ -81,6 +81,7 @@ class Field(NamedTuple):
         for_programs: whether CSV, JSON and SQL have it; others are texts made for people.
         is_optional: whether rows may lack it.
         sql_only: whether only SQL has it: other output does not depend on several rows.
+        json_only: whether only JSON has it.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Field(NamedTuple):
     for_programs: bool = True
     is_optional: bool = False
     sql_only: bool = False
+    json_only: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -127,7 +129,7 @@ class RowType(NamedTuple):
     @property
     def columns(self) -> tuple[Field, ...]:
         """The columns of the terminal and of CSV."""
-        return tuple(field for field in self.fields if not field.sql_only)
+        return tuple(each for each in self.fields if not each.sql_only and not each.json_only)
 
 
 class JsonAnswer(NamedTuple):

@@ -228,12 +228,12 @@ def _rows(
 def _write_for_programs(
     output: OutputFormat, rows: Iterable[Row], listed: _RecordList, report: DiffReport
 ) -> None:
-    from kdump.cli.output.diff_output import PARTITION_COLUMNS, RECORD_COLUMNS
-    from kdump.cli.output.sections import Section, open_sections
+    from kdump.cli.output.sections import open_sections
+    from kdump.jobs.diff.compared_rows import COMPARED_PARTITION, DIFFERING_RECORD
 
-    sections = [Section("partition", "Partitions", PARTITION_COLUMNS)]
+    sections = [COMPARED_PARTITION]
     if listed.is_wanted and listed.splits:
-        sections.append(Section("record", "Records", RECORD_COLUMNS))
+        sections.append(DIFFERING_RECORD)
     with open_sections(output, sections) as out:
         out.rows(rows)
         if listed.is_wanted:
@@ -246,12 +246,12 @@ def _write_for_people(
 ) -> None:
     """Write what differs; records are not held."""
     from kdump.cli.output.diff_output import (
-        RECORD_COLUMNS,
         WITHOUT_NUMBERS,
         columns_for_people,
         deserves_attention,
     )
     from kdump.cli.output.events import write_line
+    from kdump.jobs.diff.compared_rows import DIFFERING_RECORD
 
     shown = [
         {name: value for name, value in row.items() if value is not None}
@@ -265,7 +265,7 @@ def _write_for_people(
             out.rows(shown)
         write_line("")
     if listed.is_wanted and listed.splits:
-        with open_output(output, RECORD_COLUMNS) as out:
+        with open_output(output, DIFFERING_RECORD.columns) as out:
             listed.write(out)
         write_line("")
     for line in report.lines():

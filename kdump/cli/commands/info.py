@@ -12,7 +12,7 @@ from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus
 from kdump.formats.names import (
     CLUSTER_METADATA_PARTITION,
@@ -21,8 +21,8 @@ from kdump.formats.names import (
     MetadataSnapshotName,
     PartitionState,
 )
+from kdump.jobs.listing.directory_rows import FIELDS
 from kdump.phases import phase
-from kdump.rows.row_type import Kind
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -34,58 +34,6 @@ if TYPE_CHECKING:
     from kdump.log.partition import Partition
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
-
-COLUMNS: Final = (
-    Column("path", "Directory"),
-    Column("kind", "Kind"),
-    Column("log_directories", "Log directories below"),
-    Column("cluster_id", "Cluster id"),
-    Column("node_id", "Node id", Kind.NUMBER),
-    Column("directory_id", "Directory id"),
-    Column("is_clean", "Clean shutdown", alert=True),
-    Column("broker_epoch", "Broker epoch", Kind.NUMBER),
-    Column("in_use_by", "In use by", unknown="-", alert=True),
-    Column("has_lock_file", "Lock file"),
-    Column("broker_generation", "Last broker", unknown="-"),
-    Column("topic", "Topic"),
-    Column("partition", "Partition", Kind.NUMBER),
-    Column("state", "State"),
-    Column("topic_id", "Topic id", unknown="-"),
-    Column("topics", "Topics", Kind.NUMBER),
-    Column("partitions", "Partitions", Kind.NUMBER),
-    Column("future_partitions", "  moving (-future)", Kind.NUMBER),
-    Column("delete_partitions", "  deleted (-delete)", Kind.NUMBER),
-    Column("stray_partitions", "  stray (-stray)", Kind.NUMBER),
-    Column("segments", "Segments", Kind.NUMBER),
-    Column("generations", "  written by Kafka"),
-    Column("remote_segments", "  in tiered storage", Kind.NUMBER),
-    Column("log_bytes", "Size of logs", Kind.BYTES),
-    Column("remote_log_bytes", "  in tiered storage", Kind.BYTES),
-    Column("total_bytes", "Size of all files", Kind.BYTES),
-    Column("log_start_offset", "Log start offset", Kind.NUMBER),
-    Column("local_log_start_offset", "Local start offset", Kind.NUMBER, unknown="-"),
-    Column("log_end_offset", "Log end offset", Kind.NUMBER),
-    Column("gaps", "Gaps between segments", Kind.NUMBER),
-    Column("recovery_point", "Recovery point", Kind.NUMBER),
-    Column("high_watermark", "High watermark", Kind.NUMBER),
-    Column("earliest_timestamp_ms", "Earliest", Kind.TIMESTAMP_MS, unknown="-"),
-    Column("latest_timestamp_ms", "Latest", Kind.TIMESTAMP_MS, unknown="-"),
-    Column("leader_epoch", "Leader epoch", Kind.NUMBER, unknown="-"),
-    Column("quorum_leader_id", "Quorum leader", Kind.NUMBER),
-    Column("quorum_leader_epoch", "Quorum epoch", Kind.NUMBER),
-    Column("metadata_snapshot", "Metadata snapshot", unknown="-"),
-    Column("leftovers", "Leftover files", alert=True),
-    Column("refused", "Refused names", alert=True),
-    Column("unreadable", "Unreadable", alert=True),
-    Column("foreign", "Foreign files"),
-    Column("batches", "Batches", Kind.NUMBER),
-    Column("records", "Records", Kind.NUMBER),
-    Column("formats", "Formats"),
-    Column("codecs", "Codecs"),
-    Column("producers", "Producer ids", Kind.NUMBER),
-    Column("transactional_batches", "Transactional", Kind.NUMBER),
-    Column("control_batches", "Control batches", Kind.NUMBER),
-)
 
 
 @click.command("info")
@@ -135,7 +83,7 @@ def command(
         is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
         if not any(row.get("partitions", "topic" in row) for row in rows) and not is_unreadable:
             raise nothing_selected(selection, directories)
-    with open_output(output, COLUMNS, vertical=True) as out:
+    with open_output(output, FIELDS, vertical=True) as out:
         for row in rows:
             out.row(row)
     return diagnostics.status

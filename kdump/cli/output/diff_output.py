@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kdump.cli.output.rendering import Column, Row
+from kdump.cli.output.rendering import Row
 from kdump.dump.segment_rows import text_field
 from kdump.formats.cursor import Cursor
 from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import RecordHeader, decode_record_header
+from kdump.jobs.diff.compared_rows import COMPARED_PARTITION
 from kdump.jobs.diff.comparison import OnlyOnOne
 from kdump.jobs.diff.cut_batch import CutBatch
 from kdump.jobs.diff.diff import DiffSplit
@@ -26,7 +27,7 @@ from kdump.jobs.diff.results import (
     UnrelatedReplica,
 )
 from kdump.log.log_search import ReplicaEnd
-from kdump.rows.row_type import Kind
+from kdump.rows.row_type import Field
 from kdump.state.epochs.follower_truncation import Truncation
 from kdump.words import counted
 
@@ -42,66 +43,6 @@ WITHOUT_NUMBERS: Final = (UNRELATED, MISSING)
 
 MOST_LINES: Final = 10
 """How many partitions the summary names."""
-
-_OF_EACH_SIDE: Final = (
-    "node_id",
-    "directory",
-    "topic_id",
-    "start_offset",
-    "loaded_end_offset",
-    "last_epoch",
-    "starts_over",
-    "cut_batch",
-    "lost_records",
-    "only_control_records",
-    "missing_ranges",
-    "compacted_records",
-    "unreadable_records",
-    "unreadable_ranges",
-    "recoverable_ranges",
-)
-_FOR_PROGRAMS: Final = (
-    *(f"{side}_{name}" for side in ("left", "right") for name in _OF_EACH_SIDE),
-    "missing_on",
-    "is_assigned",
-    "same_records",
-    "corrupt_ranges",
-    "suggested_leader",
-    "suggested_leader_loses",
-    "elected_leader",
-    "elected_leader_loses",
-)
-
-PARTITION_COLUMNS: Final = (
-    Column("topic", "Topic"),
-    Column("partition", "Partition", Kind.NUMBER),
-    Column("verdict", "Verdict"),
-    Column("damaged_on", "Damaged", unknown="-", alert=True),
-    Column("left", "Left", unknown="-"),
-    Column("right", "Right", unknown="-"),
-    Column("common_end_offset", "Common to", Kind.NUMBER, unknown="-"),
-    Column("common_epoch", "Epoch", Kind.NUMBER, unknown="-", dropped=2),
-    Column("left_end_offset", "Left end", Kind.NUMBER, unknown="-", dropped=6),
-    Column("right_end_offset", "Right end", Kind.NUMBER, unknown="-", dropped=5),
-    Column("left_truncates_to", "Left trunc.", Kind.NUMBER, dropped=4),
-    Column("right_truncates_to", "Right trunc.", Kind.NUMBER, dropped=3),
-    Column("left_only_records", "Left only", Kind.NUMBER, unknown="-", dropped=8),
-    Column("right_only_records", "Right only", Kind.NUMBER, unknown="-", dropped=7),
-    Column("corrupt_records", "Corrupt", Kind.NUMBER, unknown="-", alert=True, dropped=1),
-    *(Column(name, name, for_people=False) for name in _FOR_PROGRAMS),
-)
-
-RECORD_COLUMNS: Final = (
-    Column("topic", "Topic"),
-    Column("partition", "Partition", Kind.NUMBER),
-    Column("only_on", "Only on"),
-    Column("not_on", "Not on", dropped=1),
-    Column("offset", "Offset", Kind.NUMBER),
-    Column("timestamp_ms", "Time", Kind.TIMESTAMP_MS),
-    Column("key", "Key", unknown="-"),
-    Column("value", "Value", unknown="-"),
-    Column("headers", "Headers", for_people=False),
-)
 
 
 @dataclass(slots=True)
@@ -143,7 +84,7 @@ class DiffReport:
         """
         self.verdicts[MISSING] += 1
         self.unassigned += is_assigned is False
-        fields: dict[str, object] = {column.name: None for column in PARTITION_COLUMNS}
+        fields: dict[str, object] = {field.name: None for field in COMPARED_PARTITION.fields}
         left, right = sorted((there, absent))
         names = {"left": left, "right": right}
         return {
@@ -184,7 +125,7 @@ class DiffReport:
     def _unrelated_row(
         self, key: TopicPartition | None, left: UnrelatedReplica, right: UnrelatedReplica
     ) -> Row:
-        row: dict[str, Any] = {column.name: None for column in PARTITION_COLUMNS}
+        row: dict[str, Any] = {field.name: None for field in COMPARED_PARTITION.fields}
         row |= {"type": "partition", **_identity(key), "verdict": UNRELATED}
         for side, replica in (("left", left), ("right", right)):
             row |= {
@@ -381,12 +322,12 @@ def _cuts(pair: PairResult) -> Iterator[str]:
             )
 
 
-def columns_for_people(side_names: Sequence[str], rows: Iterable[Row]) -> list[Column]:
+def columns_for_people(side_names: Sequence[str], rows: Iterable[Row]) -> list[Field]:
     """Return the columns of partitions; with two sides, every row has the same two."""
     left_out = set() if len(side_names) > 2 else {"left", "right"}
     if not any(row.get("damaged_on") for row in rows):
         left_out.add("damaged_on")
-    return [each for each in PARTITION_COLUMNS if each.name not in left_out]
+    return [each for each in COMPARED_PARTITION.fields if each.name not in left_out]
 
 
 def deserves_attention(row: Row) -> bool:

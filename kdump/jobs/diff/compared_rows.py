@@ -1,0 +1,299 @@
+"""The rows of ``kdump diff``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kdump.rows.row_type import (
+    COUNT,
+    FLAG,
+    INT,
+    INTEGER,
+    TEXT,
+    TIME,
+    Field,
+    JsonAnswer,
+    RowType,
+    list_of,
+    object_of,
+    one_of,
+)
+
+_RANGES: Final = list_of(
+    object_of(Field("start", INTEGER), Field("end", INTEGER, "Exclusive."))
+).limited(maxItems=100)
+_OF_A_SIDE: Final = (
+    Field("node_id", INTEGER.or_null, "Node id of its broker."),
+    Field("directory", TEXT.or_null, "The directory of the replica; null if it is missing."),
+    Field("topic_id", TEXT.or_null, "From partition.metadata."),
+    Field("start_offset", INTEGER.or_null, "The first offset of its log."),
+    Field(
+        "loaded_end_offset",
+        INTEGER.or_null,
+        "Where the log ends after a broker loaded it; null if none loads it.",
+    ),
+    Field(
+        "last_epoch",
+        INTEGER.or_null,
+        "The leader epoch of its last batch; -1 if it has none.",
+    ),
+    Field(
+        "starts_over",
+        FLAG.or_null,
+        "Whether it deletes everything then, and starts at that offset.",
+    ),
+    Field(
+        "cut_batch",
+        object_of(
+            Field("path", TEXT, "Of the log."),
+            Field("position", COUNT, "The byte at which it begins."),
+            Field("base_offset", INTEGER, "Its first offset."),
+        ).or_null,
+        "The batch within which the truncation falls: it is deleted as a whole; null if there"
+        " is none.",
+    ),
+    Field("lost_records", INTEGER.or_null, "Records that it loses then."),
+    Field("only_control_records", INTEGER.or_null, "How many of them are control records."),
+    Field(
+        "missing_ranges",
+        _RANGES.or_null,
+        "Offsets at which it lacks a record although it goes on after them, and was not"
+        " compacted there; the first 100 ranges.",
+    ),
+    Field(
+        "compacted_records",
+        INTEGER.or_null,
+        "Records of the other one that its cleaner may have removed.",
+    ),
+    Field(
+        "unreadable_records",
+        INTEGER.or_null,
+        "Records of the other one at offsets that damage took from it.",
+    ),
+    Field(
+        "unreadable_ranges",
+        _RANGES.or_null,
+        "The offsets that damage took from it; the first 100 ranges.",
+    ),
+    Field(
+        "recoverable_ranges",
+        _RANGES.or_null,
+        "The offsets of valid batches that a starting broker drops from it, and that kdump"
+        " recover --policy salvage keeps; the first 100 ranges.",
+    ),
+)
+COMPARED_PARTITION: Final = RowType(
+    "partition",
+    "Two replicas of a partition. If one is missing, what is known only by comparing is null.",
+    (
+        Field(
+            "topic",
+            TEXT.or_null,
+            "From the directory's name; null if that is not the name of a partition.",
+            "Topic",
+        ),
+        Field("partition", INT.or_null, "The same for the number.", "Partition"),
+        Field(
+            "verdict",
+            one_of("same", "prefix", "damaged", "diverged", "unrelated", "missing"),
+            "",
+            "Verdict",
+        ),
+        Field(
+            "damaged_on",
+            one_of("left", "right", "both").or_null,
+            "The side whose log is damaged so that a starting broker drops valid batches of it or"
+            " does not load it; null if neither is.",
+            "Damaged",
+            unknown="-",
+            alert=True,
+        ),
+        Field("left", TEXT, "The name of the left side.", "Left", unknown="-"),
+        Field("right", TEXT, "The name of the right side.", "Right", unknown="-"),
+        Field(
+            "common_end_offset",
+            INTEGER.or_null,
+            "Up to this offset, exclusive, both are the same; null if no offset is in both logs.",
+            "Common to",
+            unknown="-",
+        ),
+        Field(
+            "common_epoch",
+            INTEGER.or_null,
+            "Leader epoch of the last common batch; null if it has none.",
+            "Epoch",
+            unknown="-",
+            dropped=2,
+        ),
+        Field(
+            "left_end_offset",
+            INTEGER.or_null,
+            "After its last valid batch.",
+            "Left end",
+            unknown="-",
+            dropped=6,
+        ),
+        Field(
+            "right_end_offset",
+            INTEGER.or_null,
+            "After its last valid batch.",
+            "Right end",
+            unknown="-",
+            dropped=5,
+        ),
+        Field(
+            "left_truncates_to",
+            INTEGER.or_null,
+            "The end of its log after truncation, as the follower of the right one; null if"
+            " unknown.",
+            "Left trunc.",
+            dropped=4,
+        ),
+        Field(
+            "right_truncates_to",
+            INTEGER.or_null,
+            "The end of its log after truncation, as the follower of the left one; null if"
+            " unknown.",
+            "Right trunc.",
+            dropped=3,
+        ),
+        Field(
+            "left_only_records",
+            INTEGER.or_null,
+            "Records that the right one has not, control records included.",
+            "Left only",
+            unknown="-",
+            dropped=8,
+        ),
+        Field(
+            "right_only_records",
+            INTEGER.or_null,
+            "Records that the left one has not, control records included.",
+            "Right only",
+            unknown="-",
+            dropped=7,
+        ),
+        Field(
+            "corrupt_records",
+            COUNT.or_null,
+            "Offsets with different records in the same leader epoch.",
+            "Corrupt",
+            unknown="-",
+            alert=True,
+            dropped=1,
+        ),
+        *(
+            each._replace(name=f"{side}_{each.name}")
+            for side in ("left", "right")
+            for each in _OF_A_SIDE
+        ),
+        Field(
+            "missing_on",
+            one_of("left", "right").or_null,
+            "The side without a replica, if the verdict is missing.",
+        ),
+        Field(
+            "is_assigned",
+            FLAG.or_null,
+            "Whether the cluster's metadata says that this side should have one; null if unknown.",
+        ),
+        Field("same_records", COUNT.or_null, "Records that are the same in both."),
+        Field(
+            "corrupt_ranges",
+            _RANGES.or_null,
+            "These offsets; the first 100 ranges.",
+        ),
+        Field(
+            "suggested_leader",
+            TEXT.or_null,
+            "The side whose election loses the fewest records, of all replicas of the partition.",
+        ),
+        Field(
+            "suggested_leader_loses",
+            COUNT.or_null,
+            "Records that are lost then, those that a start drops from it included.",
+        ),
+        Field(
+            "elected_leader",
+            TEXT.or_null,
+            "The side with the latest leader epoch and, among those, the longest log.",
+        ),
+        Field(
+            "elected_leader_loses",
+            COUNT.or_null,
+            "Records that are lost if it leads, those that a start drops from it included.",
+        ),
+    ),
+    title="Partitions",
+)
+
+DIFFERING_RECORD: Final = RowType(
+    "record",
+    "A record that only one of two replicas has.",
+    (
+        Field(
+            "topic",
+            TEXT.or_null,
+            "From the directory's name; null if that is not the name of a partition.",
+            "Topic",
+        ),
+        Field("partition", INT.or_null, "The same for the number.", "Partition"),
+        Field("only_on", TEXT, "The name of that side.", "Only on"),
+        Field("not_on", TEXT, "The name of the side that has not.", "Not on", dropped=1),
+        Field("offset", INTEGER, "", "Offset"),
+        Field("timestamp_ms", TIME, "-1 if it has none.", "Time"),
+        Field("key", TEXT.or_null, "Text, or base64.", "Key", unknown="-"),
+        Field("value", TEXT.or_null, "Text, or base64.", "Value", unknown="-"),
+        Field(
+            "headers",
+            list_of(
+                object_of(
+                    Field("key", TEXT.or_null, "Text, or base64."),
+                    Field("key_encoding", one_of("utf8", "base64").or_null),
+                    Field("value", TEXT.or_null, "Text, or base64."),
+                    Field("value_encoding", one_of("utf8", "base64").or_null),
+                )
+            ),
+        ),
+        Field(
+            "side",
+            one_of("left", "right"),
+            "Which of the two replicas has the record.",
+            json_only=True,
+        ),
+        Field("directory", TEXT, "The directory of the replica with the record.", json_only=True),
+        Field("is_control", FLAG, "Whether it is a control record.", json_only=True),
+        Field("key_encoding", one_of("utf8", "base64").or_null, json_only=True),
+        Field("value_encoding", one_of("utf8", "base64").or_null, json_only=True),
+    ),
+    title="Records",
+)
+
+SUMMARY: Final = RowType(
+    "summary",
+    "The totals.",
+    (
+        Field("partitions", COUNT, "Partitions that were compared."),
+        Field("same", COUNT, "Pairs of replicas with the verdict same."),
+        Field("prefix", COUNT, "Pairs of replicas with the verdict prefix."),
+        Field("damaged", COUNT, "Pairs of replicas with the verdict damaged."),
+        Field("diverged", COUNT, "Pairs of replicas with the verdict diverged."),
+        Field("unrelated", COUNT, "Pairs of replicas with the verdict unrelated."),
+        Field("missing", COUNT, "Pairs of replicas with the verdict missing."),
+        Field("unassigned", COUNT, "How many of the missing ones need not be there."),
+        Field(
+            "corrupt_partitions",
+            COUNT,
+            "Partitions with different records in the same leader epoch.",
+        ),
+    ),
+)
+
+ANSWER: Final = JsonAnswer(
+    "diff",
+    (
+        COMPARED_PARTITION,
+        DIFFERING_RECORD,
+        SUMMARY,
+    ),
+)
