@@ -36,11 +36,12 @@ def command(
     with their topic ids, epochs and offsets, what the internal topics say, and the host's copy of
     the cluster's metadata, secrets included. Nothing else is written, and no lock is taken.
     """
-    from kdump.cli.output.collect_output import SECTIONS, directory_row, summary_lines, summary_row
+    from kdump.cli.output.collect_output import directory_row, summary_lines, summary_row
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.sections import open_sections
     from kdump.cli.shared.directories import read_log_directories, without_garbage_collection
     from kdump.jobs.collect.collect import CollectRequest, collect
+    from kdump.jobs.metadata.planned_rows import COLLECTED_DIRECTORY
     from kdump.state.metadata.disk_collection import encode_collection
 
     diagnostics = Diagnostics()
@@ -55,7 +56,7 @@ def command(
     _report(collection, diagnostics)
     rows = [directory_row(each) for each in collection.log_directories]
     summary = summary_row(collection, out.name, size_bytes)
-    with open_sections(output, SECTIONS) as sections:
+    with open_sections(output, (COLLECTED_DIRECTORY,)) as sections:
         sections.rows(rows)
         sections.summary(summary, summary_lines(summary))
     return diagnostics.status

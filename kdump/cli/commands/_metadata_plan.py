@@ -41,10 +41,11 @@ def command(
     partitions' directories. What is a guess is named as one. Read the plan, edit it if you like,
     and give it to kdump metadata apply.
     """
-    from kdump.cli.output.plan_output import SECTIONS, notice_row, page, summary_row
+    from kdump.cli.output.plan_output import notice_row, page, summary_row
     from kdump.cli.output.sections import open_sections
     from kdump.cli.shared.directories import without_garbage_collection
     from kdump.formats.json_document import DocumentError
+    from kdump.jobs.metadata.planned_rows import NOTICE
     from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
     from kdump.repair.cluster.notice_codes import unaccepted
     from kdump.state.metadata.cluster_plan_json import encode_plan
@@ -62,7 +63,7 @@ def command(
             with phase(f"writing {out.name}"):
                 size_bytes = out.write(encode_plan(plan))
     summary = summary_row(plan, out.name, size_bytes, is_refused=is_refused)
-    with open_sections(output, SECTIONS) as sections:
+    with open_sections(output, (NOTICE,)) as sections:
         if not output.is_for_people:
             sections.rows(map(notice_row, plan.notices))
         sections.summary(summary, page(plan, summary))

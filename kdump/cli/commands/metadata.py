@@ -20,7 +20,7 @@ from kdump.cli.options.parameters import (
     paths_argument,
 )
 from kdump.cli.options.selection_options import selection_options
-from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
 from kdump.cli.output.selection_words import selection_words
 from kdump.cli.shared.found_copies import CopyProblems, find_copies
 from kdump.errors import ExitStatus, UsageProblem
@@ -31,6 +31,7 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.jobs.metadata.metadata_questions import ShownMetadata
     from kdump.log.selection import PartitionSelection
+    from kdump.rows.row_type import Field
     from kdump.state.metadata.metadata_history import MetadataEvent
 
 Point = tuple[int | None, int | None]
@@ -102,10 +103,11 @@ def show(
     The most advanced copy is shown, and what the others lack. Records that may not be committed
     count, and what they changed is marked.
     """
-    from kdump.cli.output.metadata_output import SECTIONS, section_rows, show_lines
+    from kdump.cli.output.metadata_output import section_rows, show_lines
     from kdump.cli.output.sections import open_sections
     from kdump.cli.shared.directories import without_garbage_collection
     from kdump.jobs.metadata.metadata_questions import show_metadata
+    from kdump.jobs.metadata.shown_rows import SECTIONS
     from kdump.state.metadata.metadata_replay import MetadataPoint
 
     problems = CopyProblems()
@@ -243,10 +245,11 @@ def history(
 
     With --topic or --partition, only events of these topics and partitions are listed.
     """
-    from kdump.cli.output.metadata_output import EVENT_COLUMNS, history_lines
+    from kdump.cli.output.metadata_output import history_lines
     from kdump.cli.output.sections import write_summary
     from kdump.jobs.metadata.metadata_copies import committed_end
     from kdump.jobs.metadata.metadata_questions import HistoryReading
+    from kdump.jobs.metadata.shown_rows import EVENT
     from kdump.state.metadata.metadata_replay import MetadataPoint
 
     problems = CopyProblems()
@@ -275,7 +278,7 @@ def history(
                 summary["uncommitted_events"] += row["is_committed"] is None
                 yield row
 
-    _write(output, EVENT_COLUMNS, rows())
+    _write(output, EVENT.columns, rows())
     summary["end_offset"] = reading.end
     summary["unknown"] = [
         {"begin_offset": begin, "end_offset": end} for begin, end in reading.unknown
@@ -290,7 +293,7 @@ def _event_row(event: MetadataEvent, committed_end: int | None) -> Row:
     return {"type": "event", **row, "is_committed": True if is_committed else None}
 
 
-def _write(output: OutputFormat, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+def _write(output: OutputFormat, columns: Sequence[Field], rows: Iterable[Row]) -> None:
     """Write rows as they come; people see their old and new fields shortened."""
     from kdump.cli.output.metadata_output import for_people
 
@@ -329,9 +332,10 @@ def diff(
 
     Give two LOG_DIRs to compare their copies, or one and --from.
     """
-    from kdump.cli.output.metadata_output import DIFFERENCE_COLUMNS, difference_lines
+    from kdump.cli.output.metadata_output import difference_lines
     from kdump.cli.output.sections import write_summary
     from kdump.jobs.metadata.metadata_questions import compare_metadata
+    from kdump.jobs.metadata.shown_rows import DIFFERENCE
     from kdump.state.metadata.metadata_difference import difference_rows
     from kdump.state.metadata.metadata_replay import MetadataPoint
 
@@ -360,7 +364,7 @@ def diff(
                 differences += 1
                 yield {"type": "difference", **row}
 
-    _write(output, DIFFERENCE_COLUMNS, rows())
+    _write(output, DIFFERENCE.columns, rows())
     comparison = compared.comparison
     summary = {
         "type": "summary",

@@ -6,39 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from kdump.cli.output.rendering import Column, Row
-from kdump.cli.output.sections import Section
+from kdump.cli.output.rendering import Row
 from kdump.cli.output.value_text import format_bytes
 from kdump.formats.names import PartitionState
-from kdump.rows.row_type import Kind
 from kdump.state.metadata.disk_collection import (
     CollectedDirectory,
     DiskCollection,
 )
 from kdump.words import counted
-
-SECTIONS: Final = (
-    Section(
-        "directory",
-        "Log directories",
-        (
-            Column("log_dir", "Log dir"),
-            Column("node_id", "Node", Kind.NUMBER),
-            Column("cluster_id", "Cluster", for_people=False),
-            Column("directory_id", "Directory id", dropped=1),
-            Column("is_clean_shutdown", "Clean", dropped=6),
-            Column("live_partitions", "Live", Kind.NUMBER),
-            Column("future_partitions", "Future", Kind.NUMBER, dropped=2),
-            Column("deleted_partitions", "Deleted", Kind.NUMBER, dropped=4),
-            Column("stray_partitions", "Stray", Kind.NUMBER, dropped=5),
-            Column("highest_leader_epoch", "Max epoch", Kind.NUMBER, unknown="-", dropped=3),
-            Column("highest_producer_id", "Max producer", Kind.NUMBER, unknown="-", dropped=3),
-            Column("metadata_epoch", "Metadata epoch", Kind.NUMBER, unknown="-", dropped=7),
-            Column("metadata_end_offset", "Metadata end", Kind.NUMBER, unknown="-"),
-            Column("problems", "Problems", Kind.NUMBER, alert=True),
-        ),
-    ),
-)
 
 _STATES: Final = {
     "live_partitions": PartitionState.LIVE,

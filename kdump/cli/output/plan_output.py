@@ -10,30 +10,12 @@ from itertools import groupby
 from typing import Any, Final
 
 from kdump.cli.output.events import Event, Printer
-from kdump.cli.output.rendering import Column, Row
-from kdump.cli.output.sections import Section
+from kdump.cli.output.rendering import Row
 from kdump.cli.output.value_text import format_bytes
 from kdump.repair.cluster.notice_codes import CODES, unaccepted
-from kdump.rows.row_type import Kind
 from kdump.state.metadata.cluster_plan import ClusterPlan, Notice, NoticeKind, SourceKind
 from kdump.state.metadata.metadata_image import METADATA_VERSION
 from kdump.words import counted
-
-SECTIONS: Final = (
-    Section(
-        "notice",
-        "Notices",
-        (
-            Column("kind", "Kind"),
-            Column("code", "Code"),
-            Column("topic", "Topic"),
-            Column("partition", "Partition", Kind.NUMBER),
-            Column("what", "What"),
-            Column("needs_acceptance", "Needs acceptance"),
-            Column("override", "Override"),
-        ),
-    ),
-)
 
 _SHOWN: Final = 5
 _MOST_SHOWN: Final = 8
