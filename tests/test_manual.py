@@ -17,10 +17,10 @@ from builders.manual import MANUAL, document_of
 from hatch_build import roff_of
 from kdump.cli.command_group import SECTIONS, command_names
 from kdump.cli.main import cli
-from kdump.cli.output.rendering import ShownColumn
 from kdump.jobs.listing.directory_rows import FIELDS
 from kdump.jobs.listing.listed_rows import LISTED_PARTITION
 from kdump.jobs.lookup_rows import LOOKUP
+from kdump.rows.row_type import Field
 
 PAGES: Final = ("kdump", *(f"kdump-{name}" for name in command_names()))
 
@@ -115,9 +115,7 @@ def test_the_paragraph_names_every_value_of_the_option(page: str) -> None:
         ("kdump-lookup", LOOKUP.columns),
     ],
 )
-def test_the_page_names_every_field_of_the_output(
-    page: str, columns: Iterable[ShownColumn]
-) -> None:
+def test_the_page_names_every_field_of_the_output(page: str, columns: Iterable[Field]) -> None:
     # What both commands answer stands in the page of ls.
     text = document_of(page).astext() + document_of("kdump-ls").astext()
     fields = {column.name for column in columns} - {"path"}

@@ -18,17 +18,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.cli.output.rendering import SAMPLE_ROWS, Column, OutputFormat, open_output
+from kdump.cli.output.rendering import SAMPLE_ROWS, OutputFormat, open_output
 from kdump.cli.output.value_text import escape_controls, format_bytes, format_timestamp
-from kdump.rows.row_type import Kind
+from kdump.rows.row_type import INTEGER, SIZE, TEXT, TIME, Field
 
 COLUMNS = (
-    Column("name", "Name"),
-    Column("records", "Records", Kind.NUMBER),
-    Column("log_bytes", "Size", Kind.BYTES),
-    Column("latest_timestamp_ms", "Latest", Kind.TIMESTAMP_MS, unknown="-"),
-    Column("leftovers", "Leftovers", alert=True),
-    Column("detail", "Detail", for_people=False),
+    Field("name", TEXT, "", "Name"),
+    Field("records", INTEGER, "", "Records"),
+    Field("log_bytes", SIZE, "", "Size"),
+    Field("latest_timestamp_ms", TIME, "", "Latest", unknown="-"),
+    Field("leftovers", TEXT, "", "Leftovers", alert=True),
+    Field("detail", TEXT),
 )
 ROW: dict[str, Any] = {
     "name": "orders",
@@ -147,9 +147,7 @@ class TestTable:
         monkeypatch.setenv("NO_COLOR", "1")
         monkeypatch.setenv("TERM", "dumb")
         stream = Terminal()
-        with open_output(
-            OutputFormat.TABLE, (Column("n", "N", Kind.NUMBER),), stream=stream
-        ) as out:
+        with open_output(OutputFormat.TABLE, (Field("n", INTEGER, "", "N"),), stream=stream) as out:
             out.row({"n": int("1234567890" * 10)})
         digits = "".join(c for c in stream.getvalue().decode() if c.isdigit())
         assert digits == "1234567890" * 10
@@ -254,9 +252,10 @@ def test_a_closed_pipe_ends_the_command_quietly() -> None:
     program = (
         "from kdump.cli.output import rendering as output\n"
         "import kdump.cli.main as main, click\n"
+        "from kdump.rows import row_type\n"
         "@main.cli.command('flood')\n"
         "def flood():\n"
-        "    columns = [output.Column('n', 'N')]\n"
+        "    columns = [row_type.Field('n', row_type.INTEGER, '', 'N')]\n"
         "    with output.open_output(output.OutputFormat.CSV, columns) as out:\n"
         "        out.rows({'n': n} for n in range(10**7))\n"
         "main.cli.get_command = lambda ctx, name: flood\n"

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from kdump.cli.output.rendering import Column, OutputFormat, Row
-from kdump.cli.output.sections import Section, open_sections
-from kdump.rows.row_type import Kind
+from kdump.cli.output.rendering import OutputFormat, Row
+from kdump.cli.output.sections import open_sections
+from kdump.rows.row_type import INTEGER, TEXT, Field, RowType
 
 SECTIONS = (
-    Section("group", "Groups", (Column("group", "Group"), Column("state", "State"))),
-    Section("offset", "Offsets", (Column("group", "Group"), Column("lag", "Lag", Kind.NUMBER))),
+    RowType(
+        "group",
+        "",
+        (Field("group", TEXT, "", "Group"), Field("state", TEXT, "", "State")),
+        title="Groups",
+    ),
+    RowType(
+        "offset",
+        "",
+        (Field("group", TEXT, "", "Group"), Field("lag", INTEGER, "", "Lag")),
+        title="Offsets",
+    ),
 )
 ROWS = (
     {"type": "offset", "group": "g", "lag": 7},

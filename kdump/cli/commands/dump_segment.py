@@ -20,7 +20,6 @@ from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.output.rendering import (
     SAMPLE_ROWS,
-    Column,
     Output,
     OutputFormat,
     open_output,
@@ -29,7 +28,7 @@ from kdump.cli.output.rendering import (
 from kdump.cli.output.value_text import escape_controls
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import each_during
-from kdump.rows.row_type import Kind
+from kdump.rows.row_type import SIZE, TEXT, TIME, Field
 from kdump.storage.entries import EntryKind
 
 if TYPE_CHECKING:
@@ -363,7 +362,7 @@ def _print_table(
     except OSError as failure:
         return _unreadable(file, failure)
     columns = [
-        replace(_column(name), dropped=_DROPPED.get(name) if kind in OF_BATCHES else None)
+        _column(name)._replace(dropped=_DROPPED.get(name) if kind in OF_BATCHES else None)
         for name in table_fields(kind, first_rows)
     ]
     with open_output(OutputFormat.TABLE, columns) as table:
@@ -395,13 +394,13 @@ _DROPPED: Final = {"size_bytes": 1, "timestamp_ms": 2, "position": 3, "remarks":
 """Columns of batches and records that a narrow terminal hides, in this order."""
 
 
-def _column(name: str) -> Column:
+def _column(name: str) -> Field:
     title = name.removesuffix("_ms").removesuffix("_bytes").replace("_", " ").capitalize()
     if name.endswith("timestamp_ms"):
-        return Column(name, title, Kind.TIMESTAMP_MS, unknown="")
+        return Field(name, TIME, "", title, unknown="")
     if name.endswith("_bytes"):
-        return Column(name, title, Kind.BYTES, unknown="")
-    return Column(name, title, unknown="")
+        return Field(name, SIZE, "", title, unknown="")
+    return Field(name, TEXT, "", title, unknown="")
 
 
 def _kind(file: DumpedFile) -> DumpKind | None:

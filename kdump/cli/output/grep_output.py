@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import (
-    Column,
     Output,
     OutputFormat,
     Row,
@@ -20,7 +19,7 @@ from kdump.cli.output.rendering import (
 from kdump.cli.output.value_text import escape_controls
 from kdump.errors import ExitStatus
 from kdump.payloads.undecoded import NONE_UNDECODED
-from kdump.rows.row_type import Kind
+from kdump.rows.row_type import INTEGER, TEXT, TIME, Field
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -41,22 +40,22 @@ MOST_PROBLEMS: Final = 20
 """For one file, this many are reported one by one, the others only counted."""
 
 _WHERE: Final = (
-    Column("topic", "Topic"),
-    Column("partition", "Partition", Kind.NUMBER),
-    Column("path", "Path", for_people=False),
-    Column("file", "File", dropped=1),
+    Field("topic", TEXT, "", "Topic"),
+    Field("partition", INTEGER, "", "Partition"),
+    Field("path", TEXT),
+    Field("file", TEXT, "", "File", dropped=1),
 )
 RECORD_COLUMNS: Final = (
     *_WHERE,
-    Column("offset", "Offset", Kind.NUMBER),
-    Column("timestamp_ms", "Time", Kind.TIMESTAMP_MS, unknown="-", dropped=3),
-    Column("key", "Key", unknown="-"),
-    Column("key_encoding", "Key encoding", for_people=False),
-    Column("value", "Value", unknown="-"),
-    Column("value_encoding", "Value encoding", for_people=False),
-    Column("headers", "Headers", dropped=2),
+    Field("offset", INTEGER, "", "Offset"),
+    Field("timestamp_ms", TIME, "", "Time", unknown="-", dropped=3),
+    Field("key", TEXT, "", "Key", unknown="-"),
+    Field("key_encoding", TEXT),
+    Field("value", TEXT, "", "Value", unknown="-"),
+    Field("value_encoding", TEXT),
+    Field("headers", TEXT, "", "Headers", dropped=2),
 )
-COUNT_COLUMNS: Final = (*_WHERE, Column("matches", "Matches", Kind.NUMBER))
+COUNT_COLUMNS: Final = (*_WHERE, Field("matches", INTEGER, "", "Matches"))
 
 
 def print_found(

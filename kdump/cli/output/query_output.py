@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.events import write_line
 from kdump.cli.output.out_file import OutFile
-from kdump.cli.output.rendering import Column, OutputFormat, open_output
+from kdump.cli.output.rendering import OutputFormat, open_output
 from kdump.cli.output.sections import write_summary
 from kdump.cli.output.terminal import columns_of, terminal_columns
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.safe_json import format_json
-from kdump.rows.row_type import Kind
+from kdump.rows.row_type import TEXT, Field, Kind, ValueType
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -131,13 +131,13 @@ def _print_rows(result: QueryResult, form: OutputFormat, limit: RowLimit) -> Non
     if form.is_for_people:
         values = _cells(rows, text_for_people, most=_MOST_CHARACTERS if is_on_terminal else None)
         columns = [
-            Column(str(n), each.name, _kind(each), unknown="NULL")
+            Field(str(n), ValueType("", kind=_kind(each)), "", each.name or " ", unknown="NULL")
             for n, each in enumerate(result.columns)
         ]
         _print_for_people(form, columns, values)
     elif form is OutputFormat.CSV:
         names = [each.name for each in result.columns]
-        with open_output(form, [Column(name, name) for name in names]) as output:
+        with open_output(form, [Field(name, TEXT) for name in names]) as output:
             for cells in _cells(rows, value_for_programs):
                 output.row(dict(zip(names, cells, strict=True)))
     else:
@@ -169,7 +169,7 @@ def _print_json(form: OutputFormat, rows: _Rows) -> None:
 
 
 def _print_for_people(
-    form: OutputFormat, columns: Sequence[Column], rows: Iterator[list[Any]]
+    form: OutputFormat, columns: Sequence[Field], rows: Iterator[list[Any]]
 ) -> None:
     width = terminal_columns(sys.stdout)
     first: list[list[Any]] = []
@@ -186,7 +186,7 @@ def _print_for_people(
             output.row(dict(zip(names, cells, strict=True)))
 
 
-def _needed_columns(columns: Sequence[Column], rows: Sequence[list[Any]]) -> int:
+def _needed_columns(columns: Sequence[Field], rows: Sequence[list[Any]]) -> int:
     """The width of lines with a cell for each column."""
     total = -_GAP
     for index, column in enumerate(columns):

@@ -1,8 +1,8 @@
 r"""Output of rows in the format of ``--output``.
 
-A command declares its columns once, opens an output, and passes it rows: mappings from column name
-to plain values (text, numbers, booleans, None, lists and mappings of such). It never prints, and
-does not know the format. There are five:
+Columns are the fields that rows are declared with (:mod:`kdump.rows.row_type`). A command opens an
+output, and passes it rows: mappings from names of fields to plain values (text, numbers, booleans,
+None, lists and mappings of such). It never prints, and does not know the format. There are five:
 
 ``text``
     Aligned columns without rules, for reading and for ``grep``.
@@ -40,7 +40,6 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeVar
 
 import click
@@ -89,37 +88,7 @@ _PLAIN_CSV: Final = re.compile(r'[^",\r\n]+')
 _ALIGNED_RIGHT: Final = frozenset({Kind.NUMBER, Kind.BYTES})
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of rows.
-
-    Attributes:
-        name: key in the rows, in JSON and in the CSV header; ends in its unit, if it has one.
-        title: heading for people.
-        kind: how values are shown to people.
-        unknown: what people see if the value is None.
-        alert: whether any value deserves attention; it is shown in colour.
-        for_people: whether the formats for people show it.
-        dropped: order in which a narrow terminal hides columns, 1 first; None is always shown.
-    """
-
-    name: str
-    title: str
-    kind: Kind = Kind.TEXT
-    unknown: str = "?"
-    alert: bool = False
-    for_people: bool = True
-    dropped: int | None = None
-
-    @property
-    def for_programs(self) -> bool:
-        return True
-
-
-ShownColumn = Column | Field
-
-
-def cell_text(column: ShownColumn, row: Row) -> str:
+def cell_text(column: Field, row: Row) -> str:
     """The value of a row for people, on one line without control characters."""
     if column.name not in row:
         return ""
@@ -188,7 +157,7 @@ class _FormatChoice(click.Choice[enum.Enum]):
 @contextlib.contextmanager
 def open_output(
     output_format: OutputFormat,
-    columns: Sequence[ShownColumn],
+    columns: Sequence[Field],
     *,
     vertical: bool = False,
     stream: IO[bytes] | None = None,
@@ -271,7 +240,7 @@ class _NonClosing(io.BufferedIOBase):
 class _Form:
     """The base of the formats."""
 
-    def __init__(self, stream: TextIO, columns: Sequence[ShownColumn], vertical: bool) -> None:
+    def __init__(self, stream: TextIO, columns: Sequence[Field], vertical: bool) -> None:
         self.stream = stream
         self.columns = columns
         self.vertical = vertical
@@ -288,7 +257,7 @@ class _Form:
 
 
 class _Csv(_Form):
-    def __init__(self, stream: TextIO, columns: Sequence[ShownColumn], vertical: bool) -> None:
+    def __init__(self, stream: TextIO, columns: Sequence[Field], vertical: bool) -> None:
         super().__init__(stream, columns, vertical)
         self._names = [column.name for column in columns if column.for_programs]
         self._is_terminal = stream.isatty()
@@ -330,11 +299,11 @@ class _HumanForm(_Form):
     """Terminal columns that each cell takes besides its text."""
     _has_shown = False
 
-    def __init__(self, stream: TextIO, columns: Sequence[ShownColumn], vertical: bool) -> None:
+    def __init__(self, stream: TextIO, columns: Sequence[Field], vertical: bool) -> None:
         super().__init__(stream, [column for column in columns if column.for_people], vertical)
         self.terminal_columns = terminal_columns(stream)
         self._held: list[list[str]] = []
-        self._hidden: list[ShownColumn] = []
+        self._hidden: list[Field] = []
 
     def row(self, row: Row) -> None:
         self._held.append([cell_text(column, row) for column in self.columns])
@@ -392,7 +361,7 @@ class _HumanForm(_Form):
     def show(self, rows: list[list[str]]) -> None:
         raise NotImplementedError
 
-    def show_vertical(self, cells: list[tuple[ShownColumn, str]]) -> None:
+    def show_vertical(self, cells: list[tuple[Field, str]]) -> None:
         raise NotImplementedError
 
 
@@ -438,7 +407,7 @@ class _Text(_HumanForm):
             end += 2
         return line.rstrip()
 
-    def show_vertical(self, cells: list[tuple[ShownColumn, str]]) -> None:
+    def show_vertical(self, cells: list[tuple[Field, str]]) -> None:
         width = max(len(column.title) for column in self.columns) + 1
         if self._blocks:
             self.stream.write("\n")
@@ -489,7 +458,7 @@ class _Table(_HumanForm):
             table.add_row(*map(self._cell, self.columns, cells))
         self.console.print(table)
 
-    def show_vertical(self, cells: list[tuple[ShownColumn, str]]) -> None:
+    def show_vertical(self, cells: list[tuple[Field, str]]) -> None:
         table = self._table(show_header=False)
         table.add_column(style="bold")
         table.add_column(overflow="fold")
@@ -505,7 +474,7 @@ class _Table(_HumanForm):
         return Table(box=box.ROUNDED, show_header=show_header, header_style="bold")
 
     @staticmethod
-    def _cell(column: ShownColumn, cell: str) -> Text:
+    def _cell(column: Field, cell: str) -> Text:
         from rich.text import Text
 
         if column.alert and cell:
@@ -513,7 +482,7 @@ class _Table(_HumanForm):
         return Text(cell, "dim" if cell == column.unknown else "")
 
 
-_FORMS: Final[dict[OutputFormat, Callable[[TextIO, Sequence[ShownColumn], bool], _Form]]] = {
+_FORMS: Final[dict[OutputFormat, Callable[[TextIO, Sequence[Field], bool], _Form]]] = {
     OutputFormat.TEXT: _Text,
     OutputFormat.TABLE: _Table,
     OutputFormat.CSV: _Csv,

@@ -11,41 +11,23 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import (
-    Column,
     Output,
     OutputFormat,
     Row,
-    ShownColumn,
     open_output,
 )
-from kdump.rows.row_type import RowType
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The rows of one type.
-
-    Attributes:
-        type: their ``type`` in JSON and CSV.
-        title: heading for people.
-        columns: of the table.
-    """
-
-    type: str
-    title: str
-    columns: Sequence[ShownColumn]
+from kdump.rows.row_type import TEXT, Field, RowType
 
 
 class SectionedOutput(Protocol):
     """The receiver of a command's rows and of its summary."""
 
     def row(self, row: Row) -> None:
-        """Write one row; its ``type`` names a section."""
+        """Write one row; its ``type`` names a row type."""
         ...
 
     def rows(self, rows: Iterable[Row]) -> None:
@@ -62,7 +44,7 @@ class SectionedOutput(Protocol):
 
 @contextlib.contextmanager
 def open_sections(
-    output_format: OutputFormat, sections: Sequence[Section | RowType]
+    output_format: OutputFormat, sections: Sequence[RowType]
 ) -> Iterator[SectionedOutput]:
     """Open an output of rows of several types.
 
@@ -96,9 +78,9 @@ def write_summary(output_format: OutputFormat, row: Row, lines: Iterable[str]) -
         write_line(line, stream)
 
 
-def _union(sections: Sequence[Section | RowType]) -> list[ShownColumn]:
+def _union(sections: Sequence[RowType]) -> list[Field]:
     """The column ``type``, and the columns of all sections by name."""
-    columns: dict[str, ShownColumn] = {"type": Column("type", "Type")}
+    columns = {"type": Field("type", TEXT)}
     for section in sections:
         for column in section.columns:
             columns.setdefault(column.name, column)
@@ -125,7 +107,7 @@ class _Stream:
 class _Tables:
     """Rows for people."""
 
-    def __init__(self, sections: Sequence[Section | RowType]) -> None:
+    def __init__(self, sections: Sequence[RowType]) -> None:
         self._sections = sections
         self._rows: dict[str, list[Row]] = {section.type: [] for section in sections}
         self._lines: list[str] = []

@@ -19,11 +19,12 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from kdump.cli.output.events import write_line
 from kdump.cli.output.query_output import QueryFormat, RowLimit, print_result
-from kdump.cli.output.rendering import Column, OutputFormat, open_output
+from kdump.cli.output.rendering import OutputFormat, open_output
 from kdump.cli.shared.query_history import history_path
 from kdump.errors import ExitStatus, KdumpError
 from kdump.phases import phase
 from kdump.pipeline.sql.sql_statements import statements
+from kdump.rows.row_type import TEXT, Field
 
 if TYPE_CHECKING:
     from kdump.pipeline.sql.sql_session import SqlSession
@@ -125,14 +126,18 @@ def _answer(words: list[str], session: SqlSession) -> None:
     match words:
         case ["\\d"]:
             rows = [{"name": each.name, "what": each.what} for each in session.tables.values()]
-            _print([Column("name", "Table"), Column("what", "A row is")], rows)
+            _print([Field("name", TEXT, "", "Table"), Field("what", TEXT, "", "A row is")], rows)
         case ["\\d", name] if name.rstrip(";") in session.tables:
             table = session.tables[name.rstrip(";")]
             columns = [
                 {"name": each.name, "type": each.sql_type, "what": each.what}
                 for each in table.columns
             ]
-            titles = [Column("name", "Column"), Column("type", "Type"), Column("what", "What")]
+            titles = [
+                Field("name", TEXT, "", "Column"),
+                Field("type", TEXT, "", "Type"),
+                Field("what", TEXT, "", "What"),
+            ]
             _print(titles, columns)
         case ["\\d", name]:
             write_line(f"there is no table {name}; there are {', '.join(session.tables)}")
@@ -141,7 +146,7 @@ def _answer(words: list[str], session: SqlSession) -> None:
                 write_line(line)
 
 
-def _print(columns: list[Column], rows: list[dict[str, str]]) -> None:
+def _print(columns: list[Field], rows: list[dict[str, str]]) -> None:
     with open_output(OutputFormat.TEXT, columns) as output:
         output.rows(rows)
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kdump.cli.output.rendering import Column
-from kdump.rows.row_type import Kind
+from kdump.rows.row_type import Field, Kind
 
 LARGEST_EXACT: Final = 2**53 - 1
 """The largest number that every browser reads exactly; larger ones are written as text."""
@@ -47,7 +46,7 @@ class PageTable:
         left_out: how many rows are not in the page.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[Field]
     rows: Sequence[Mapping[str, Any]]
     left_out: int = 0
 

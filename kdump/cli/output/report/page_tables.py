@@ -6,66 +6,55 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kdump.check.findings import Finding
-from kdump.cli.output.rendering import Column
 from kdump.cli.output.report.island import PageTable
 from kdump.cli.output.report.redaction import Redaction
 from kdump.jobs.report.consumer_lag import GroupLag
 from kdump.jobs.report.freeable_space import FreeablePartition
 from kdump.jobs.report.open_transactions_found import JudgedTransaction, UnstablePartition
+from kdump.jobs.verify.finding_row import FINDING
 from kdump.jobs.verify.verify_partition import PartitionReport
-from kdump.rows.row_type import Kind
+from kdump.rows.row_type import INTEGER, SIZE, TEXT, TIME, Field
 
-_FINDING_COLUMNS: Final = (
-    Column("severity", "Severity"),
-    Column("code", "Code"),
-    Column("path", "File"),
-    Column("position", "Byte", Kind.NUMBER),
-    Column("offset", "Offset", Kind.NUMBER),
-    Column("what", "What"),
-    Column("expected", "Expected"),
-    Column("found", "Found"),
-    Column("loss", "Loss"),
-)
 _PARTITION_COLUMNS: Final = (
-    Column("worst", "Worst"),
-    Column("directory", "Partition"),
-    Column("log_dir", "Log dir"),
-    Column("size_bytes", "Size", Kind.BYTES),
-    Column("damaged_bytes", "Damaged", Kind.BYTES),
-    Column("findings", "Findings", Kind.NUMBER),
-    Column("segments", "Segments", Kind.NUMBER),
-    Column("batches", "Batches", Kind.NUMBER),
-    Column("records", "Records", Kind.NUMBER),
-    Column("log_end_offset", "End offset", Kind.NUMBER),
-    Column("verdict", "What a starting broker would do"),
+    Field("worst", TEXT, "", "Worst"),
+    Field("directory", TEXT, "", "Partition"),
+    Field("log_dir", TEXT, "", "Log dir"),
+    Field("size_bytes", SIZE, "", "Size"),
+    Field("damaged_bytes", SIZE, "", "Damaged"),
+    Field("findings", INTEGER, "", "Findings"),
+    Field("segments", INTEGER, "", "Segments"),
+    Field("batches", INTEGER, "", "Batches"),
+    Field("records", INTEGER, "", "Records"),
+    Field("log_end_offset", INTEGER, "", "End offset"),
+    Field("verdict", TEXT, "", "What a starting broker would do"),
 )
 _LAG_COLUMNS: Final = (
-    Column("group", "Group"),
-    Column("state", "State"),
-    Column("partition", "Partition"),
-    Column("offset", "Committed", Kind.NUMBER),
-    Column("end_offset", "End offset", Kind.NUMBER),
-    Column("lag", "Lag", Kind.NUMBER),
+    Field("group", TEXT, "", "Group"),
+    Field("state", TEXT, "", "State"),
+    Field("partition", TEXT, "", "Partition"),
+    Field("offset", INTEGER, "", "Committed"),
+    Field("end_offset", INTEGER, "", "End offset"),
+    Field("lag", INTEGER, "", "Lag"),
 )
 _TRANSACTION_COLUMNS: Final = (
-    Column("partition", "Partition"),
-    Column("state", "State"),
-    Column("transactional_id", "Transactional id"),
-    Column("producer_id", "Producer id", Kind.NUMBER),
-    Column("first_offset", "First offset", Kind.NUMBER),
-    Column("last_stable_offset", "Last stable", Kind.NUMBER),
-    Column("high_watermark", "High watermark", Kind.NUMBER),
-    Column("log_end_offset", "End offset", Kind.NUMBER),
-    Column("start_time_ms", "Began", Kind.TIMESTAMP_MS),
-    Column("last_time_ms", "Last batch", Kind.TIMESTAMP_MS),
+    Field("partition", TEXT, "", "Partition"),
+    Field("state", TEXT, "", "State"),
+    Field("transactional_id", TEXT, "", "Transactional id"),
+    Field("producer_id", INTEGER, "", "Producer id"),
+    Field("first_offset", INTEGER, "", "First offset"),
+    Field("last_stable_offset", INTEGER, "", "Last stable"),
+    Field("high_watermark", INTEGER, "", "High watermark"),
+    Field("log_end_offset", INTEGER, "", "End offset"),
+    Field("start_time_ms", TIME, "", "Began"),
+    Field("last_time_ms", TIME, "", "Last batch"),
 )
 _FREEABLE_COLUMNS: Final = (
-    Column("directory", "Partition"),
-    Column("log_dir", "Log dir"),
-    Column("log_bytes", "Log", Kind.BYTES),
-    Column("retention_bytes", "Retention frees", Kind.BYTES),
-    Column("cleanable_bytes", "Cleanable", Kind.BYTES),
-    Column("cleaner_state", "Log cleaner"),
+    Field("directory", TEXT, "", "Partition"),
+    Field("log_dir", TEXT, "", "Log dir"),
+    Field("log_bytes", SIZE, "", "Log"),
+    Field("retention_bytes", SIZE, "", "Retention frees"),
+    Field("cleanable_bytes", SIZE, "", "Cleanable"),
+    Field("cleaner_state", TEXT, "", "Log cleaner"),
 )
 
 
@@ -73,7 +62,7 @@ def finding_table(findings: Sequence[Finding], most: int, redaction: Redaction) 
     """The findings, the worst first; of more than ``most`` only those."""
     worst_first = sorted(findings, key=lambda each: -each.severity)
     rows = [_finding_row(each, redaction) for each in worst_first[:most]]
-    return PageTable(_FINDING_COLUMNS, rows, max(0, len(findings) - most))
+    return PageTable(FINDING.columns, rows, max(0, len(findings) - most))
 
 
 def _finding_row(finding: Finding, redaction: Redaction) -> dict[str, Any]:
