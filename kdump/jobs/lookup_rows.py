@@ -197,4 +197,4 @@ LOOKUP: Final = RowType(
     ),
 )
 
-ANSWER: Final = JsonAnswer("lookup", (LOOKUP,))
+ANSWERS: Final = (JsonAnswer("lookup", (LOOKUP,)),)

@@ -13,6 +13,7 @@ from kdump.rows.row_type import (
     SIZE,
     TEXT,
     Field,
+    JsonAnswer,
     RowType,
     list_of,
     object_of,
@@ -73,6 +74,33 @@ OPERATION: Final = object_of(
     what="A change to a file of the directory that the object is about. The actions that end in"
     " -directory change the directory of a partition as a whole.",
 )
+DIRECTORY_FIELDS: Final = (
+    Field("log_dir", TEXT, "The log directory."),
+    Field("directory", TEXT, "Name of the partition's directory in it."),
+    Field(
+        "topic",
+        TEXT.or_null,
+        "From the directory's name; null if that is not the name of a partition.",
+    ),
+    Field("partition", INT.or_null, "The same for the value."),
+)
+"""The directory of a partition."""
+CHANGE_FIELDS: Final = (
+    Field("lost_bytes", SIZE, "Bytes that are removed; undo data keeps them."),
+    Field("needed_bytes", SIZE, "Free space that the changes need while they are made."),
+    Field(
+        "is_applied",
+        FLAG,
+        "Whether the changes were made; false in a dry run, and if there is nothing to change.",
+    ),
+    Field("undos", list_of(TEXT), "Ids for 'kdump undo'; empty without undo data."),
+    Field(
+        "failure",
+        TEXT.or_null,
+        "Why the changes were not made, or only partly; null if nothing failed.",
+    ),
+)
+"""What changes to a directory take and lose, and whether they were made."""
 
 INTERRUPTED: Final = RowType(
     "interrupted",
@@ -101,19 +129,7 @@ PLANNED_DIRECTORY: Final = RowType(
     "The changes to a log directory.",
     (
         Field("log_dir", TEXT, "The log directory."),
-        Field("lost_bytes", SIZE, "Bytes that are removed; undo data keeps them."),
-        Field("needed_bytes", SIZE, "Free space that the changes need while they are made."),
-        Field(
-            "is_applied",
-            FLAG,
-            "Whether the changes were made; false in a dry run, and if there is nothing to change.",
-        ),
-        Field("undos", list_of(TEXT), "Ids for 'kdump undo'; empty without undo data."),
-        Field(
-            "failure",
-            TEXT.or_null,
-            "Why the changes were not made, or only partly; null if nothing failed.",
-        ),
+        *CHANGE_FIELDS,
         Field(
             "operations",
             list_of(OPERATION),
@@ -128,14 +144,7 @@ PART_PARTITION: Final = RowType(
     "partition",
     "What is done to a partition.",
     (
-        Field("log_dir", TEXT, "The log directory."),
-        Field("directory", TEXT, "Name of the partition's directory in it."),
-        Field(
-            "topic",
-            TEXT.or_null,
-            "From the directory's name; null if that is not the name of a partition.",
-        ),
-        Field("partition", INT.or_null, "The same for the value."),
+        *DIRECTORY_FIELDS,
         Field("refusals", list_of(REFUSAL), "What is left unchanged."),
         Field("leftovers", list_of(LEFTOVER), "Leftover files, and what is done to them."),
         Field("forgotten_producers", list_of(INTEGER), "Ids of producers whose state is lost."),
@@ -154,4 +163,11 @@ PART_SUMMARY: Final = RowType(
         Field("seconds", NUMBER),
     ),
     shared="part_summary",
+)
+
+_PARTS: Final = (INTERRUPTED, PART_PARTITION, PLANNED_DIRECTORY, PART_SUMMARY)
+ANSWERS: Final = (
+    JsonAnswer("resolve", _PARTS),
+    JsonAnswer("rebuild-index", _PARTS),
+    JsonAnswer("snapshot", _PARTS, ("snapshot rebuild",)),
 )

@@ -80,6 +80,7 @@ class Field(NamedTuple):
         is_detail: whether people see it only where a row is shown as a block.
         for_programs: whether CSV, JSON and SQL have it; others are texts made for people.
         is_optional: whether rows may lack it.
+        unless_failed: whether rows lack it, but only if their ``failure`` is not null.
         sql_only: whether only SQL has it: other output does not depend on several rows.
         json_only: whether only JSON has it.
     """
@@ -94,6 +95,7 @@ class Field(NamedTuple):
     is_detail: bool = False
     for_programs: bool = True
     is_optional: bool = False
+    unless_failed: bool = False
     sql_only: bool = False
     json_only: bool = False
 

@@ -23,14 +23,15 @@ Schema = dict[str, Any]
 
 
 def answers() -> list[JsonAnswer]:
-    """What commands with declared rows write; declared as ``ANSWER`` beside the rows."""
+    """What commands with declared rows write; declared as ``ANSWERS`` beside the rows."""
     package = Path(kdump.__file__).parent
     declaring = (
         path.relative_to(package.parent).with_suffix("")
         for path in sorted(package.rglob("*.py"))
-        if "\nANSWER: Final = " in path.read_text("utf-8")
+        if "\nANSWERS: Final = " in path.read_text("utf-8")
     )
-    return [importlib.import_module(".".join(path.parts)).ANSWER for path in declaring]
+    modules = [importlib.import_module(".".join(path.parts)) for path in declaring]
+    return [answer for module in modules for answer in module.ANSWERS]
 
 
 def pages() -> dict[Path, str]:
@@ -47,7 +48,10 @@ def pages() -> dict[Path, str]:
 def schema_of(value: ValueType, what: str = "") -> Schema:
     """The JSON Schema of values; ``what`` is their description."""
     if value.shared:
-        return {"$ref": _COMMON + value.shared}
+        reference = {"$ref": _COMMON + value.shared}
+        if not value.is_nullable:
+            return reference
+        return {"oneOf": [reference, {"type": "null"}]} | ({"description": what} if what else {})
     schema: Schema = {}
     if value.choices:
         null: list[Schema] = [{"type": "null"}] if value.is_nullable else []
@@ -71,7 +75,9 @@ def _object(fields: Sequence[Field]) -> Schema:
     named = [field for field in fields if field.for_programs and not field.sql_only]
     return {
         "properties": {field.name: schema_of(field.type, field.what) for field in named},
-        "required": [field.name for field in named if not field.is_optional],
+        "required": [
+            each.name for each in named if not each.is_optional and not each.unless_failed
+        ],
         "additionalProperties": False,
     }
 
@@ -85,7 +91,14 @@ def row_schema(row: RowType) -> Schema:
         "properties": {"type": {"const": row.type}, **schema["properties"]},
         "required": ["type", *schema["required"]],
         "additionalProperties": False,
+        **_if_not_failed([field.name for field in row.fields if field.unless_failed]),
     }
+
+
+def _if_not_failed(names: Sequence[str]) -> Schema:
+    if not names:
+        return {}
+    return {"if": {"properties": {"failure": {"type": "null"}}}, "then": {"required": names}}
 
 
 def _document(answer: JsonAnswer) -> Schema:

@@ -50,17 +50,19 @@ CHECKPOINTED_PARTITION: Final = RowType(
     ),
 )
 
-ANSWER: Final = JsonAnswer(
-    "checkpoint",
-    (
-        CHECKPOINTED_PARTITION,
-        INTERRUPTED,
-        PLANNED_DIRECTORY,
-    ),
-    (
-        "checkpoint show",
-        "checkpoint set",
-        "checkpoint rebuild",
+ANSWERS: Final = (
+    JsonAnswer(
+        "checkpoint",
+        (
+            CHECKPOINTED_PARTITION,
+            INTERRUPTED,
+            PLANNED_DIRECTORY,
+        ),
+        (
+            "checkpoint show",
+            "checkpoint set",
+            "checkpoint rebuild",
+        ),
     ),
 )
 CHECKPOINTS: Final = {

@@ -68,11 +68,13 @@ RESTORED_FILE: Final = RowType(
     ),
 )
 
-ANSWER: Final = JsonAnswer(
-    "undo",
-    (
-        RUN,
-        RESTORED_FILE,
+ANSWERS: Final = (
+    JsonAnswer(
+        "undo",
+        (
+            RUN,
+            RESTORED_FILE,
+        ),
     ),
 )
 

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.events import Event, write_line
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import finding_events
 from kdump.errors import ExitStatus
+from kdump.jobs.verify.finding_row import FINDING
+from kdump.rows.row_type import (
+    COUNT,
+    FLAG,
+    INT,
+    INTEGER,
+    SIZE,
+    TEXT,
+    Field,
+    JsonAnswer,
+    RowType,
+    map_of,
+    one_of,
+)
 from kdump.storage.location import Location
 from kdump.storage.places import cut_places
 from kdump.words import counted, shell_command
@@ -21,6 +35,94 @@ if TYPE_CHECKING:
 
 _DAMAGE = ("error", "severe")
 _MAX_PROBLEMS = 20
+
+PROBLEM: Final = RowType(
+    "problem",
+    "A file that changed, or that was not copied.",
+    (
+        Field(
+            "kind",
+            one_of("left out", "changed", "gone", "unreadable", "source incomplete"),
+            "source incomplete: the source did not come whole, as a cut archive; left out: it is"
+            " no regular file; changed, gone: since an earlier run, in the source; unreadable: it"
+            " cannot be read or listed, or changed while it was copied.",
+        ),
+        Field(
+            "path",
+            TEXT.or_null,
+            "The file: in the source if it was left out, in the copy if it changed or is gone;"
+            " null if it is unreadable: what names it.",
+        ),
+        Field("what", TEXT, "What is wrong."),
+    ),
+)
+
+COPIED_PARTITION: Final = RowType(
+    "partition",
+    "A partition whose files are all copied.",
+    (
+        Field("directory", TEXT, "The name of its directory."),
+        Field("files", COUNT, "How many files it has in the source."),
+        Field("size_bytes", SIZE, "Of all its files."),
+        Field("topic", TEXT.or_null, "The topic; null if the name is not that of a partition."),
+        Field("partition", INT.or_null, "Its number, likewise."),
+        Field("segments", COUNT, "How many segments it has."),
+        Field(
+            "rebuilt_indexes",
+            COUNT,
+            "Of how many segments the indexes were rebuilt: parts of remote segments.",
+        ),
+        Field("batches", COUNT, "The number of valid batches."),
+        Field(
+            "records", INTEGER.or_null, "In them; null if a compressed message set was not decoded."
+        ),
+        Field("end_offset", COUNT, "One above its last offset."),
+        Field("damaged_bytes", SIZE, "How many bytes are damaged, as in the source."),
+        Field(
+            "worst",
+            one_of("info", "warning", "error", "severe").or_null,
+            "The worst severity of its findings; null without findings.",
+        ),
+        Field("findings", map_of(INTEGER.limited(minimum=1)), "The number of findings by code."),
+    ),
+)
+
+SUMMARY: Final = RowType(
+    "summary",
+    "Everything together.",
+    (
+        Field("source", TEXT, "The source, as typed."),
+        Field("local_dir", TEXT, "The directory of the copy, as typed."),
+        Field("is_complete", FLAG, "Whether the copy is complete."),
+        Field(
+            "is_source_complete",
+            FLAG,
+            "Whether the source came whole; if not, as a cut archive, more may be missing than is"
+            " known.",
+        ),
+        Field("is_dry_run", FLAG, "Whether nothing was written."),
+        Field("partitions", COUNT, "How many partitions the source has, as selected."),
+        Field("damaged", COUNT, "How many of them are damaged."),
+        Field("copied_files", COUNT, "How many files were copied by this run, or would be."),
+        Field("copied_bytes", SIZE, "In them."),
+        Field("kept_files", COUNT, "How many files earlier runs had copied."),
+        Field("kept_bytes", SIZE, "In them."),
+        Field("needed_bytes", SIZE, "How much space was needed for the files to copy."),
+        Field("free_bytes", SIZE, "How much was free before."),
+    ),
+)
+
+ANSWERS: Final = (
+    JsonAnswer(
+        "copy",
+        (
+            FINDING,
+            PROBLEM,
+            COPIED_PARTITION,
+            SUMMARY,
+        ),
+    ),
+)
 
 
 def report_begin(request: CopyRequest, result: CopyResult) -> None:

@@ -125,11 +125,13 @@ SUMMARY: Final = RowType(
     ),
 )
 
-ANSWER: Final = JsonAnswer(
-    "export",
-    (
-        EXPORTED_PARTITION,
-        SUMMARY,
+ANSWERS: Final = (
+    JsonAnswer(
+        "export",
+        (
+            EXPORTED_PARTITION,
+            SUMMARY,
+        ),
     ),
 )
 

@@ -12,6 +12,9 @@ from kdump.cli.output.local_copies import LocalCopies
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.uuids import format_uuid
+from kdump.jobs.verify.finding_row import FINDING
+from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
+from kdump.rows.row_type import FLAG, INTEGER, TEXT, Field, JsonAnswer, RowType, list_of
 from kdump.storage.location import Location
 from kdump.words import counted, shell_command
 
@@ -32,6 +35,87 @@ _BY_PROPERTIES: Final = frozenset(
     }
 )
 """Codes that another meta.properties can end."""
+
+IDENTIFIED_DIRECTORY: Final = RowType(
+    "log_directory",
+    "A log directory and its ids; after --repair, with the new ones.",
+    (
+        Field("log_dir", TEXT, "The log directory."),
+        Field(
+            "configured_as",
+            list_of(TEXT),
+            "Its names in the properties file; empty without the file, or if it is not in it.",
+        ),
+        Field(
+            "version", INTEGER.or_null, "Of meta.properties; null if it is missing or unreadable."
+        ),
+        Field("cluster_id", TEXT.or_null, "The id of the cluster; null if unknown."),
+        Field("node_id", INTEGER.or_null, "The id of the node; null if unknown."),
+        Field(
+            "directory_id",
+            TEXT.or_null,
+            "The id of the directory, as Kafka writes it; null if it has none.",
+        ),
+        Field("has_metadata", FLAG, "Whether it has __cluster_metadata-0."),
+        Field(
+            "is_metadata_log_dir",
+            FLAG,
+            "Whether it is metadata.log.dir; without the properties file, whether it is the first"
+            " with the cluster's metadata.",
+        ),
+        Field(
+            "in_use_by",
+            TEXT.or_null,
+            "The process that holds the lock, such as a running broker; null if nobody does, and"
+            " after --repair.",
+        ),
+    ),
+)
+
+SUMMARY: Final = RowType(
+    "summary",
+    "Whether the node starts on the directories; after --repair, with the new files.",
+    (
+        Field(
+            "is_startable", FLAG, "Whether nothing that was checked keeps the node from starting."
+        ),
+        Field(
+            "refusal_code",
+            TEXT.or_null,
+            "The code of the first finding for which Kafka refuses to start; null if it starts.",
+        ),
+        Field("refusal_path", TEXT.or_null, "The file or directory of that finding."),
+        Field(
+            "node_id",
+            INTEGER.or_null,
+            "The id of the node; null if the directories do not agree on one.",
+        ),
+        Field(
+            "cluster_id",
+            TEXT.or_null,
+            "The id of the cluster; null if the directories do not agree on one.",
+        ),
+        Field(
+            "alone_in_sync",
+            list_of(TEXT).or_null,
+            "Partitions whose only replica in sync is on the node, and that are in none of the"
+            " directories; null if no copy of the metadata is in them.",
+        ),
+    ),
+)
+
+ANSWERS: Final = (
+    JsonAnswer(
+        "identity",
+        (
+            INTERRUPTED,
+            PLANNED_DIRECTORY,
+            IDENTIFIED_DIRECTORY,
+            FINDING,
+            SUMMARY,
+        ),
+    ),
+)
 
 
 def directory_events(

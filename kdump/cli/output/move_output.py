@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kdump.apply.directory_changes import run_directory
 from kdump.cli.output.brief import MAX_LISTED
@@ -14,6 +14,8 @@ from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import Operations
 from kdump.errors import ExitStatus
 from kdump.formats.names import PartitionState, parse_partition_directory_name
+from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
+from kdump.rows.row_type import COUNT, FLAG, INT, SIZE, TEXT, Field, JsonAnswer, RowType, list_of
 from kdump.words import counted, undo_command
 
 if TYPE_CHECKING:
@@ -22,6 +24,53 @@ if TYPE_CHECKING:
     from kdump.jobs.writing.execution import PlanResult
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
+
+MOVED_PARTITION: Final = RowType(
+    "partition",
+    "A partition that was moved, would be moved, or is left.",
+    (
+        Field("log_dir", TEXT, "The log directory that it leaves."),
+        Field("directory", TEXT, "The name of its directory."),
+        Field("topic", TEXT.or_null, "The topic; null if the name is not that of a partition."),
+        Field("partition", INT.or_null, "Its number, likewise."),
+        Field("target", TEXT, "The log directory that it enters."),
+        Field("size_bytes", SIZE, "Of all its files."),
+        Field(
+            "is_copied",
+            FLAG,
+            "Whether an earlier run had copied it, so that only the original was left to remove.",
+        ),
+        Field("futures", list_of(TEXT), "Copies that the broker had begun, which are deleted."),
+        Field(
+            "failure",
+            TEXT.or_null,
+            "Why it is left where it is; null if it was moved, or would be.",
+        ),
+    ),
+)
+
+SUMMARY: Final = RowType(
+    "summary",
+    "All partitions together.",
+    (
+        Field("partitions", COUNT, "How many were moved, or would be."),
+        Field("moved_bytes", SIZE, "Of all their files."),
+        Field("left", COUNT, "How many are left."),
+        Field("is_dry_run", FLAG, "Whether nothing was written."),
+    ),
+)
+
+ANSWERS: Final = (
+    JsonAnswer(
+        "move",
+        (
+            INTERRUPTED,
+            MOVED_PARTITION,
+            PLANNED_DIRECTORY,
+            SUMMARY,
+        ),
+    ),
+)
 
 
 class MoveReport:

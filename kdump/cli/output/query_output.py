@@ -23,7 +23,20 @@ from kdump.cli.output.terminal import columns_of, terminal_columns
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.safe_json import format_json
-from kdump.rows.row_type import TEXT, Field, Kind, ValueType
+from kdump.rows.row_type import (
+    ANYTHING,
+    COUNT,
+    FLAG,
+    TEXT,
+    Field,
+    JsonAnswer,
+    Kind,
+    RowType,
+    ValueType,
+    list_of,
+    map_of,
+    object_of,
+)
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -31,6 +44,54 @@ if TYPE_CHECKING:
 
     from kdump.pipeline.sql.sql_session import QueryResult, ResultColumn
     from kdump.pipeline.sql.table_views import SkippedData
+
+QUERY_COLUMNS: Final = RowType(
+    "columns",
+    "The columns of the result, before its rows.",
+    (
+        Field(
+            "columns",
+            list_of(
+                object_of(
+                    Field("name", TEXT, "The key in the rows."),
+                    Field("sql_type", TEXT, "Spark's name of the type."),
+                )
+            ),
+        ),
+    ),
+)
+
+QUERY_ROW: Final = RowType(
+    "row",
+    "A row of the result.",
+    (
+        Field(
+            "row",
+            map_of(ANYTHING),
+            "The values by column. Binary values are base64, times ISO 8601, decimals text.",
+        ),
+    ),
+)
+
+SUMMARY: Final = RowType(
+    "summary",
+    "The last object before the end, if the statement was run.",
+    (
+        Field("rows", COUNT, "How many rows there are above."),
+        Field("has_more", FLAG, "Whether --limit left rows out."),
+    ),
+)
+
+ANSWERS: Final = (
+    JsonAnswer(
+        "query",
+        (
+            QUERY_COLUMNS,
+            QUERY_ROW,
+            SUMMARY,
+        ),
+    ),
+)
 
 
 class QueryFormat(enum.Enum):

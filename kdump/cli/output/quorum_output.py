@@ -189,18 +189,20 @@ RESET: Final = RowType(
     ),
 )
 
-ANSWER: Final = JsonAnswer(
-    "quorum",
-    (
-        INTERRUPTED,
-        COPY,
-        VOTER,
-        SUMMARY,
-        RESET,
-    ),
-    (
-        "quorum show",
-        "quorum reset",
+ANSWERS: Final = (
+    JsonAnswer(
+        "quorum",
+        (
+            INTERRUPTED,
+            COPY,
+            VOTER,
+            SUMMARY,
+            RESET,
+        ),
+        (
+            "quorum show",
+            "quorum reset",
+        ),
     ),
 )
 

@@ -4,6 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kdump.jobs.verify.finding_row import FINDING
+from kdump.rows.common_rows import (
+    CHANGE_FIELDS,
+    DIRECTORY_FIELDS,
+    INTERRUPTED,
+    KAFKAS,
+    LEFTOVER,
+    OPERATION,
+    PARTITION_OFFSET,
+    REFUSAL,
+)
+from kdump.rows.row_type import (
+    COUNT,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    SIZE,
+    TEXT,
+    Field,
+    JsonAnswer,
+    RowType,
+    list_of,
+    map_of,
+    object_of,
+)
+
 if TYPE_CHECKING:
     from kdump.broker.loader.load_report import HandledLeftover, LoadReport, Loss
     from kdump.jobs.loading.load_partition import Outcome
@@ -24,6 +50,240 @@ ACCOUNT_FIELDS: Final = (
     "splits",
     "leftovers",
     "rebuilt_indexes",
+)
+
+RECOVERED_PARTITION: Final = RowType(
+    "partition",
+    "What recovery does to a partition. Offsets are as they are afterwards.",
+    (
+        *DIRECTORY_FIELDS,
+        Field("verdict_kind", TEXT, "One word; see kdump-recover(1)."),
+        Field("verdict", TEXT, "The same in one sentence."),
+        Field("left_because", TEXT.or_null, "Why it is left unchanged, whatever the verdict."),
+        Field("becomes_stray", FLAG, "Whether a broker renames it to -stray."),
+        Field("refusals", list_of(REFUSAL), "Why it cannot be loaded or read: none or one."),
+        Field("log_start_offset", INTEGER.or_null),
+        Field("log_end_offset", INTEGER.or_null),
+        Field("recovery_point", INTEGER.or_null),
+        Field("active_base_offset", INTEGER.or_null, "Base offset of the last segment."),
+        Field(
+            "leader_epochs",
+            list_of(object_of(Field("epoch", INTEGER), Field("start_offset", INTEGER))).or_null,
+            "As a broker has them in memory afterwards.",
+        ),
+        Field(
+            "recovered_segments",
+            list_of(
+                object_of(
+                    Field("base_offset", INTEGER),
+                    Field("why", TEXT),
+                    Field("is_rebuilt", FLAG, "Whether it is because of its indexes."),
+                )
+            ),
+        ),
+        Field(
+            "cuts",
+            list_of(
+                object_of(
+                    Field("file", TEXT),
+                    Field("position", COUNT, "First removed byte."),
+                    Field("why", TEXT),
+                    Field("is_padding", FLAG, "Whether only unwritten space is removed."),
+                    Field("size_bytes", SIZE, "Removed bytes."),
+                    Field("batches", COUNT, "Valid batches in them."),
+                    Field(
+                        "records",
+                        COUNT.or_null,
+                        "Records in those; null if only decompression could tell.",
+                    ),
+                    Field(
+                        "first_offset",
+                        INTEGER.or_null,
+                        "First offset of those; null if there are none.",
+                    ),
+                    Field("last_offset", INTEGER.or_null, "Last offset of those."),
+                    Field("damaged_bytes", SIZE, "Bytes that are not in valid batches."),
+                )
+            ),
+        ),
+        Field(
+            "dropped_segments",
+            list_of(
+                object_of(
+                    Field("file", TEXT),
+                    Field("why", TEXT),
+                    Field("size_bytes", SIZE, "Removed bytes."),
+                    Field("batches", COUNT, "Valid batches in them."),
+                    Field(
+                        "records",
+                        COUNT.or_null,
+                        "Records in those; null if only decompression could tell.",
+                    ),
+                    Field(
+                        "first_offset",
+                        INTEGER.or_null,
+                        "First offset of those; null if there are none.",
+                    ),
+                    Field("last_offset", INTEGER.or_null, "Last offset of those."),
+                    Field("damaged_bytes", SIZE, "Bytes that are not in valid batches."),
+                )
+            ),
+        ),
+        Field(
+            "swap_losses",
+            list_of(
+                object_of(
+                    Field("file", TEXT),
+                    Field("size_bytes", SIZE, "Removed bytes."),
+                    Field("batches", COUNT, "Valid batches in them."),
+                    Field(
+                        "records",
+                        COUNT.or_null,
+                        "Records in those; null if only decompression could tell.",
+                    ),
+                    Field(
+                        "first_offset",
+                        INTEGER.or_null,
+                        "First offset of those; null if there are none.",
+                    ),
+                    Field("last_offset", INTEGER.or_null, "Last offset of those."),
+                    Field("damaged_bytes", SIZE, "Bytes that are not in valid batches."),
+                )
+            ),
+        ),
+        Field(
+            "hidden_batches",
+            list_of(
+                object_of(
+                    Field("file", TEXT),
+                    Field("why", TEXT),
+                    Field("size_bytes", SIZE, "Bytes of the batches."),
+                    Field("batches", COUNT, "Valid batches in them."),
+                    Field(
+                        "records",
+                        COUNT.or_null,
+                        "Records in those; null if only decompression could tell.",
+                    ),
+                    Field(
+                        "first_offset",
+                        INTEGER.or_null,
+                        "First offset of those; null if there are none.",
+                    ),
+                    Field("last_offset", INTEGER.or_null, "Last offset of those."),
+                    Field("damaged_bytes", SIZE, "Bytes that are not in valid batches."),
+                )
+            ),
+        ),
+        Field(
+            "wrong_transactions",
+            list_of(
+                object_of(
+                    Field("producer_id", INTEGER),
+                    Field("first_offset", INTEGER, "Where it begins."),
+                    Field(
+                        "is_open",
+                        FLAG,
+                        "Whether it is open in the log, and the broker would not know it;"
+                        " otherwise the reverse.",
+                    ),
+                )
+            ),
+        ),
+        Field(
+            "quarantined",
+            list_of(
+                object_of(
+                    Field("file", TEXT),
+                    Field("position", COUNT, "First byte."),
+                    Field("size_bytes", SIZE),
+                    Field("into", TEXT.or_null, "The file that the range is moved to."),
+                    Field("kind", TEXT),
+                    Field("why", TEXT),
+                    Field("first_offset", INTEGER.or_null),
+                    Field("last_offset", INTEGER.or_null),
+                    Field("records", COUNT.or_null, "How many are lost."),
+                    Field("most_records", COUNT.or_null, "Upper bound of that."),
+                )
+            ),
+        ),
+        Field(
+            "added_markers",
+            list_of(
+                object_of(
+                    Field("file", TEXT), Field("producer_id", INTEGER), Field("offset", INTEGER)
+                )
+            ),
+        ),
+        Field(
+            "splits",
+            list_of(object_of(Field("file", TEXT), Field("base_offsets", list_of(INTEGER)))),
+        ),
+        Field("leftovers", list_of(LEFTOVER)),
+        Field("rebuilt_indexes", list_of(TEXT), "Names of index files with new content."),
+        Field("operations", list_of(OPERATION), "Changes to files, in order."),
+    ),
+)
+
+RECOVERED_DIRECTORY: Final = RowType(
+    "directory",
+    "What recovery does to a log directory. If the changes failed, only the fields of the plan.",
+    (
+        Field("log_dir", TEXT, "The log directory."),
+        *CHANGE_FIELDS,
+        Field(
+            "is_clean", FLAG, "Whether the clean shutdown marker was present.", unless_failed=True
+        ),
+        Field("becomes_clean", FLAG, "Whether it is present afterwards.", unless_failed=True),
+        Field(
+            "recovery_points",
+            list_of(PARTITION_OFFSET),
+            "Lines of the checkpoint afterwards.",
+            unless_failed=True,
+        ),
+        Field(
+            "log_start_offsets",
+            list_of(PARTITION_OFFSET),
+            "Lines of the checkpoint afterwards.",
+            unless_failed=True,
+        ),
+        Field(
+            "operations",
+            list_of(OPERATION),
+            "Changes to files in the log directory itself.",
+            unless_failed=True,
+        ),
+    ),
+)
+
+SUMMARY: Final = RowType(
+    "summary",
+    "Totals.",
+    (
+        Field("partitions", COUNT),
+        Field("verdicts", map_of(COUNT), "Partitions by kind of verdict."),
+        Field("left", COUNT, "Partitions that are left unchanged."),
+        Field("lost_bytes", SIZE),
+        Field("is_dry_run", FLAG),
+        Field("seconds", NUMBER),
+        Field(
+            "kafka",
+            KAFKAS,
+            "Which Kafka will start on the log directories: the report speaks of what it does.",
+        ),
+    ),
+)
+
+ANSWERS: Final = (
+    JsonAnswer(
+        "recover",
+        (
+            INTERRUPTED,
+            FINDING,
+            RECOVERED_PARTITION,
+            RECOVERED_DIRECTORY,
+            SUMMARY,
+        ),
+    ),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.value_text import format_bytes
@@ -11,11 +11,86 @@ from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.formats.uuids import format_uuid
 from kdump.repair.transplant.transplanted_log import OpenTransactions
 from kdump.repair.verdict.verdict import VerdictKind
+from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
+from kdump.rows.row_type import (
+    BYTES,
+    FLAG,
+    INT,
+    INTEGER,
+    TEXT,
+    Field,
+    JsonAnswer,
+    RowType,
+    list_of,
+    object_of,
+    one_of,
+)
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
     from kdump.jobs.transplant.transplant import Transplant, TransplantRequest
     from kdump.jobs.writing.execution import PlanResult
+
+TRANSPLANTED_PARTITION: Final = RowType(
+    "partition",
+    "The partition, in the source and in the target.",
+    (
+        Field("source", TEXT, "The directory that was copied."),
+        Field("log_dir", TEXT, "The log directory that gets the partition."),
+        Field("topic", TEXT, "In the target; likewise the partition and the topic id."),
+        Field("partition", INT),
+        Field("topic_id", TEXT),
+        Field("log_start_offset", INTEGER, "Of the copy."),
+        Field("log_end_offset", INTEGER, "Of the copy."),
+        Field(
+            "source_end_offset",
+            INTEGER,
+            "Of the source; abort markers come after it, and a truncated log ends before it.",
+        ),
+        Field("size_bytes", BYTES, "Of all files of the copy."),
+        Field(
+            "highest_leader_epoch", INTEGER.or_null, "Of the source; null if its batches have none."
+        ),
+        Field(
+            "lowered_to_epoch",
+            INTEGER.or_null,
+            "Higher leader epochs were lowered to it; null if none was.",
+        ),
+        Field("producers", INTEGER, "Producers that the source knows."),
+        Field("keeps_producers", FLAG, "Whether the copy knows them, too."),
+        Field(
+            "open_transactions",
+            list_of(object_of(Field("producer_id", INTEGER), Field("first_offset", INTEGER))),
+            "By first offset.",
+        ),
+        Field(
+            "open_transactions_action",
+            one_of("abort", "truncate").or_null,
+            "What was done with them; null if none is open.",
+        ),
+        Field(
+            "replaces_empty_directory",
+            FLAG,
+            "Whether the target had the partition, without records.",
+        ),
+        Field(
+            "is_there", FLAG, "Whether the target has this very copy already; nothing is done then."
+        ),
+        Field("verdict", TEXT, "What loading the source found."),
+        Field("verdict_kind", one_of("valid", "unclean", "rebuilt"), "The same in one word."),
+    ),
+)
+
+ANSWERS: Final = (
+    JsonAnswer(
+        "transplant",
+        (
+            TRANSPLANTED_PARTITION,
+            INTERRUPTED,
+            PLANNED_DIRECTORY,
+        ),
+    ),
+)
 
 
 def report_transplant(

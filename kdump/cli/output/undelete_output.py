@@ -13,6 +13,19 @@ from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import Operations, planned_event
 from kdump.errors import ExitStatus
 from kdump.repair.restored_directories import NextStart, StrayCause, restored
+from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
+from kdump.rows.row_type import (
+    COUNT,
+    FLAG,
+    INT,
+    INTEGER,
+    SIZE,
+    TEXT,
+    Field,
+    JsonAnswer,
+    RowType,
+    one_of,
+)
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
@@ -20,6 +33,97 @@ if TYPE_CHECKING:
     from kdump.jobs.undelete import LogEnds, UndeleteOutcome
     from kdump.jobs.writing.execution import PlanResult
     from kdump.repair.restored_directories import Candidate
+
+UNDELETED_PARTITION: Final = RowType(
+    "partition",
+    "A -stray or -delete directory.",
+    (
+        Field("log_dir", TEXT, "The log directory."),
+        Field("directory", TEXT, "Name of the directory before."),
+        Field("state", one_of("stray", "delete")),
+        Field("topic", TEXT.or_null, "The whole name of its topic; null if it is not known."),
+        Field("partition", INT),
+        Field("topic_id", TEXT.or_null, "From partition.metadata; null if that cannot be read."),
+        Field("log_start_offset", INTEGER.or_null, "Base offset of the first segment."),
+        Field(
+            "log_end_offset",
+            INTEGER.or_null,
+            "One above the last valid batch; null if the log cannot be read.",
+        ),
+        Field("total_bytes", SIZE, "Size of all its files."),
+        Field(
+            "restored_as",
+            TEXT.or_null,
+            "Name of the directory afterwards; null if it is left unchanged.",
+        ),
+        Field(
+            "obstacle",
+            one_of(
+                "several-candidates",
+                "exists",
+                "name-cut",
+                "name-differs",
+                "metadata-log",
+                "undo-data",
+                "incomplete",
+            ).or_null,
+            "Why it is left unchanged; null if it is restored.",
+        ),
+        Field("why", TEXT.or_null, "A sentence about that."),
+        Field(
+            "next_start",
+            one_of("kept", "stray", "unknown").or_null,
+            "What the next start of the broker does with a restored partition, by the metadata;"
+            " null if it is left unchanged.",
+        ),
+        Field(
+            "next_start_cause",
+            one_of(
+                "no-topic", "created-again", "no-partition", "other-brokers", "no-topic-id"
+            ).or_null,
+            "Why it renames the directory to -stray; null if it does not.",
+        ),
+        Field("next_start_why", TEXT.or_null, "A sentence about that."),
+        Field(
+            "is_remote",
+            FLAG,
+            "Whether the metadata says that the topic has remote.storage.enable: only the part on"
+            " this disk is restored.",
+        ),
+    ),
+)
+
+SUMMARY: Final = RowType(
+    "summary",
+    "The numbers of directories.",
+    (
+        Field("restored", COUNT, "Directories that became partitions, or would."),
+        Field("left", COUNT, "Directories that are left unchanged."),
+        Field(
+            "kept_at_next_start", COUNT, "Restored partitions that the metadata has on this broker."
+        ),
+        Field(
+            "stray_at_next_start",
+            COUNT,
+            "Restored partitions that the next start renames to -stray.",
+        ),
+        Field(
+            "unknown_at_next_start", COUNT, "Restored partitions about which no metadata is known."
+        ),
+    ),
+)
+
+ANSWERS: Final = (
+    JsonAnswer(
+        "undelete",
+        (
+            INTERRUPTED,
+            PLANNED_DIRECTORY,
+            UNDELETED_PARTITION,
+            SUMMARY,
+        ),
+    ),
+)
 
 
 def report_undelete(

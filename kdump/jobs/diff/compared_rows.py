@@ -289,11 +289,13 @@ SUMMARY: Final = RowType(
     ),
 )
 
-ANSWER: Final = JsonAnswer(
-    "diff",
-    (
-        COMPARED_PARTITION,
-        DIFFERING_RECORD,
-        SUMMARY,
+ANSWERS: Final = (
+    JsonAnswer(
+        "diff",
+        (
+            COMPARED_PARTITION,
+            DIFFERING_RECORD,
+            SUMMARY,
+        ),
     ),
 )

@@ -198,7 +198,7 @@ SUMMARY: Final = RowType(
         ),
     ),
 )
-ANSWER: Final = JsonAnswer("groups", (GROUP, MEMBER, OFFSET, SHARE_OFFSET, SUMMARY))
+ANSWERS: Final = (JsonAnswer("groups", (GROUP, MEMBER, OFFSET, SHARE_OFFSET, SUMMARY)),)
 
 
 def group_rows(

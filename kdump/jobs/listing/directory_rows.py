@@ -267,29 +267,31 @@ def _directory(name: str, what: str, names: frozenset[str], *kinds: str) -> RowT
     return RowType("directory", what, tuple(fields), name=name)
 
 
-ANSWER: Final = JsonAnswer(
-    "info",
-    (
-        _directory(
-            "log_directory",
-            "A log directory. With --deep it has the counts of batches too.",
-            _OF_PARTITIONS | _OF_LOG_DIRECTORY,
-            "log directory",
-            "metadata log directory",
-            "log directory of Kafka 0.7",
-        ),
-        _directory(
-            "partition_directory",
-            "A partition. With --deep it has the counts of batches too.",
-            _OF_PARTITIONS | _OF_PARTITION,
-            "partition",
-            "partition of Kafka 0.7",
-        ),
-        _directory(
-            "other_directory",
-            "A directory that is not one of Kafka's.",
-            frozenset({"log_directories"}),
-            "not a directory of Kafka's",
+ANSWERS: Final = (
+    JsonAnswer(
+        "info",
+        (
+            _directory(
+                "log_directory",
+                "A log directory. With --deep it has the counts of batches too.",
+                _OF_PARTITIONS | _OF_LOG_DIRECTORY,
+                "log directory",
+                "metadata log directory",
+                "log directory of Kafka 0.7",
+            ),
+            _directory(
+                "partition_directory",
+                "A partition. With --deep it has the counts of batches too.",
+                _OF_PARTITIONS | _OF_PARTITION,
+                "partition",
+                "partition of Kafka 0.7",
+            ),
+            _directory(
+                "other_directory",
+                "A directory that is not one of Kafka's.",
+                frozenset({"log_directories"}),
+                "not a directory of Kafka's",
+            ),
         ),
     ),
 )

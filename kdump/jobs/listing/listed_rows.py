@@ -158,7 +158,7 @@ LISTED_PARTITION: Final = RowType(
         ),
     ),
 )
-ANSWER: Final = JsonAnswer("ls", (LISTED_PARTITION,))
+ANSWERS: Final = (JsonAnswer("ls", (LISTED_PARTITION,)),)
 
 REMOTE_FIELDS: Final = ("local_log_start_offset", "remote_segments", "remote_log_bytes")
 """What is listed of tiered storage."""

@@ -598,28 +598,30 @@ METADATA_DIFF_SUMMARY: Final = RowType(
     name="diff_summary",
 )
 
-ANSWER: Final = JsonAnswer(
-    "metadata",
-    (
-        METADATA,
-        EVENT,
-        DIFFERENCE,
-        COLLECTED_DIRECTORY,
-        NOTICE,
-        HISTORY_SUMMARY,
-        METADATA_DIFF_SUMMARY,
-        COLLECT_SUMMARY,
-        PLAN_SUMMARY,
-        APPLY,
-        INTERRUPTED,
-    ),
-    (
-        "metadata show",
-        "metadata history",
-        "metadata diff",
-        "metadata collect",
-        "metadata plan",
-        "metadata apply",
-        "metadata rebuild",
+ANSWERS: Final = (
+    JsonAnswer(
+        "metadata",
+        (
+            METADATA,
+            EVENT,
+            DIFFERENCE,
+            COLLECTED_DIRECTORY,
+            NOTICE,
+            HISTORY_SUMMARY,
+            METADATA_DIFF_SUMMARY,
+            COLLECT_SUMMARY,
+            PLAN_SUMMARY,
+            APPLY,
+            INTERRUPTED,
+        ),
+        (
+            "metadata show",
+            "metadata history",
+            "metadata diff",
+            "metadata collect",
+            "metadata plan",
+            "metadata apply",
+            "metadata rebuild",
+        ),
     ),
 )

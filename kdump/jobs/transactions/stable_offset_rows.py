@@ -75,7 +75,7 @@ SUMMARY: Final = RowType(
         ),
     ),
 )
-ANSWER: Final = JsonAnswer("txns", (TRANSACTION, OPEN_TRANSACTION, STABLE_OFFSET, SUMMARY))
+ANSWERS: Final = (JsonAnswer("txns", (TRANSACTION, OPEN_TRANSACTION, STABLE_OFFSET, SUMMARY)),)
 
 
 def stable_offset_row(partition: PartitionTransactions) -> dict[str, Any]:

@@ -117,8 +117,8 @@ DRY_RUN: Final = RowType(
     "With --repair --dry-run: how many rounds were previewed.",
     (Field("rounds", INTEGER.limited(const=1)),),
 )
-ANSWER: Final = JsonAnswer(
-    "verify", (INTERRUPTED, FINDING, VERIFIED_PARTITION, SUMMARY, REPAIR, DRY_RUN)
+ANSWERS: Final = (
+    JsonAnswer("verify", (INTERRUPTED, FINDING, VERIFIED_PARTITION, SUMMARY, REPAIR, DRY_RUN)),
 )
 
 
