@@ -44,7 +44,7 @@ LISTED_PARTITION: Final = RowType(
         Field(
             "state",
             one_of("live", "future", "delete", "stray").or_null,
-            "State; `future` for one that is moving from another disk.",
+            "`live`, `future` (moving from another disk), `delete` or `stray`.",
             "State",
             dropped=11,
         ),

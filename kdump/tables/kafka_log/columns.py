@@ -229,92 +229,94 @@ def _column(
 
 
 COLUMNS: Final = (
-    _column("key", pa.binary(), _key, "the key, as it is in the log"),
-    _column("value", pa.binary(), _value, "the value, as it is in the log"),
+    _column("key", pa.binary(), _key, "The key, as it is in the log."),
+    _column("value", pa.binary(), _value, "The value, as it is in the log."),
     _column(
         "topic",
         pa.string(),
         _topic,
-        "from the name of the directory; null if that is not the name of a partition",
+        "From the name of the directory; null if that is not the name of a partition.",
     ),
-    _column("partition", pa.int32(), _partition, "likewise"),
-    _column("offset", pa.int64(), _offset, "its offset"),
+    _column("partition", pa.int32(), _partition, "Likewise."),
+    _column("offset", pa.int64(), _offset, "Its offset."),
     _column(
         "timestamp",
         TIMESTAMP,
         _timestamp,
-        "one millisecond before 1970 for records of magic 0, which have none, as in Spark's"
-        " source; null for a time that the type cannot hold",
+        "One millisecond before 1970 for records of magic 0, which have none, as in Spark's"
+        " source; null for a time that the type cannot hold.",
     ),
-    _column("timestampType", pa.int32(), _timestamp_type, "0 CreateTime, 1 LogAppendTime, -1 none"),
+    _column(
+        "timestampType", pa.int32(), _timestamp_type, "0 CreateTime, 1 LogAppendTime, -1 none."
+    ),
     _column(
         SPARK_HEADERS,
         HEADERS_TYPE,
         _headers_column,
-        "with `includeHeaders`, or when named; null for none",
+        "With `includeHeaders`, or when named; null for none.",
         is_default=False,
     ),
-    _column("leaderEpoch", pa.int32(), _leader_epoch, "null in magic 0 and 1"),
-    _column("producerId", pa.int64(), _producer_id, "null without an idempotent producer"),
-    _column("producerEpoch", pa.int32(), _producer_epoch, "likewise"),
-    _column("sequence", pa.int32(), _sequence, "likewise"),
+    _column("leaderEpoch", pa.int32(), _leader_epoch, "Null in magic 0 and 1."),
+    _column("producerId", pa.int64(), _producer_id, "Null without an idempotent producer."),
+    _column("producerEpoch", pa.int32(), _producer_epoch, "Likewise."),
+    _column("sequence", pa.int32(), _sequence, "Likewise."),
     _column(
         TRANSACTION_STATE,
         pa.string(),
         _transaction_state,
-        "`committed`, `aborted`, `open`; null outside of transactions",
+        "`committed`, `aborted`, `open`; null outside of transactions.",
     ),
     _column(
         "controlType",
         pa.string(),
         _control_type,
-        "`COMMIT`, `ABORT` and others; null for data",
+        "`COMMIT`, `ABORT` and others; null for data.",
     ),
-    _column("magic", pa.int32(), _magic, "of the batch"),
-    _column("codec", pa.string(), _codec, "of the batch"),
-    _column("segment", pa.string(), _segment, "the file"),
-    _column("batchPosition", pa.int64(), _batch_position, "the byte where the batch begins"),
+    _column("magic", pa.int32(), _magic, "Of the batch."),
+    _column("codec", pa.string(), _codec, "Of the batch."),
+    _column("segment", pa.string(), _segment, "The file."),
+    _column("batchPosition", pa.int64(), _batch_position, "The byte where the batch begins."),
     _column(
         "key_text",
         pa.string(),
         _key_text,
-        "the key as text, decoded with `keyFormat`; null if it has none",
+        "The key as text, decoded with `keyFormat`; null if it has none.",
         is_default=False,
     ),
     _column(
         "value_text",
         pa.string(),
         _value_text,
-        "the value as text, decoded with `valueFormat`; null if it has none",
+        "The value as text, decoded with `valueFormat`; null if it has none.",
         is_default=False,
     ),
     _column(
         KEY_PROBLEM,
         pa.string(),
         _key_problem,
-        "why the key has no text; null if it has one, or is null",
+        "Why the key has no text; null if it has one, or is null.",
         is_default=False,
     ),
-    _column(VALUE_PROBLEM, pa.string(), _value_problem, "likewise the value", is_default=False),
+    _column(VALUE_PROBLEM, pa.string(), _value_problem, "Likewise the value.", is_default=False),
     _column(
         "log_dir",
         pa.string(),
         _log_dir,
-        "the log directory, as it was named",
+        "The log directory, as it was named.",
         is_default=False,
     ),
 )
 """All columns about records, in order."""
 
 TIMESTAMP_MS: Final = _column(
-    "timestamp_ms", pa.int64(), _timestamp_ms, "epoch milliseconds; -1 for none"
+    "timestamp_ms", pa.int64(), _timestamp_ms, "Epoch milliseconds; -1 for none."
 )
 """Takes the place of ``timestamp`` where times are numbers: it holds every time of a log."""
 
 
 def corrupt_record_column(name: str) -> SourceColumn:
     """The column that says what is wrong, in a row for damaged bytes."""
-    return SourceColumn(name, pa.string(), "what is wrong with damaged bytes")
+    return SourceColumn(name, pa.string(), "What is wrong with damaged bytes.")
 
 
 def columns_named(names: Sequence[str], corrupt_column: str | None) -> tuple[SourceColumn, ...]:
