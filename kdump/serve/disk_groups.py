@@ -19,7 +19,7 @@ from kdump.state.groups.group_image import CommittedOffset
 from kdump.state.metadata.cluster import cluster_view
 from kdump.state.metadata.settings import DEFAULT_OFFSETS_RETENTION_MS
 
-_IN_THIS_PROCESS: Final = EngineOptions(choice=EngineChoice.LOCAL, processes=1)
+IN_THIS_PROCESS: Final = EngineOptions(choice=EngineChoice.LOCAL, processes=1)
 """A server has threads, which a worker process would not have."""
 
 
@@ -80,7 +80,7 @@ class DiskGroups:
             selection=PartitionSelection(),
             offsets_retention_ms=DEFAULT_OFFSETS_RETENTION_MS,
         )
-        report = report_groups(request, _IN_THIS_PROCESS)
+        report = report_groups(request, IN_THIS_PROCESS)
         for problem in report.problems():
             self.notices.note(str(problem))
         return FoundGroups(report, {each.group.group_id: each for each in report.groups})

@@ -24,6 +24,9 @@ from kdump.serve.message_shapes import MalformedMessage, nested_entity, walk_of
 API_VERSIONS: Final = 18
 _PREFIX_BYTES: Final = 8
 """Of a header: the key and the version of the API, and the correlation id."""
+_NEWEST: Final = {66: 1}
+"""The newest version that is answered, where that is not the newest of all: ``ListTransactions``
+takes a regular expression after that."""
 _IMPLIED: Final[Mapping[str, Any]] = {
     "throttle_time": dt.timedelta(),
     "error_code": ErrorCode.none,
@@ -53,9 +56,10 @@ class Request(NamedTuple):
 
 
 def versions_of(api_key: int) -> tuple[int, int]:
-    """The oldest and the newest version of an API."""
+    """The oldest and the newest version of an API that is answered."""
     versions = schema_name_map[api_key_map[api_key]]
-    return min(versions), max(versions)
+    newest = max(versions)
+    return min(versions), min(newest, _NEWEST.get(api_key, newest))
 
 
 def decode_request(data: bytes, api_keys: frozenset[int]) -> Request:

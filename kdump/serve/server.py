@@ -17,10 +17,12 @@ from kdump.serve.group_answers import GroupAnswers
 from kdump.serve.memory_budget import MemoryBudget
 from kdump.serve.message_shapes import MalformedMessage
 from kdump.serve.messages import Request, decode_request, encode_response
+from kdump.serve.metadata_answers import LogDirAnswers, MetadataAnswers
 from kdump.serve.offset_answers import OffsetAnswers
 from kdump.serve.refusing_answers import RefusingAnswers
 from kdump.serve.served_cluster import ServedCluster
 from kdump.serve.served_notices import ServedNotices
+from kdump.serve.transaction_answers import TransactionAnswers
 
 LARGEST_REQUEST_BYTES: Final = 8 << 20
 """A fetch of 100,000 partitions is smaller; decoded, a request takes many times its bytes."""
@@ -63,7 +65,11 @@ class ProtocolServer:
             **OffsetAnswers(serving).handlers(),
             **RefusingAnswers().handlers(),
             **groups.handlers(),
+            **TransactionAnswers(serving).handlers(),
+            **LogDirAnswers(serving).handlers(),
         }
+        if self.cluster.image is not None:
+            self._answers |= MetadataAnswers(serving, self.cluster.image).handlers()
         self._offered = finding.offered = frozenset({*self._answers, FETCH})
         self._memory = MemoryBudget(_MEMORY_BYTES)
 

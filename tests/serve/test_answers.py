@@ -21,7 +21,22 @@ FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 EPOCH: Final = 23
-OFFERED: Final = (0, FETCH, LIST_OFFSETS, METADATA, *range(8, 17), 18, EPOCH, 60, 69, 75)
+OFFERED: Final = (
+    0,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    *range(8, 17),
+    18,
+    EPOCH,
+    35,
+    60,
+    61,
+    65,
+    66,
+    69,
+    75,
+)
 
 
 def fetch(server: RunningServer, offset: int, version: int = 12, **fields: Any) -> Any:

@@ -1,0 +1,243 @@
+"""What administrators ask without changing anything, as the living cluster answered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from builders.serving import RunningServer, framed, received
+
+CHANGED_LATER = ("div-", "lag-", "tx-div")
+
+
+@pytest.fixture(scope="module")
+def said(fixtures: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        (fixtures / "states" / "clean" / "manifest.json").read_text()
+    )
+    return found
+
+
+# ---- Transactions ----
+
+
+def test_transactions_are_listed(dead_cluster: RunningServer, said: dict[str, Any]) -> None:
+    found = dead_cluster.ask(66, 1, state_filters=[], producer_id_filters=[]).transaction_states
+    assert {(each.transactional_id, each.producer_id) for each in found} == {
+        (each["transactionalId"], each["producerId"]) for each in said["transactions_listed"]
+    }
+
+
+def test_transactions_are_listed_by_state_and_producer(dead_cluster: RunningServer) -> None:
+    ongoing = dead_cluster.ask(66, 0, state_filters=["Ongoing", "Odd"], producer_id_filters=[])
+    assert {each.transactional_id for each in ongoing.transaction_states} == {
+        "ongoing-1",
+        "ongoing-offsets",
+    }
+    assert ongoing.unknown_state_filters == ("Odd",)
+    one = dead_cluster.ask(66, 0, state_filters=[], producer_id_filters=[1008])
+    assert [each.transactional_id for each in one.transaction_states] == ["ongoing-1"]
+
+
+def test_transactions_are_described(dead_cluster: RunningServer, said: dict[str, Any]) -> None:
+    ids = [
+        name
+        for name, each in said["transactions"].items()
+        if not name.startswith(CHANGED_LATER) and "start_time_ms" in each
+    ]
+    found = dead_cluster.ask(65, 0, transactional_ids=[*ids, "nobody"]).transaction_states
+    assert found[-1].error_code is ErrorCode.transactional_id_not_found
+    for each in found[:-1]:
+        described = said["transactions"][each.transactional_id]
+        assert each.transaction_state == described["state"]
+        assert each.producer_id == described["producer_id"]
+        assert each.producer_epoch == described["producer_epoch"]
+        assert each.transaction_timeout.total_seconds() * 1000 == described["timeout_ms"]
+        started = each.transaction_start_time.timestamp() * 1000
+        assert round(started) == described["start_time_ms"]
+        assert sorted(
+            f"{topic.topic}-{number}" for topic in each.topics for number in topic.partitions
+        ) == sorted(described["partitions"])
+
+
+def test_a_transaction_that_never_began_has_no_start(dead_cluster: RunningServer) -> None:
+    with dead_cluster.connect() as connection:
+        connection.sendall(framed(65, 0, transactional_ids=["tx-init-only"]))
+        assert b"\x06Empty\0\0\xea\x60" + b"\xff" * 8 in received(connection)
+
+
+@pytest.mark.slow
+def test_producers_are_described(dead_cluster: RunningServer, said: dict[str, Any]) -> None:
+    for name, topic in said["topics"].items():
+        if name.startswith(CHANGED_LATER):
+            continue
+        numbers = [int(number) for number in topic["partitions"]]
+        asked = [{"name": name, "partition_indexes": numbers}]
+        (found,) = dead_cluster.ask(61, 0, topics=asked).topics
+        for each in found.partitions:
+            described = topic["partitions"][str(each.partition_index)]["producers"]
+            answered = {
+                (
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    producer.last_sequence,
+                    producer.last_timestamp,
+                    producer.current_txn_start_offset,
+                )
+                for producer in each.active_producers
+            }
+            expected = {
+                (
+                    producer["producer_id"],
+                    producer["producer_epoch"],
+                    producer["last_sequence"],
+                    producer["last_timestamp"],
+                    producer.get("txn_start_offset", -1),
+                )
+                for producer in described
+            }
+            assert expected <= answered, (name, each.partition_index)
+            # The others had expired in memory, a day after their last record.
+            day_ago = said["taken_ms"] - 86_400_000
+            assert all(timestamp < day_ago for *_, timestamp, _ in answered - expected)
+
+
+# ---- The metadata ----
+
+
+def configs_of(server: RunningServer, kind: int, name: str, *keys: str) -> dict[str, str | None]:
+    asked = {"resource_type": kind, "resource_name": name, "configuration_keys": keys or None}
+    (found,) = server.ask(32, 4, resources=[asked]).results
+    assert found.error_code is ErrorCode.none
+    return {each.name: each.value for each in found.configs}
+
+
+def test_the_configurations_of_topics(dead_cluster: RunningServer, said: dict[str, Any]) -> None:
+    for name, topic in said["topics"].items():
+        assert configs_of(dead_cluster, 2, name) == topic["configs"], name
+    assert configs_of(dead_cluster, 2, "orders", "retention.ms") == {
+        "retention.ms": "3153600000003"
+    }
+
+
+def test_unknown_resources_have_no_configuration(dead_cluster: RunningServer) -> None:
+    asked = [
+        {"resource_type": kind, "resource_name": "nothing", "configuration_keys": None}
+        for kind in (2, 8)
+    ]
+    found = dead_cluster.ask(32, 4, resources=asked).results
+    assert [each.error_code for each in found] == [
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.invalid_request,
+    ]
+
+
+def acls(server: RunningServer, **filters: Any) -> list[tuple[Any, ...]]:
+    usual: dict[str, Any] = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    found = server.ask(29, 3, **{**usual, **filters}).resources
+    return sorted(
+        (resource.resource_name, each.principal, each.host)
+        for resource in found
+        for each in resource.acls
+    )
+
+
+def test_acls_are_described(dead_cluster: RunningServer, said: dict[str, Any]) -> None:
+    assert acls(dead_cluster) == sorted(
+        (each["pattern"]["name"], each["entry"]["principal"], each["entry"]["host"])
+        for each in said["acls"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        ({"resource_type_filter": 3}, ["g-classic"]),
+        ({"principal_filter": "User:bob"}, ["pay"]),
+        ({"permission_type": 3}, ["orders", "pay"]),
+        ({"operation": 4}, ["pay"]),
+        ({"host_filter": "10.0.0.1"}, ["pay"]),
+        ({"resource_name_filter": "payments", "pattern_type_filter": 2}, ["pay"]),
+        ({"resource_name_filter": "payments", "pattern_type_filter": 1}, []),
+        ({"resource_name_filter": "orders", "pattern_type_filter": 3}, ["orders"]),
+        ({"resource_name_filter": "orders", "pattern_type_filter": 4}, []),
+    ],
+)
+def test_acls_are_filtered(
+    filters: dict[str, Any], names: list[str], dead_cluster: RunningServer
+) -> None:
+    assert [name for name, _, _ in acls(dead_cluster, **filters)] == names
+
+
+def quotas(
+    server: RunningServer, *components: dict[str, Any], strict: bool = False
+) -> list[dict[str, str | None]]:
+    found = server.ask(48, 1, components=components, strict=strict)
+    return sorted(
+        ({each.entity_type: each.entity_name for each in entry.entity} for entry in found.entries),
+        key=len,
+    )
+
+
+def test_quotas_are_described(dead_cluster: RunningServer) -> None:
+    user, default = {"user": None}, {"client-id": "app", "user": "alice"}
+    assert quotas(dead_cluster) == [user, default]
+    any_user = {"entity_type": "user", "match_type": 2, "match": None}
+    assert quotas(dead_cluster, any_user) == [user, default]
+    assert quotas(dead_cluster, any_user, strict=True) == [user]
+    alice = {"entity_type": "user", "match_type": 0, "match": "alice"}
+    assert quotas(dead_cluster, alice) == [default]
+    by_default = {"entity_type": "user", "match_type": 1, "match": None}
+    assert quotas(dead_cluster, by_default) == [user]
+    (entry,) = dead_cluster.ask(48, 1, components=[alice], strict=False).entries
+    assert [(each.key, each.value) for each in entry.values] == [("producer_byte_rate", 1048576.0)]
+
+
+def test_users_are_described(dead_cluster: RunningServer, said: dict[str, Any]) -> None:
+    found = dead_cluster.ask(50, 0, users=None).results
+    assert {
+        each.user: [(info.mechanism, info.iterations) for info in each.credential_infos]
+        for each in found
+    } == {"alice": [(1, 4096)], "bob": [(2, 8192)]}
+    asked = [{"name": name} for name in ("bob", "bob", "nobody")]
+    assert [each.error_code for each in dead_cluster.ask(50, 0, users=asked).results] == [
+        ErrorCode.duplicate_resource,
+        ErrorCode.resource_not_found,
+    ]
+
+
+def test_no_partition_is_reassigned(dead_cluster: RunningServer) -> None:
+    assert dead_cluster.ask(46, 0, topics=None).topics == ()
+
+
+def test_log_directories_are_described(dead_cluster: RunningServer, said: dict[str, Any]) -> None:
+    found = {each.log_dir: each for each in dead_cluster.ask(35, 4, topics=None).results}
+    for name, partitions in said["log_dirs"].items():
+        disk = name.partition(":")[2]
+        (own,) = (each for path, each in found.items() if path.endswith(disk))
+        here = {
+            f"{topic.name}-{each.partition_index}"
+            for topic in own.topics
+            for each in topic.partitions
+        }
+        kept = {each for each in partitions if not each.startswith(("__", *CHANGED_LATER))}
+        assert here >= kept
+
+
+def test_without_metadata_its_answers_are_not_offered(server: RunningServer) -> None:
+    found = server.ask(18, 0)
+    offered = {each.api_key for each in found.api_keys}
+    assert offered.isdisjoint({29, 32, 46, 48, 50})
+    assert {1, 3, 16, 35, 61, 65, 66} <= offered
