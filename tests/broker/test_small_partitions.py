@@ -14,6 +14,8 @@ from builders.apply_target import apply_target
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from builders.log_directories import write_partition
 from builders.recovery import of_producer
+from builders.verified import END_OFFSET, LogModel
+from builders.violations import CASES, OF_TRANSACTIONS, Case
 from kdump.broker.loader import loader
 from kdump.broker.loader.load_context import IndexSettings, LoadContext
 from kdump.broker.loader.loader import Recovered, load_directory, recover_usual
@@ -26,6 +28,7 @@ from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 _EPOCHS = "leader-epoch-checkpoint"
 _DAY_MS = 86_400_000
+PLAIN_CASES = [each for each in CASES if each.code not in OF_TRANSACTIONS]
 
 
 def by_loader(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:
@@ -137,6 +140,21 @@ def test_both_loaders_agree_about_every_partition(
     if isinstance(outcome, Recovered) and isinstance(expected, Recovered):
         assert list(outcome.files) == list(expected.files)
         assert state_of(first) == state_of(second)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(
+    "case", PLAIN_CASES, ids=[f"{each.code}: {each.name}" for each in PLAIN_CASES]
+)
+def test_both_loaders_agree_about_every_violation(
+    case: Case, is_clean: bool, tmp_path: Path
+) -> None:
+    """What one of them alone looks at is a case that the other loads as usual."""
+    folder = case.write(tmp_path / "logs", LogModel.plain())
+    context = LoadContext(is_clean=is_clean, recovery_point=END_OFFSET if is_clean else 0)
+    first, second = (VirtualDirectory(local(folder)) for _ in range(2))
+    assert load_directory(first, context) == by_loader(second, context)
+    assert state_of(first) == state_of(second)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
