@@ -74,6 +74,19 @@ BROKER_MESSAGES: Final = (
         "Runbook: A consumer is stuck at an offset.",
     ),
     BrokerMessage(
+        "There is no leader for this topic-partition",
+        "No replica in sync runs: LeaderNotAvailableException in clients, until one returns or is"
+        " elected.",
+        (),
+        "Runbook: Which replica should lead?",
+    ),
+    BrokerMessage(
+        "Exiting Kafka due to fatal exception",
+        "The broker does not start, or ends; the rest of the line or an earlier one says why.",
+        (),
+        "Runbook: The pod crash-loops.",
+    ),
+    BrokerMessage(
         "Found invalid messages in log segment …at byte offset ",
         "Recovery found a damaged batch, and is about to truncate the log before it.",
         ("batch-checksum", "batch-length", "torn-tail", "zero-fill"),

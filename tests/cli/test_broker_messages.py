@@ -44,6 +44,18 @@ def test_a_line_or_its_beginning_leads_to_the_findings(typed: str, code: str) ->
     assert re.search(rf"Findings: .*\b{code}\b", outcome.stdout.decode())
 
 
+@pytest.mark.parametrize(
+    ("typed", "runbook"),
+    [
+        ("OffsetOutOfRangeException", "A consumer is stuck at an offset"),
+        ("LeaderNotAvailableException", "Which replica should lead?"),
+        ("ERROR Exiting Kafka due to fatal exception (kafka.Kafka$)", "The pod crash-loops"),
+    ],
+)
+def test_a_line_or_its_beginning_leads_to_the_runbook(typed: str, runbook: str) -> None:
+    assert f"Runbook: {runbook}" in explain(typed).stdout.decode()
+
+
 def test_programs_get_messages_beside_codes() -> None:
     answer = all_objects(explain("torn-tail", "Duplicate directory ID", "--output", "json").stdout)
     assert list(problems_of_objects("explain", answer)) == []
@@ -60,7 +72,7 @@ def test_a_message_that_nobody_knows_is_a_usage_error() -> None:
 @pytest.mark.parametrize("message", BROKER_MESSAGES, ids=lambda each: each.text)
 def test_a_message_names_findings_and_runbooks_that_exist(message: BrokerMessage) -> None:
     assert set(message.codes) <= INVARIANTS.keys()
-    if runbook := re.fullmatch(r"Runbook: (.+)\.", message.advice):
+    if runbook := re.fullmatch(r"Runbook: (.+?)\.?", message.advice):
         assert f"[{runbook[1].replace('-stray', '`-stray`')}](docs/runbooks/" in (
             ROOT / "README.md"
         ).read_text(encoding="utf-8")
