@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import pytest
 
 from builders.batches import batches
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import all_objects
+from builders.json_schemas import problems_of_objects
 from builders.log_directories import write_log_directory, write_partition
 from builders.metadata_log import partition_record, topic_record, write_metadata_log
 from builders.runbook import commands_of, words_of
@@ -71,6 +73,13 @@ def keys_in(path: Path) -> list[str]:
     return [f"{each['topic']}-{each['partition']}" for each in partitions]
 
 
+def told(output: str) -> list[str]:
+    """Return the lines about partitions without a leader."""
+    lines = output.splitlines()
+    first = lines.index("4 partitions without a leader, by the cluster's metadata:") + 1
+    return lines[first : first + 4]
+
+
 def test_each_broker_gets_a_file_with_the_partitions_that_it_should_lead(disks: Path) -> None:
     elect(disks)
     assert keys_in(disks / "elect-1.json") == ["alone-0", "orders-0"]
@@ -78,14 +87,45 @@ def test_each_broker_gets_a_file_with_the_partitions_that_it_should_lead(disks: 
 
 
 def test_what_each_choice_loses_is_said_internal_topics_first(disks: Path) -> None:
-    said = elect(disks).stdout.decode().splitlines()
-    first = said.index("4 partitions without a leader, by the cluster's metadata:") + 1
-    assert said[first : first + 4] == [
+    assert told(elect(disks).stdout.decode()) == [
         "__consumer_offsets-0: elect broker 2, 0 records lost; broker 1: 3 records lost",
         "alone-0: elect broker 1, 0 records lost",
         "gone-0: none of its replicas is here: name the disks of broker 3",
         "orders-0: elect broker 1, 0 records lost; broker 2: 6 records lost",
     ]
+
+
+def test_programs_get_the_same_as_objects(disks: Path) -> None:
+    people = elect(disks).stdout.decode()
+    for path in disks.glob("elect-*.json"):
+        path.unlink()
+    answer = all_objects(elect(disks, "--output", "json").stdout)
+    assert list(problems_of_objects("diff", answer)) == []
+    rows = [each for each in answer if each["type"] == "election"]
+    assert [_said(each) for each in rows] == told(people)
+    files = {each["file"]: keys_in(disks / each["file"]) for each in rows if each["file"]}
+    assert files == {
+        each["file"]: [_key(one) for one in rows if one["file"] == each["file"]]
+        for each in rows
+        if each["file"]
+    }
+
+
+def _key(election: dict[str, Any]) -> str:
+    return f"{election['topic']}-{election['partition']}"
+
+
+def _said(election: dict[str, Any]) -> str:
+    """Say what an object says, as people are told."""
+    if election["problem"]:
+        return f"{_key(election)}: {election['problem']}"
+    first, *others = (
+        f"broker {each['node_id']}{{}} {each['lost_records']} records lost"
+        for each in election["candidates"]
+    )
+    assert election["candidates"][0]["node_id"] == election["elected_node_id"]
+    said = [f"elect {first.format(',')}", *(each.format(":") for each in others)]
+    return f"{_key(election)}: {'; '.join(said)}"
 
 
 def test_replicas_that_are_not_here_are_named(disks: Path) -> None:

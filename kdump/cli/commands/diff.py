@@ -110,10 +110,11 @@ def command(
     ]
     if output.is_for_people:
         _write_for_people(output, rows, listed, report)
+        if electing is not None:
+            electing.elect(every, sides, sys.stdout)
     else:
-        _write_for_programs(output, rows, listed, report)
-    if electing is not None:
-        electing.elect(every, sides, sys.stdout if output.is_for_people else sys.stderr)
+        elected = None if electing is None else electing.elect(every, sides, sys.stderr)
+        _write_for_programs(output, rows, listed, report, elected)
     return diagnostics.status | (ExitStatus.DIFFERENT if report.is_different else ExitStatus.SOUND)
 
 
@@ -162,15 +163,17 @@ class _Electing:
 
     def elect(
         self, results: Iterable[PartitionDiff | NotCompared], sides: Sequence[Side], out: TextIO
-    ) -> None:
-        """Write the files, and say what each choice loses."""
-        from kdump.cli.output.elect_output import election_lines, write_elections
+    ) -> list[Row]:
+        """Write the files, and say what each choice loses; return the same as rows."""
+        from kdump.cli.output.elect_output import election_lines, election_rows, write_elections
         from kdump.cli.output.events import write_line
         from kdump.jobs.diff.elections import elections
 
         found = elections(self.image, self.keys, results, sides)
-        for line in election_lines(found, write_elections(self.name, found)):
+        files = write_elections(self.name, found)
+        for line in election_lines(found, files):
             write_line(line, out)
+        return list(election_rows(found, files))
 
 
 @dataclass(slots=True)
@@ -226,16 +229,23 @@ def _rows(
 
 
 def _write_for_programs(
-    output: OutputFormat, rows: Iterable[Row], listed: _RecordList, report: DiffReport
+    output: OutputFormat,
+    rows: Iterable[Row],
+    listed: _RecordList,
+    report: DiffReport,
+    elected: Sequence[Row] | None,
 ) -> None:
     from kdump.cli.output.sections import open_sections
-    from kdump.jobs.diff.compared_rows import COMPARED_PARTITION, DIFFERING_RECORD
+    from kdump.jobs.diff.compared_rows import COMPARED_PARTITION, DIFFERING_RECORD, ELECTION
 
     sections = [COMPARED_PARTITION]
     if listed.is_wanted and listed.splits:
         sections.append(DIFFERING_RECORD)
+    if elected is not None:
+        sections.append(ELECTION)
     with open_sections(output, sections) as out:
         out.rows(rows)
+        out.rows(elected or ())
         if listed.is_wanted:
             listed.write(out)
         out.summary(report.summary(), report.lines())

@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import PurePath
 
 from kdump.cli.output.out_file import OutFile
+from kdump.cli.output.rendering import Row
 from kdump.formats.names import TopicPartition
 from kdump.jobs.diff.elections import Election, PossibleLeader, brokers, by_broker
 from kdump.words import counted
+
+
+def election_rows(found: Sequence[Election], files: Mapping[int, str]) -> Iterator[Row]:
+    """Make a row for each partition without a leader, for programs."""
+    for each in found:
+        node_id = None if each.elected is None else each.elected.node_id
+        yield {
+            "type": "election",
+            "topic": each.key.topic,
+            "partition": each.key.partition,
+            "elected_node_id": node_id,
+            "file": None if node_id is None else files[node_id],
+            "problem": each.problem,
+            "missing_node_ids": list(each.missing),
+            "candidates": [_candidate_row(one) for one in each.candidates],
+        }
+
+
+def _candidate_row(candidate: PossibleLeader) -> Row:
+    """Leave out what only orders the candidates."""
+    return {name: value for name, value in asdict(candidate).items() if name != "standing"}
 
 
 def write_elections(name: str, found: Sequence[Election]) -> dict[int, str]:

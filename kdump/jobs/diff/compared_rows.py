@@ -269,6 +269,49 @@ DIFFERING_RECORD: Final = RowType(
     title="Records",
 )
 
+ELECTION: Final = RowType(
+    "election",
+    "A partition without a leader, and which replica should lead it.",
+    (
+        Field("topic", TEXT),
+        Field("partition", INT),
+        Field(
+            "elected_node_id",
+            INTEGER.or_null,
+            "The broker to elect: its replica loses least; null if none can be elected.",
+        ),
+        Field(
+            "file",
+            TEXT.or_null,
+            "The file for kafka-leader-election.sh that has the partition; null likewise.",
+        ),
+        Field("problem", TEXT.or_null, "Why none can be elected; null if one can."),
+        Field(
+            "missing_node_ids",
+            list_of(INTEGER),
+            "The brokers whose replicas were not read, and may have more records.",
+        ),
+        Field(
+            "candidates",
+            list_of(
+                object_of(
+                    Field("node_id", INTEGER),
+                    Field(
+                        "lost_records",
+                        COUNT,
+                        "Records that are lost if it leads, those that a start drops from it"
+                        " included.",
+                    ),
+                    Field("is_damaged", FLAG, "Whether its log has damage, or a start drops some."),
+                    Field("refusal", TEXT.or_null, "Why no broker loads it; null if one does."),
+                )
+            ),
+            "The assigned replicas that were read, the one to elect first.",
+        ),
+    ),
+    title="Elections",
+)
+
 SUMMARY: Final = RowType(
     "summary",
     "The totals.",
@@ -295,6 +338,7 @@ ANSWERS: Final = (
         (
             COMPARED_PARTITION,
             DIFFERING_RECORD,
+            ELECTION,
             SUMMARY,
         ),
     ),
