@@ -41,7 +41,7 @@ class ClusterClients:
         self.ask("wait", replicas="leader", topics=list(topics) or None)
 
     def wait_for_leader(self, partition: Partition, leader: int) -> None:
-        """Wait until a broker leads a partition."""
+        """Wait until a broker leads a partition; -1 is none."""
         self.ask("leads", partition=partition, leader=leader)
 
     def wait_for_markers(self, partition: Partition) -> None:

@@ -238,8 +238,8 @@ final class ClusterClients {
         return await(() -> {
             Node found = admin.describeTopics(List.of(partition.topic())).allTopicNames().get().get(partition.topic())
                 .partitions().get(partition.partition()).leader();
-            boolean isLeader = found != null && found.id() == leader;
-            return isLeader ? null : "broker " + leader + " does not lead " + partition;
+            int id = found == null ? -1 : found.id();
+            return id == leader ? null : "broker " + leader + " does not lead " + partition;
         });
     }
 
