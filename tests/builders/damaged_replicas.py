@@ -197,6 +197,16 @@ DAMAGES: Final[tuple[Damage, ...]] = (
 )
 
 
+def damage_some(folder: Path, partitions: Iterable[str], seed: int) -> None:
+    """Damage some replicas of partitions."""
+    drawn = random.Random(seed)
+    for name in partitions:
+        for path in sorted(folder.glob(f"*/{name}")):
+            for damage in drawn.sample(DAMAGES, drawn.choice((0, 1, 1, 2))):
+                if path.exists():
+                    damage(path, drawn)
+
+
 def _a_log(path: Path, drawn: random.Random | None) -> Path | None:
     """One of the logs; the last one without ``drawn``."""
     logs = sorted(path.glob("*.log"))

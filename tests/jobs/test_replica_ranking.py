@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from builders.damaged_replicas import (
-    DAMAGES,
     DISKS,
     HERE,
     Damage,
     Held,
     collected,
     cut_half,
+    damage_some,
     empty_logs,
     held,
     kill_brokers,
@@ -198,13 +198,8 @@ PARTITIONS = (
 
 def damaged_cluster(cluster: Path, folder: Path, seed: int) -> Path:
     """Damage some replicas of some partitions."""
-    drawn = random.Random(seed)
     kill_brokers(cluster, folder, PARTITIONS)
-    for name in PARTITIONS:
-        for path in sorted(folder.glob(f"*/{name}")):
-            for damage in drawn.sample(DAMAGES, drawn.choice((0, 1, 1, 2))):
-                if path.exists():
-                    damage(path, drawn)
+    damage_some(folder, PARTITIONS, seed)
     return folder
 
 
