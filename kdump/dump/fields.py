@@ -6,144 +6,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from kdump.dump.dumped_rows import ROWS_OF
 from kdump.dump.files import DumpKind
 from kdump.words import counted
 
 Row = dict[str, Any]
-
-_SEGMENT: Final = (
-    "path",
-    "type",
-    "position",
-    "size_bytes",
-    "magic",
-    "base_offset",
-    "last_offset",
-    "codec",
-    "crc",
-    "is_valid",
-    "attributes",
-    "timestamp_type",
-    "base_timestamp_ms",
-    "max_timestamp_ms",
-    "last_offset_delta",
-    "records_count",
-    "partition_leader_epoch",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "last_sequence",
-    "is_transactional",
-    "is_control",
-    "delete_horizon_ms",
-    "batch_position",
-    "offset",
-    "timestamp_ms",
-    "sequence",
-    "key_size_bytes",
-    "value_size_bytes",
-    "key",
-    "key_encoding",
-    "value",
-    "value_encoding",
-    "headers",
-    "control",
-    "record_type",
-    "record_version",
-    "decoded_key",
-    "decoded_value",
-    "decoding_error",
-    "key_schema_id",
-    "key_problem",
-    "value_schema_id",
-    "value_problem",
-    "why",
-)
-
-_FIELDS: Final[dict[DumpKind, tuple[str, ...]]] = {
-    DumpKind.SEGMENT: _SEGMENT,
-    DumpKind.METADATA_SNAPSHOT: _SEGMENT,
-    DumpKind.SEGMENT_0_7: (
-        "path",
-        "type",
-        "position",
-        "size_bytes",
-        "magic",
-        "offset",
-        "next_offset",
-        "codec",
-        "crc",
-        "is_valid",
-        "attributes",
-        "batch_position",
-        "value",
-        "value_encoding",
-        "why",
-    ),
-    DumpKind.OFFSET_INDEX: (
-        "path",
-        "type",
-        "offset",
-        "relative_offset",
-        "position",
-        "entries",
-    ),
-    DumpKind.TIME_INDEX: (
-        "path",
-        "type",
-        "timestamp_ms",
-        "offset",
-        "relative_offset",
-        "entries",
-    ),
-    DumpKind.TRANSACTION_INDEX: (
-        "path",
-        "type",
-        "version",
-        "producer_id",
-        "first_offset",
-        "last_offset",
-        "last_stable_offset",
-    ),
-    DumpKind.PRODUCER_SNAPSHOT: (
-        "path",
-        "type",
-        "version",
-        "crc",
-        "is_valid",
-        "entries",
-        "producer_id",
-        "producer_epoch",
-        "coordinator_epoch",
-        "first_sequence",
-        "last_sequence",
-        "last_offset",
-        "offset_delta",
-        "timestamp_ms",
-        "current_txn_first_offset",
-    ),
-    DumpKind.SMALL_FILE: (
-        "path",
-        "type",
-        "topic",
-        "partition",
-        "offset",
-        "epoch",
-        "start_offset",
-        "version",
-        "broker_epoch",
-        "topic_id",
-        "cluster_id",
-        "node_id",
-        "directory_id",
-        "data_version",
-        "leader_id",
-        "leader_epoch",
-        "voted_id",
-        "voted_directory_id",
-        "current_voters",
-    ),
-}
 
 _MOST_CHARACTERS: Final = 60
 """Length of a key or value in a table; the other forms have all of it."""
@@ -164,16 +31,21 @@ OF_BATCHES: Final = (DumpKind.SEGMENT, DumpKind.METADATA_SNAPSHOT)
 """Files of batches and records."""
 
 
+def _fields(kind: DumpKind) -> list[str]:
+    names = (field.name for row in ROWS_OF[kind] for field in row.columns)
+    return list(dict.fromkeys(("path", "type", *names)))
+
+
 def fields_of(kinds: Iterable[DumpKind]) -> list[str]:
     """The fields that rows of files of these kinds can have, each once, in order."""
-    return list(dict.fromkeys(name for kind in kinds for name in _FIELDS[kind]))
+    return list(dict.fromkeys(name for kind in kinds for name in _fields(kind)))
 
 
 def table_fields(kind: DumpKind, rows: Sequence[Row]) -> list[str]:
     """Give the columns of a table of one file: a selection for a segment, else all of ``rows``."""
     if kind in OF_BATCHES:
         return list(_SEGMENT_TABLE)
-    return [name for name in _FIELDS[kind][1:] if any(name in row for row in rows)]
+    return [name for name in _fields(kind)[1:] if any(name in row for row in rows)]
 
 
 def table_row(row: Row) -> Row:

@@ -18,8 +18,8 @@ from kdump.cli.output.rendering import (
 )
 from kdump.cli.output.value_text import escape_controls
 from kdump.errors import ExitStatus
+from kdump.jobs.grep.found_rows import FOUND_FILE, FOUND_RECORD, WHERE
 from kdump.payloads.undecoded import NONE_UNDECODED
-from kdump.rows.row_type import INTEGER, TEXT, TIME, Field
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -38,24 +38,6 @@ class GrepForm(enum.Enum):
 
 MOST_PROBLEMS: Final = 20
 """For one file, this many are reported one by one, the others only counted."""
-
-_WHERE: Final = (
-    Field("topic", TEXT, "", "Topic"),
-    Field("partition", INTEGER, "", "Partition"),
-    Field("path", TEXT),
-    Field("file", TEXT, "", "File", dropped=1),
-)
-RECORD_COLUMNS: Final = (
-    *_WHERE,
-    Field("offset", INTEGER, "", "Offset"),
-    Field("timestamp_ms", TIME, "", "Time", unknown="-", dropped=3),
-    Field("key", TEXT, "", "Key", unknown="-"),
-    Field("key_encoding", TEXT),
-    Field("value", TEXT, "", "Value", unknown="-"),
-    Field("value_encoding", TEXT),
-    Field("headers", TEXT, "", "Headers", dropped=2),
-)
-COUNT_COLUMNS: Final = (*_WHERE, Field("matches", INTEGER, "", "Matches"))
 
 
 def print_found(
@@ -252,9 +234,9 @@ def _open(output_format: OutputFormat, form: GrepForm) -> Iterator[_Printer]:
         yield _Lines(form)
         return
     columns = {
-        GrepForm.RECORDS: RECORD_COLUMNS,
-        GrepForm.COUNTS: COUNT_COLUMNS,
-        GrepForm.FILES: _WHERE,
+        GrepForm.RECORDS: FOUND_RECORD.columns,
+        GrepForm.COUNTS: FOUND_FILE.columns,
+        GrepForm.FILES: WHERE,
     }
     with open_output(output_format, columns[form]) as output:
         yield _Rows(form, output_format, output)
