@@ -10,7 +10,7 @@ import contextlib
 import enum
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kdump.engine.engine import Engine, run_all
@@ -73,6 +73,7 @@ class EngineOptions:
         spark_conf: Spark's own properties, which override kdump's.
         processes: how many workers the local engine has; None for one per CPU.
         tell: receives each choice of an engine.
+        progress: receives how far the work is.
     """
 
     choice: EngineChoice = EngineChoice.AUTO
@@ -80,6 +81,12 @@ class EngineOptions:
     spark_conf: tuple[tuple[str, str], ...] = ()
     processes: int | None = None
     tell: Callable[[Decision], None] = _tell_nobody
+    progress: Progress = field(default=SILENT, compare=False)
+
+    @property
+    def may_be_local(self) -> bool:
+        """Whether nobody asked for Spark."""
+        return self.choice is not EngineChoice.SPARK and self.master is None
 
 
 DEFAULT_OPTIONS: Final = EngineOptions()
@@ -111,7 +118,6 @@ def open_engine(
     *,
     kind: JobKind = JobKind.SCAN,
     total_bytes: int,
-    progress: Progress = SILENT,
 ) -> Iterator[Engine]:
     """Open the engine for jobs over ``total_bytes``; leaving the context ends all it started.
 
@@ -125,12 +131,12 @@ def open_engine(
     if decision.engine is EngineChoice.SPARK:
         from kdump.engine.spark import SparkEngine
 
-        with SparkEngine(options.master, dict(options.spark_conf), progress) as spark:
+        with SparkEngine(options.master, dict(options.spark_conf), options.progress) as spark:
             yield spark
     else:
         from kdump.engine.local import LocalEngine
 
-        with LocalEngine(options.processes, progress, kind) as local:
+        with LocalEngine(options.processes, options.progress, kind) as local:
             yield local
 
 
@@ -138,7 +144,6 @@ def run_job(
     job: Job[SplitT, ResultT],
     splits: Sequence[SplitT],
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
     *,
     kind: JobKind = JobKind.SCAN,
 ) -> list[ResultT]:
@@ -149,5 +154,5 @@ def run_job(
         KdumpError: the engine itself failed.
     """
     total_bytes = sum(split.size_bytes for split in splits)
-    with open_engine(options, kind=kind, total_bytes=total_bytes, progress=progress) as engine:
+    with open_engine(options, kind=kind, total_bytes=total_bytes) as engine:
         return run_all(engine, job, splits)

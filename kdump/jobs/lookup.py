@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.job import Split
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names, producer_snapshot
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
@@ -455,7 +454,6 @@ def selected_replicas(request: LookupRequest) -> list[list[Replica]]:
 def lookup(
     request: LookupRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> list[ReplicaAnswer]:
     """Look into each replica of the selected partitions; gives answers by topic and number.
 
@@ -464,7 +462,7 @@ def lookup(
     """
     groups = selected_replicas(request)
     splits = [lookup_split(replica) for group in groups for replica in group]
-    answers = iter(run_job(LookupJob(request.question), splits, options, progress))
+    answers = iter(run_job(LookupJob(request.question), splits, options))
     return [each for group in groups for each in _ranked(group, answers)]
 
 

@@ -18,7 +18,6 @@ from kdump.check.invariants import INVARIANTS, Remedy
 from kdump.check.part import Level
 from kdump.check.scope import PartitionScope, scope_in
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
@@ -202,7 +201,6 @@ def repair_parts(
     targets: Sequence[PartTarget],
     settings: Mapping[Location, Settings],
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
     large_content: LargeContent | None = None,
 ) -> list[PartResult]:
     """Compute the repair of parts of partitions; nothing is written.
@@ -211,7 +209,6 @@ def repair_parts(
         targets: what to repair.
         settings: of the topics, by the path of the log directory.
         options: of the engine.
-        progress: shows how far the work is.
         large_content: where large new content of files is put; None leaves it in memory.
 
     Raises:
@@ -227,7 +224,7 @@ def repair_parts(
         else content.split(_split(each, settings[each.directory.path]), each.directory.path)
         for each, reason in zip(targets, reasons, strict=True)
     ]
-    outcomes = iter(run_job(PartJob(), list(filter(None, splits)), options, progress))
+    outcomes = iter(run_job(PartJob(), list(filter(None, splits)), options))
     return [
         PartResult(target, _unchanged(target, reason) if split is None else next(outcomes))
         for target, split, reason in zip(targets, splits, reasons, strict=True)

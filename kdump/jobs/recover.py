@@ -22,7 +22,6 @@ from kdump.check.scope import scope_in
 from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, PartitionState
@@ -246,7 +245,6 @@ class DirectoryRecovery:
 def recover(
     request: RecoverRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> list[DirectoryRecovery]:
     """Compute the target state of log directories; nothing is written.
 
@@ -254,7 +252,7 @@ def recover(
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
         KdumpError: the engine broke.
     """
-    return _Recovery(request).results(options, progress)
+    return _Recovery(request).results(options)
 
 
 class _Recovery:
@@ -265,7 +263,7 @@ class _Recovery:
         self.twice = partitions_twice(request.directories)
         self.start = list(check_start(request.directories))
 
-    def results(self, options: EngineOptions, progress: Progress) -> list[DirectoryRecovery]:
+    def results(self, options: EngineOptions) -> list[DirectoryRecovery]:
         request = self.request
         selected = [
             (directory, partition)
@@ -282,7 +280,7 @@ class _Recovery:
             for directory, partition in selected
             if partition.state not in _LEFT_STATES
         ]
-        found = run_job(RecoverJob(), splits, options, progress)
+        found = run_job(RecoverJob(), splits, options)
         outcomes = {split.path: outcome for split, outcome in zip(splits, found, strict=True)}
         return [
             self._directory_result(

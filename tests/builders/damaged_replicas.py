@@ -14,7 +14,6 @@ from builders.cluster_disks import METADATA
 from builders.dead_clusters import CONTROLLER
 from builders.log_directories import offset_checkpoint
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
-from kdump.engine.progress import SILENT
 from kdump.formats import names
 from kdump.formats.checkpoints import (
     EpochEntry,
@@ -58,7 +57,7 @@ def kill_brokers(cluster: Path, folder: Path, partitions: Iterable[str]) -> Path
 def collected(folder: Path, disks: Iterable[str] = tuple(DISKS)) -> list[DiskCollection]:
     """Collect what each disk knows."""
     return [
-        collect(CollectRequest([read_log_directory(local(folder / disk))], NOW_MS), HERE, SILENT)
+        collect(CollectRequest([read_log_directory(local(folder / disk))], NOW_MS), HERE)
         for disk in disks
     ]
 

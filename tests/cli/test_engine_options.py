@@ -8,18 +8,18 @@ from click.testing import CliRunner
 
 from builders.in_process import run_kdump
 from builders.verified import LogModel
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineChoice, EngineOptions
 
 
-def parsed(*args: str) -> EngineArguments:
+def parsed(*args: str) -> EngineOptions:
     """What a command is given for ``args``."""
-    given: list[EngineArguments] = []
+    given: list[EngineOptions] = []
 
     @click.command
     @click.argument("path")
     @engine_options
-    def command(path: str, engine: EngineArguments) -> None:
+    def command(path: str, engine: EngineOptions) -> None:
         assert path == "PATH"
         given.append(engine)
 
@@ -30,7 +30,7 @@ def parsed(*args: str) -> EngineArguments:
 
 
 def test_without_options_kdump_chooses() -> None:
-    assert parsed().options == DEFAULT_OPTIONS
+    assert parsed() == DEFAULT_OPTIONS
 
 
 def test_every_option_arrives() -> None:
@@ -40,7 +40,7 @@ def test_every_option_arrives() -> None:
     )
     conf = (("spark.a", "1"), ("spark.b", "x=y"))
     options = EngineOptions(EngineChoice.SPARK, "local[2]", conf)
-    assert given.options == options
+    assert given == options
 
 
 @pytest.mark.parametrize(

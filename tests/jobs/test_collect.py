@@ -31,7 +31,6 @@ from builders.transactional_logs import (
     write_transactional_log,
 )
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
-from kdump.engine.progress import SILENT
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
 from kdump.formats.internal_topics import encode_cluster_metadata
@@ -63,7 +62,7 @@ EPOCHS = names.LEADER_EPOCH_CHECKPOINT
 def collected(*roots: Path | Location, options: EngineOptions = HERE) -> DiskCollection:
     places = [root if isinstance(root, Location) else local(root) for root in roots]
     found = collect(
-        CollectRequest([read_log_directory(place) for place in places], NOW_MS), options, SILENT
+        CollectRequest([read_log_directory(place) for place in places], NOW_MS), options
     )
     # What can be collected can be written and read.
     assert decode_collection(b"".join(encode_collection(found))) == found

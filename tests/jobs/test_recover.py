@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_the_largest_partition_runs_first_and_progress_counts_only_bytes_to_read
 ) -> None:
     progress = Noting()
 
-    recover(request(root), HERE, progress)
+    recover(request(root), replace(HERE, progress=progress))
 
     assert progress.labels[0] == "large-0"
     active = (file(root / name, 12, FileKind.LOG) for name in ("orders-0", "damaged-0", "large-0"))

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.out_option import out_option
 from kdump.cli.options.parameters import paths_argument
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import OutputFormat, output_option
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @output_option
 @engine_options
 def command(
-    paths: Sequence[Location], out: OutFile, output: OutputFormat, engine: EngineArguments
+    paths: Sequence[Location], out: OutFile, output: OutputFormat, engine: EngineOptions
 ) -> ExitStatus:
     """Collect what the disks of a host know about their cluster, in one file.
 
@@ -50,7 +51,7 @@ def command(
         if not directories:
             return diagnostics.status
         request = CollectRequest(directories, round(time.time() * 1000))
-        collection = collect(request, engine.options, engine.progress)
+        collection = collect(request, engine)
         with phase(f"writing {out.name}"):
             size_bytes = out.write(encode_collection(collection))
     _report(collection, diagnostics)

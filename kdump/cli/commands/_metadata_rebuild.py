@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import INT32, LocationParameter, paths_argument
 from kdump.cli.options.plan_options import plan_options
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.output.events import Event, open_printer
 from kdump.cli.output.write_arguments import RepairArguments
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.phases import phase
@@ -51,7 +52,7 @@ def command(
     settings: Sequence[tuple[str, str]],
     accept_loss: bool,
     repair: RepairArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Rebuild the metadata of a cluster that is on one machine: collect, plan and apply.
 
@@ -74,7 +75,7 @@ def command(
             *(directories, into, node_id, controllers, settings, accept_loss),
             now_ms=round(time.time() * 1000),
         )
-        plan = plan_rebuild(request, engine.options, engine.progress)
+        plan = plan_rebuild(request, engine)
     is_refused = bool(unaccepted(plan.notices)) and not accept_loss
     page = PlanPage.of(plan, is_refused=is_refused)
     if not is_refused:

@@ -14,7 +14,7 @@ import click
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.deletion_options import deletion_options
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
 from kdump.cli.options.selection_options import (
     nothing_selected,
@@ -25,6 +25,7 @@ from kdump.cli.output.events import open_printer, write_line
 from kdump.cli.output.recovery_output import RecoveryReport, recovery_status
 from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import emit_findings, outcome_notes
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.storage.location import Location
@@ -76,7 +77,7 @@ def command(
     max_record_bytes: int | None,
     deletion: DeletionArguments,
     config: ConfigArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Compact logs as a broker's log cleaner does: keep the latest record of each key.
 
@@ -127,7 +128,7 @@ def command(
         _require_match(request)
         recovered = []
         if recovers:
-            recovered = recover_first(request, run.writing, engine.options, engine.progress)
+            recovered = recover_first(request, run.writing, engine)
             request = _request(log_dirs, config, request)
         for directory in request.directories:
             diagnostics.report_problems(directory)
@@ -143,7 +144,7 @@ def command(
         changed = [recovery.directory.path for recovery, done in recovered if done.is_applied]
         run.done = [done for _, done in recovered]
         with outcome_notes(run.done):
-            results = compact(request, run.writing, engine.options, engine.progress, changed)
+            results = compact(request, run.writing, engine, changed)
     recovery_report = RecoveryReport(run.operations(), deletion)
     report = CompactReport(deletion)
     status = diagnostics.status | status_of(results)
@@ -170,7 +171,7 @@ def _explain(
     selection: PartitionSelection,
     deletion: DeletionArguments,
     config: ConfigArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Show the queue of each broker's log cleaner; nothing is locked or written."""
     from kdump.cli.output.cleaner_output import damage_lines, queue_events, queue_status
@@ -202,7 +203,7 @@ def _explain(
             is_replicated=deletion.is_replicated,
             now_ms=deletion.now_ms,
         )
-        queues = cleaning_queues(request, engine.options, engine.progress)
+        queues = cleaning_queues(request, engine)
     problems = [each for found in (*roots, *request.directories) for each in found.problems]
     for problem in {each.path: each for each in problems}.values():
         diagnostics.report(problem.path, problem.error)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Output, OutputFormat, Row, open_output, output_option
 from kdump.cli.output.selection_words import selection_words
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -60,7 +61,7 @@ def command(
     elect_name: str | None,
     max_record_bytes: int | None,
     config: ConfigArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
     output: OutputFormat,
 ) -> ExitStatus:
     """Compare the replicas of partitions, by leader epochs and by records.
@@ -95,7 +96,7 @@ def command(
         splits = [diff_split(each, settings) for each in paired if len(each.replicas) > 1]
         electing = None if elect_name is None else _Electing.of(elect_name, settings, selection)
         alone = [] if electing is None else electing.alone(paired, settings)
-        every = diff([*splits, *alone], engine.options, engine.progress, largest_record_bytes)
+        every = diff([*splits, *alone], engine, largest_record_bytes)
         results = every[: len(splits)]
     report = DiffReport(side_names(sides), [side.node_id for side in sides])
     for result in every:

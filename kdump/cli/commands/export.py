@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import (
     max_record_bytes_option,
     paths_argument,
@@ -18,6 +18,7 @@ from kdump.cli.options.range_options import RangeArguments, range_options
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import OutputFormat, output_option
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.jobs.export.file_names import Layout
 from kdump.jobs.export.record_formats import FileFormat
@@ -84,7 +85,7 @@ def command(
     output: OutputFormat,
     payloads: PayloadArguments,
     records: RangeArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
     **options: Any,
 ) -> ExitStatus:
     """Export records as Parquet, CSV or JSON files.
@@ -123,7 +124,7 @@ def command(
             is_everything_listed=is_listed,
         )
         with phase("exporting"), ExportDirectory(out) as directory:
-            result = export(request, directory, engine.options, engine.progress)
+            result = export(request, directory, engine)
     report_problems(result, diagnostics)
     write_result(result, out, output)
     return diagnostics.status

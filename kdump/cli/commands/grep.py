@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli.options.conflicts import require_at_most_one
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import (
     NotParsedError,
     NumberParameter,
@@ -25,6 +25,7 @@ from kdump.cli.options.selection_options import nothing_selected, selection_opti
 from kdump.cli.output.grep_output import GrepForm, print_found
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.cli.output.value_text import escape_controls
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -128,7 +129,7 @@ def command(
     payloads: PayloadArguments,
     records: RangeArguments,
     remote: RemotePlace | None,
-    engine: EngineArguments,
+    engine: EngineOptions,
     **options: Any,
 ) -> ExitStatus:
     """Find records whose key or value matches PATTERN, a regular expression of RE2.
@@ -164,7 +165,7 @@ def command(
     decoded = payloads.read(search.paths, diagnostics)
     request = _request(targets, search.patterns, output, form, decoded, records, options)
     with phase("searching"):
-        found = grep(request, engine.options, engine.progress)
+        found = grep(request, engine)
         return print_found(found, output, form) | diagnostics.status
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import now_option, paths_argument
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import OutputFormat, format_option
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -65,7 +66,7 @@ def command(
     now_ms: int,
     output: GroupsFormat,
     config: ConfigArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Show consumer groups with their committed offsets and lag, from the disks of brokers.
 
@@ -93,7 +94,7 @@ def command(
             offsets_retention_ms=_retention_ms(settings),
         )
         with phase("reading the groups"):
-            report = report_groups(request, engine.options, engine.progress)
+            report = report_groups(request, engine)
         report_all(report.problems(), diagnostics)
         _require_found(report, request.groups, selection, directories)
         if output is GroupsFormat.RESET_CSV:

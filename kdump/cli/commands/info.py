@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
 from kdump.formats.names import (
     CLUSTER_METADATA_PARTITION,
@@ -59,7 +60,7 @@ def command(
     selection: PartitionSelection,
     remote: RemotePlace | None,
     output: OutputFormat,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Show what a directory is, whether it was shut down cleanly, and its totals.
 
@@ -91,7 +92,7 @@ def command(
 
 def info_rows(
     paths: Iterable[Location],
-    deep: EngineArguments | None,
+    deep: EngineOptions | None,
     selection: PartitionSelection,
     diagnostics: Diagnostics,
     *,
@@ -119,7 +120,7 @@ def info_rows(
 
 def _row(
     path: Location,
-    deep: EngineArguments | None,
+    deep: EngineOptions | None,
     selection: PartitionSelection,
     diagnostics: Diagnostics,
     *,
@@ -333,13 +334,13 @@ def _partition_fields(
 
 
 def _deep_fields(
-    partitions: Sequence[Partition], engine: EngineArguments, diagnostics: Diagnostics
+    partitions: Sequence[Partition], engine: EngineOptions, diagnostics: Diagnostics
 ) -> Row:
     from kdump.jobs.listing.batch_survey import survey
     from kdump.jobs.problems.found_problems import report_all
 
     with phase(f"reading {counted(len(partitions), 'partition')}"):
-        total, problems = survey(partitions, engine.options, engine.progress)
+        total, problems = survey(partitions, engine)
     report_all(problems, diagnostics)
     return {
         "batches": total.batches,

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kdump.cli.options.conflicts import require_with
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import OFFSET, TIME, WordParameter, paths_argument
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.jobs.lookup_rows import LOOKUP
 from kdump.log.special_times import SPECIAL_BY_WORD, IsolationLevel, SpecialTime
@@ -84,7 +85,7 @@ def command(
     isolation_level: IsolationLevel | None,
     remote: RemotePlace | None,
     output: OutputFormat,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Find the record at an offset or a time: file, byte, batch, and leader epoch.
 
@@ -121,7 +122,7 @@ def command(
     level = isolation_level or IsolationLevel.READ_UNCOMMITTED
     request = LookupRequest(directories, selection, Question(offset, timestamp, level))
     with phase("looking up"):
-        answers = lookup(request, engine.options, engine.progress)
+        answers = lookup(request, engine)
     if not answers and not selection.is_everything and not diagnostics.status:
         raise nothing_selected(selection, kinds)
     rows = list(_rows(answers, diagnostics))

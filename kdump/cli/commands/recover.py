@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import now_option, paths_argument
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import require_selected, selection_options
 from kdump.cli.output.recovery_output import RecoveryReport, recovery_status, recovery_summary
 from kdump.cli.output.selection_words import selection_words
 from kdump.cli.output.write_arguments import RepairArguments
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
 from kdump.storage.location import Location
 from kdump.words import counted, shell_command, undo_command
@@ -56,7 +57,7 @@ def command(
     now_ms: int,
     repair: RepairArguments,
     config: ConfigArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Recover log directories as a broker does when it starts, and shut them down cleanly.
 
@@ -88,7 +89,7 @@ def command(
             now_ms=now_ms,
             large_content=LargeContent(run.writing),
         )
-        results = recover(request, engine.options, engine.progress)
+        results = recover(request, engine)
         run.apply(result.target for result in results)
     report = RecoveryReport(run.operations(), repair)
     status = diagnostics.status

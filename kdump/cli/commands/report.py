@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.out_option import out_option
 from kdump.cli.options.parameters import now_option, paths_argument
 from kdump.cli.options.selection_options import selection_options
@@ -18,7 +18,7 @@ from kdump.cli.output.events import write_line
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.selection_words import selection_words
 from kdump.cli.output.value_text import format_bytes
-from kdump.engine.engine_choice import EngineChoice
+from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import ExitStatus, KdumpError
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -53,7 +53,7 @@ def command(
     selection: PartitionSelection,
     now_ms: int,
     config: ConfigArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Write one page about log directories: verdict, findings with what to do, and pictures.
 
@@ -136,7 +136,7 @@ def _with_surroundings(
 
     settings, selection = listed.request.settings, verification.selection
     engine = verification.engine
-    options = dataclasses.replace(engine.options, choice=EngineChoice.LOCAL, master=None)
+    options = dataclasses.replace(engine, choice=EngineChoice.LOCAL, master=None)
     if not selection.is_everything:
         # Otherwise the verification finds them.
         for directory in listed.directories:
@@ -145,14 +145,14 @@ def _with_surroundings(
     problems: list[Problem] = []
     try:
         with phase("reading the groups"):
-            lag = consumer_lag(loaded, list(settings.values()), selection, options, engine.progress)
+            lag = consumer_lag(loaded, list(settings.values()), selection, options)
         content = dataclasses.replace(content, lag=lag)
         problems += lag.problems
     except (KdumpError, OSError) as failure:
         diagnostics.report_failure(KdumpError(f"consumer groups cannot be read: {failure}"))
     try:
         unstable, of_transactions = unstable_partitions(
-            content.results.reports, loaded, content.now_ms, options, engine.progress
+            content.results.reports, loaded, content.now_ms, options
         )
         content = dataclasses.replace(content, unstable=unstable)
         problems += of_transactions
@@ -160,9 +160,7 @@ def _with_surroundings(
         diagnostics.report_failure(KdumpError(f"transactions cannot be read: {failure}"))
     for each in dict.fromkeys(problems):
         diagnostics.report_problem(each.path, each.what, is_damage=each.is_damage)
-    space = freeable_space(
-        listed.directories, settings, selection, content.now_ms, options, engine.progress
-    )
+    space = freeable_space(listed.directories, settings, selection, content.now_ms, options)
     return dataclasses.replace(content, space=space, notes=tuple(diagnostics.lines))
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import paths_argument
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.write_arguments import RepairArguments
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
 from kdump.formats.names import PartitionState
 from kdump.storage.location import Location
@@ -38,7 +39,7 @@ def command(
     selection: PartitionSelection,
     repair: RepairArguments,
     config: ConfigArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Complete or delete leftover files: .swap, .cleaned, .deleted, and indexes without a log.
 

@@ -10,11 +10,12 @@ import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.deletion_options import deletion_options, refuse_cluster_metadata
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import SizeParameter, paths_argument
 from kdump.cli.options.selection_options import nothing_selected_in, selection_options
 from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import emit_findings
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.storage.location import Location
 
@@ -51,7 +52,7 @@ def command(
     explain: bool,
     deletion: DeletionArguments,
     config: ConfigArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Delete old segments by retention rules, as a broker does, or to free space.
 
@@ -101,7 +102,7 @@ def command(
         if not any(selected.values()):
             raise nothing_selected_in(selection, directories)
         severe = severe_findings(directories, settings, selected)
-        results = retain(request, engine.options, engine.progress)
+        results = retain(request, engine)
         for directory in directories:
             diagnostics.report_problems(directory)
         run.apply(result.target for result in results)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import NumberParameter, now_option, paths_argument
 from kdump.cli.options.selection_options import require_selected, selection_options
 from kdump.cli.output.rendering import OutputFormat, output_option
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
 from kdump.storage.location import Location
 
@@ -54,7 +55,7 @@ def command(
     max_timeout_minutes: int,
     now_ms: int,
     output: OutputFormat,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Show open and hanging transactions, and what pins the last stable offset.
 
@@ -85,7 +86,7 @@ def command(
             diagnostics.report_problems(directory)
         require_selected(selection, directories)
         request = TxnsRequest(directories, selection, now_ms, max_timeout_minutes * _MINUTE_MS)
-        report = txns(request, engine.options, engine.progress)
+        report = txns(request, engine)
     report_all((*report.damages, *report.problems), diagnostics)
     shown = ShownTransactions(
         report,

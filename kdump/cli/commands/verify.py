@@ -10,13 +10,14 @@ import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.conflicts import require_at_most_one, require_with
-from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, now_option, paths_argument
 from kdump.cli.options.remote_option import remote_option
 from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
 from kdump.cli.output.verify_output import VerifyFormat, open_verify_printer
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location
 
@@ -89,7 +90,7 @@ def command(
     dry_run: bool,
     keep_undo: bool | None,
     config: ConfigArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Check every byte of log directories, partitions or segments, and that files agree.
 

@@ -14,24 +14,9 @@ from kdump.cli.options.parameters import PropertyParameter
 from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.verbose_option import is_verbose
 from kdump.engine.engine_choice import Because, Decision, EngineChoice, EngineOptions
-from kdump.engine.progress import Progress
 from kdump.words import counted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class EngineArguments:
-    """The engine options given on the command line."""
-
-    options: EngineOptions
-    progress: Progress
-    """Receives the progress of the engine."""
-
-    @property
-    def may_be_local(self) -> bool:
-        """Whether nobody asked for Spark."""
-        return self.options.choice is not EngineChoice.SPARK and self.options.master is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +40,7 @@ _SPARK_CONF: Final = click.option(
 def engine_options(command: Command) -> Command:
     """Add the engine options to a command, as its argument ``engine``.
 
-    That is an :class:`EngineArguments`.
+    That is :class:`~kdump.engine.engine_choice.EngineOptions`.
     """
     return _gathered(
         command,
@@ -90,11 +75,11 @@ def _gathered(command: Command, *options: Callable[[Any], Any]) -> Command:
     ) -> Any:
         from kdump.cli.output.progress_bar import shown
 
-        options = EngineOptions(engine, master, tuple(spark_conf))
-        if is_verbose():
-            options = replace(options, tell=_say_which)
         with shown(progress) as display:
-            return command(*args, engine=EngineArguments(options, display), **others)
+            options = EngineOptions(engine, master, tuple(spark_conf), progress=display)
+            if is_verbose():
+                options = replace(options, tell=_say_which)
+            return command(*args, engine=options, **others)
 
     decorated: Any = with_one_argument
     for option in reversed(options):

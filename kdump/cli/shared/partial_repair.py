@@ -36,7 +36,7 @@ from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.options.config_options import ConfigArguments
-    from kdump.cli.options.engine_options import EngineArguments
+    from kdump.engine.engine_choice import EngineOptions
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
     from kdump.log.selection import PartitionSelection
@@ -124,7 +124,7 @@ def run_parts(
     selection: PartitionSelection,
     repair: RepairArguments,
     config: ConfigArguments,
-    engine: EngineArguments,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Repair a part of each selected partition, and print what was done.
 
@@ -153,9 +153,7 @@ def run_parts(
         if not targets and not selection.is_everything:
             raise nothing_selected(selection, log_dirs)
         settings = config.settings_of(directories)
-        results = repair_parts(
-            targets, settings, engine.options, engine.progress, LargeContent(run.writing)
-        )
+        results = repair_parts(targets, settings, engine, LargeContent(run.writing))
         run.apply(target_directories(results))
     operations = run.operations()
     listed = BriefList(verbose=repair.verbose)

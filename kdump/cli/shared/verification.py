@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from kdump.check.findings import Finding, Severity
 from kdump.cli.options.config_options import ConfigArguments
-from kdump.cli.options.engine_options import EngineArguments
 from kdump.cli.options.selection_options import nothing_selected
+from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
 from kdump.jobs.verify.verify import (
     VerifyEvent,
@@ -74,7 +74,7 @@ class Verification:
     level: Level
     now_ms: int
     config: ConfigArguments
-    engine: EngineArguments
+    engine: EngineOptions
     is_strict: bool = False
     largest_record_bytes: int | None = None
     with_statistics: bool = False
@@ -163,7 +163,7 @@ class Verification:
     ) -> ExitStatus:
         """Verify what is listed, and print the results."""
         with phase("verifying"):
-            said = verify(request, self.engine.options, self.engine.progress)
+            said = verify(request, self.engine)
             return _print(said, printer, take, self.worst_allowed)
 
     def _find(self, diagnostics: Diagnostics) -> tuple[list[VerifyTarget], list[LogDirectory]]:

@@ -126,8 +126,7 @@ def _repairs(
         settings=verification.config.settings_of(directories),
         policy=policy,
         now_ms=verification.now_ms,
-        options=verification.engine.options,
-        progress=verification.engine.progress,
+        options=verification.engine,
         large_content=LargeContent(writing),
     )
     return plan_minimal_repair(repairable, directories, settings)

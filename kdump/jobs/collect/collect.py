@@ -14,7 +14,6 @@ from typing import Final
 import kdump
 from kdump.broker.loader.load_context import LoadContext
 from kdump.engine.engine_choice import EngineOptions, run_job
-from kdump.engine.progress import Progress
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition
@@ -54,7 +53,7 @@ class CollectRequest:
 
 
 @during("collecting what the disks know")
-def collect(request: CollectRequest, options: EngineOptions, progress: Progress) -> DiskCollection:
+def collect(request: CollectRequest, options: EngineOptions) -> DiskCollection:
     """Collect what log directories know.
 
     Raises:
@@ -67,10 +66,10 @@ def collect(request: CollectRequest, options: EngineOptions, progress: Progress)
         for directory, own in zip(directories, partitions, strict=True)
         for each in own
     ]
-    results = iter(run_job(CollectJob(), splits, options, progress))
+    results = iter(run_job(CollectJob(), splits, options))
     read = [list(itertools.islice(results, len(own))) for own in partitions]
     with phase("reading the internal topics"):
-        claims = read_claims(directories, options, progress)
+        claims = read_claims(directories, options)
     return DiskCollection(
         kdump.__version__,
         request.now_ms,

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from kdump.engine.engine_choice import EngineOptions, run_job
 from kdump.engine.job import Split
-from kdump.engine.progress import Progress
 from kdump.formats import record_batch
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import decode_remote_log_metadata
@@ -105,9 +104,7 @@ def _greater(known: int | None, more: int | None) -> int | None:
     return more if known is None else max(known, more)
 
 
-def read_claims(
-    directories: Sequence[LogDirectory], options: EngineOptions, progress: Progress
-) -> list[ClaimsFound]:
+def read_claims(directories: Sequence[LogDirectory], options: EngineOptions) -> list[ClaimsFound]:
     """Read the internal topics of log directories, one after the other.
 
     Raises:
@@ -126,11 +123,11 @@ def read_claims(
             elif key.topic in _READ_HERE:
                 others.append((own, _split(key, partition)))
     if offsets:
-        logs = read_logs([(key, replica) for _, key, replica in offsets], options, progress)
+        logs = read_logs([(key, replica) for _, key, replica in offsets], options)
         for (own, _, _), log in zip(offsets, logs, strict=True):
             _add_groups(own, log)
     if others:
-        results = run_job(ClaimsJob(), [split for _, split in others], options, progress)
+        results = run_job(ClaimsJob(), [split for _, split in others], options)
         for (own, split), result in zip(others, results, strict=True):
             for claim in result.claims:
                 own.add(split.key.topic, claim)

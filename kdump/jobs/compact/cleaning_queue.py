@@ -11,7 +11,6 @@ from kdump.broker.cleaner.cleaning_order import cleaning_order
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.broker.loader.load_context import configured_context
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.jobs.compact.cleaner_view import (
     READ_BYTES,
@@ -162,7 +161,6 @@ class CleaningQueue:
 def cleaning_queues(
     request: QueueRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> list[CleaningQueue]:
     """Find the cleaning queue of each broker.
 
@@ -180,7 +178,7 @@ def cleaning_queues(
         for each in queue.partitions
         if each.partition.path not in twice
     }
-    results = run_job(CleanerViewJob(), list(splits.values()), options, progress)
+    results = run_job(CleanerViewJob(), list(splits.values()), options)
     outcomes = dict(zip(splits, results, strict=True))
     return [_ordered(request, queue, outcomes) for queue in candidates]
 

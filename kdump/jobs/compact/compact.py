@@ -17,7 +17,6 @@ from kdump.apply.plan import require_in_place
 from kdump.engine.engine import Engine
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
-from kdump.engine.progress import SILENT, Progress
 from kdump.jobs import recover
 from kdump.jobs.compact.request import CompactRequest, PartitionCompaction
 from kdump.jobs.compact.swap import Discarder, Swapper
@@ -70,7 +69,6 @@ def recover_first(
     request: CompactRequest,
     writing: Writing,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> list[tuple[recover.DirectoryRecovery, PlanResult]]:
     """Recover the directories that cannot be compacted as they are, as a starting broker does.
 
@@ -93,7 +91,7 @@ def recover_first(
         now_ms=request.now_ms,
         large_content=LargeContent(writing),
     )
-    results = recover.recover(recovery, options, progress)
+    results = recover.recover(recovery, options)
     done = plan_and_apply(
         [result.target for result in results], replace(writing, command="recover")
     )
@@ -110,7 +108,6 @@ def compact(
     request: CompactRequest,
     writing: Writing,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
     changed: Collection[Location] = (),
 ) -> list[DirectoryCompaction]:
     """Compact locked log directories; a dry run previews the result.
@@ -129,9 +126,7 @@ def compact(
         if request.selects(directory, partition)
         and request.why_unchanged(directory, partition) is None
     )
-    with open_engine(
-        options, kind=JobKind.COMPACT, total_bytes=total_bytes, progress=progress
-    ) as engine:
+    with open_engine(options, kind=JobKind.COMPACT, total_bytes=total_bytes) as engine:
         return compact_on(engine, request, writing, changed=changed)
 
 

@@ -392,7 +392,7 @@ class _Run:
         size_bytes = sum(split.size_bytes for split in splits)
         with (
             phase("copying"),
-            open_engine(_HERE, total_bytes=size_bytes, progress=self.progress) as engine,
+            open_engine(replace(_HERE, progress=self.progress), total_bytes=size_bytes) as engine,
             contextlib.closing(engine.run(job, splits)) as results,
         ):
             try:

@@ -13,7 +13,6 @@ from kdump.broker.loader.loader import Recovered
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.diff.comparison import MAX_OFFSET, ComparedLog, Comparison, OnRecords, Parting
@@ -100,7 +99,6 @@ class DiffJob:
 def diff(
     splits: Sequence[DiffSplit],
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
     largest_record_bytes: int = LARGEST_RECORD_BYTES,
 ) -> list[PartitionDiff | NotCompared]:
     """Compare the replicas of partitions; the results are in the order of ``splits``.
@@ -108,7 +106,7 @@ def diff(
     Raises:
         KdumpError: the engine failed.
     """
-    return run_job(DiffJob(largest_record_bytes), splits, options, progress, kind=JobKind.DECODE)
+    return run_job(DiffJob(largest_record_bytes), splits, options, kind=JobKind.DECODE)
 
 
 def compare_replicas(

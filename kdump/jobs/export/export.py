@@ -11,7 +11,6 @@ import kdump
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import describe_failure
-from kdump.engine.progress import SILENT, Progress
 from kdump.engine.range_splits import RecordRange
 from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
@@ -227,7 +226,6 @@ def export(
     request: ExportRequest,
     directory: ExportDirectory,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> ExportResult:
     """Export partitions into a directory, which is locked and whose context has begun.
 
@@ -264,7 +262,7 @@ def export(
             [each.document() for each in (*left, *(ExportedPartition(one, ()) for one in planned))],
             {**kept, **earlier},
         )
-        for each, split, part in _run(request, directory, planned, kept, options, progress):
+        for each, split, part in _run(request, directory, planned, kept, options):
             document = _part_document(split, part)
             directory.add(each.fingerprint, document, part.temporary)
             kept[each.fingerprint, split.file] = document
@@ -380,7 +378,6 @@ def _run(
     planned: Sequence[PartitionExport],
     kept: Mapping[tuple[str, str], Document],
     options: EngineOptions,
-    progress: Progress,
 ) -> Iterator[tuple[PartitionExport, ExportSplit, WrittenPart]]:
     """Write the files that are not kept; yields each as it is written."""
     left = [
@@ -396,9 +393,7 @@ def _run(
     size_bytes = sum(split.size_bytes for split in splits)
     job = request.job(str(directory.path))
     with (
-        open_engine(
-            options, kind=JobKind.EXPORT, total_bytes=size_bytes, progress=progress
-        ) as engine,
+        open_engine(options, kind=JobKind.EXPORT, total_bytes=size_bytes) as engine,
         closing(engine.run(job, splits)) as results,
     ):
         for split, part in results:

@@ -10,7 +10,6 @@ from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import describe_failure
-from kdump.engine.progress import SILENT, Progress
 from kdump.engine.range_splits import RangeSplit, RecordRange, range_splits
 from kdump.jobs.grep.search import GrepJob, SearchResult
 from kdump.log.partition import Partition
@@ -57,9 +56,7 @@ class FoundInFile(NamedTuple):
     found: SearchResult
 
 
-def grep(
-    request: GrepRequest, options: EngineOptions = DEFAULT_OPTIONS, progress: Progress = SILENT
-) -> Iterator[FoundInFile]:
+def grep(request: GrepRequest, options: EngineOptions = DEFAULT_OPTIONS) -> Iterator[FoundInFile]:
     """Search; yields what is found in the order of partitions, segments and offsets.
 
     Raises:
@@ -83,9 +80,7 @@ def grep(
     total_bytes = sum(split.size_bytes for split in splits)
     left = request.most
     done: Location | None = None
-    with open_engine(
-        options, kind=JobKind.DECODE, total_bytes=total_bytes, progress=progress
-    ) as engine:
+    with open_engine(options, kind=JobKind.DECODE, total_bytes=total_bytes) as engine:
         results = run_in_order(engine, request.job, splits)
         for partition, (split, result) in zip(partitions, results, strict=True):
             if request.once_a_file and split.path == done:

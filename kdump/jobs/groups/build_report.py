@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.consumed_logs import ConsumedLog, ConsumedLogs
 from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC, GroupLog
@@ -72,14 +71,13 @@ class _FoundShare:
 def report_groups(
     request: GroupsRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> GroupsReport:
     """Read the groups, and the ends of the logs that they consume.
 
     Raises:
         KdumpError: the engine failed.
     """
-    return _Reporting(request).report(options, progress)
+    return _Reporting(request).report(options)
 
 
 class _Reporting:
@@ -88,8 +86,8 @@ class _Reporting:
         self._consumed = ConsumedLogs(replicas_by_partition(request.directories), request.image)
         self._failures: list[tuple[GroupLog, str]] = []
 
-    def report(self, options: EngineOptions, progress: Progress) -> GroupsReport:
-        chosen = read_coordinators(self._request.directories, options, progress)
+    def report(self, options: EngineOptions) -> GroupsReport:
+        chosen = read_coordinators(self._request.directories, options)
         of_groups = [each for each in chosen if each.log.partition.topic == OFFSETS_TOPIC]
         of_shares = [each for each in chosen if each.log.partition.topic == SHARE_STATE_TOPIC]
         found = self._groups(of_groups)

@@ -15,7 +15,6 @@ from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
-from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats.names import TopicPartition
 from kdump.jobs.problems.unreadable import Unreadable
@@ -157,7 +156,6 @@ class GroupLog:
 def read_logs(
     wanted: Iterable[tuple[TopicPartition, Replica]],
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> list[GroupLog]:
     """Read logs of coordinators, in this order.
 
@@ -165,7 +163,6 @@ def read_logs(
         wanted: partitions of the coordinators' topics, each with the replica to read, as a starting
             broker loads it.
         options: of the engine.
-        progress: receives its progress.
 
     Raises:
         KdumpError: the engine failed.
@@ -174,9 +171,7 @@ def read_logs(
     total_bytes = sum(log.replica.partition.data_bytes for log in logs)
     target_bytes = split_bytes(total_bytes, usable_cpus())
     splits = [list(_splits(log, target_bytes)) for log in logs]
-    with open_engine(
-        options, kind=JobKind.DECODE, total_bytes=total_bytes, progress=progress
-    ) as engine:
+    with open_engine(options, kind=JobKind.DECODE, total_bytes=total_bytes) as engine:
         results = run_in_order(engine, GroupsJob(), [each for own in splits for each in own])
         # Each part is joined as it comes: all parts together would take much memory.
         return [

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.coordinator_logs import (
@@ -101,7 +100,6 @@ class _Read:
 def read_coordinators(
     directories: Sequence[LogDirectory],
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
     *,
     topics: Collection[str] = (OFFSETS_TOPIC, SHARE_STATE_TOPIC),
 ) -> list[ChosenLog]:
@@ -110,7 +108,6 @@ def read_coordinators(
     Args:
         directories: the log directories, with partitions as a starting broker loads them.
         options: of the engine.
-        progress: receives its progress.
         topics: whose partitions to read.
 
     Raises:
@@ -123,7 +120,7 @@ def read_coordinators(
             not_loaded.setdefault(key, []).append(directory.path)
     with phase("choosing among replicas"):
         ranked = {key: _ranked(replicas[key]) for key in sorted(replicas) if key.topic in topics}
-    first = read_logs(((key, each[0].replica) for key, each in ranked.items()), options, progress)
+    first = read_logs(((key, each[0].replica) for key, each in ranked.items()), options)
     read = {log.partition: [_Read(ranked[log.partition][0], log)] for log in first}
     more = [
         (key, candidate)
@@ -133,7 +130,7 @@ def read_coordinators(
     ]
     if more:
         wanted = [(key, candidate.replica) for key, candidate in more]
-        for (key, candidate), log in zip(more, read_logs(wanted, options, progress), strict=True):
+        for (key, candidate), log in zip(more, read_logs(wanted, options), strict=True):
             read[key].append(_Read(candidate, log))
     return [_chosen(ranked[key], own, not_loaded.get(key, ())) for key, own in read.items()]
 

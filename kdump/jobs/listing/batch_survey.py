@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.job import Split
-from kdump.engine.progress import SILENT, Progress
 from kdump.jobs.problems.found_problems import Problem
 from kdump.log.contents import LogContents, merged, survey_segment
 from kdump.log.partition import Partition
@@ -17,7 +16,6 @@ from kdump.log.segment import Segment
 def survey(
     partitions: Iterable[Partition],
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> tuple[LogContents, list[Problem]]:
     """Read and verify the batches of partitions.
 
@@ -38,7 +36,7 @@ def survey(
         for partition in partitions
         for segment, following in partition.with_following()
     ]
-    results = run_job(_SurveyJob(), splits, options, progress)
+    results = run_job(_SurveyJob(), splits, options)
     return (
         merged(contents for contents, _ in results),
         [problem for _, problems in results for problem in problems],

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from kdump.apply.interrupted_runs import unfinished
 from kdump.engine.engine_choice import EngineOptions
-from kdump.engine.progress import Progress
 from kdump.errors import UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.names import META_PROPERTIES
@@ -47,9 +46,7 @@ class RebuildRequest:
     now_ms: int
 
 
-def plan_rebuild(
-    request: RebuildRequest, options: EngineOptions, progress: Progress
-) -> ClusterPlan:
+def plan_rebuild(request: RebuildRequest, options: EngineOptions) -> ClusterPlan:
     """Collect what the disks know, and plan; only reads.
 
     Raises:
@@ -62,7 +59,7 @@ def plan_rebuild(
     if own is not None and own.path not in {each.path for each in directories}:
         # Its records count, too: those of an earlier run, after which copies were moved aside.
         directories.append(own)
-    collection = collect(CollectRequest(directories, request.now_ms), options, progress)
+    collection = collect(CollectRequest(directories, request.now_ms), options)
     controllers = _with_own_directory_id(request, own)
     with phase("planning the metadata"):
         return plan_cluster(

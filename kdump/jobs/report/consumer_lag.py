@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.build_report import report_groups
 from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
@@ -60,7 +59,6 @@ def consumer_lag(
     settings: Sequence[Settings],
     selection: PartitionSelection,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> ConsumerLag:
     """Read the committed offsets of all groups, and the ends of the logs that they consume.
 
@@ -69,7 +67,6 @@ def consumer_lag(
         settings: of their topics.
         selection: which partitions' offsets.
         options: of the engine.
-        progress: receives its progress.
 
     Raises:
         KdumpError: the engine failed.
@@ -77,7 +74,7 @@ def consumer_lag(
     image = next((each.cluster for each in settings if each.cluster is not None), None)
     # When offsets expire is not reported.
     request = GroupsRequest(directories, image, (), selection, offsets_retention_ms=0)
-    report = report_groups(request, options, progress)
+    report = report_groups(request, options)
     return ConsumerLag(
         tuple(lag for each in report.groups for lag in _lags(each)),
         tuple(_notes(report)),

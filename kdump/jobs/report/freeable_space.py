@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
-from kdump.engine.progress import SILENT, Progress
 from kdump.errors import KdumpError
 from kdump.jobs.compact.cleaning_queue import (
     CleaningState,
@@ -73,7 +72,6 @@ def freeable_space(
     selection: PartitionSelection,
     now_ms: int,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> FreeableSpace:
     """Preview retention and compaction.
 
@@ -83,7 +81,6 @@ def freeable_space(
         selection: which partitions.
         now_ms: the current time.
         options: of the engine.
-        progress: receives its progress.
 
     Raises:
         KdumpError: the engine failed.
@@ -96,12 +93,8 @@ def freeable_space(
     request = RetainRequest(clean, settings, selection, now_ms)
     queues = QueueRequest(clean, settings, selection, now_ms=now_ms)
     try:
-        deletions = [each for own in retain(request, options, progress) for each in own.partitions]
-        queued = [
-            each
-            for queue in cleaning_queues(queues, options, progress)
-            for each in queue.partitions
-        ]
+        deletions = [each for own in retain(request, options) for each in own.partitions]
+        queued = [each for queue in cleaning_queues(queues, options) for each in queue.partitions]
     except (KdumpError, OSError) as failure:
         return FreeableSpace((), (*notes, f"cannot be previewed: {failure}"), is_known=False)
     for deletion in deletions:

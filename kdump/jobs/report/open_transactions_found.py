@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.jobs.problems.found_problems import Problem
 from kdump.jobs.report.collected import statistics_of
@@ -72,7 +71,6 @@ def unstable_partitions(
     directories: Sequence[LogDirectory],
     now_ms: int,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> tuple[list[UnstablePartition], Sequence[Problem]]:
     """Find the partitions with transactions that are open, or not replicated up to their marker.
 
@@ -83,7 +81,6 @@ def unstable_partitions(
         directories: their log directories, with ``__transaction_state`` as a broker loads it.
         now_ms: the current time.
         options: of the engine.
-        progress: receives its progress.
 
     Raises:
         KdumpError: the engine failed.
@@ -93,7 +90,7 @@ def unstable_partitions(
         return [], ()
     selection = PartitionSelection(topics=(TRANSACTION_STATE_TOPIC,))
     request = TxnsRequest(directories, selection, now_ms)
-    found = txns(request, options, progress)
+    found = txns(request, options)
     around = {str(each.path): each for each in directories}
     unstable = [
         _judged(key, report, around.get(report.log_dir), found.coordinators, now_ms)

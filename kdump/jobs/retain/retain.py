@@ -13,7 +13,6 @@ from kdump.broker.retention.free_space import choose_to_free
 from kdump.broker.retention.retention import Reason, RetainableLog
 from kdump.engine.engine import Engine, run_all
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
-from kdump.engine.progress import SILENT, Progress
 from kdump.jobs.retain.old_segments import (
     INTERNAL_TOPICS,
     DirectoryDeletion,
@@ -76,7 +75,6 @@ class RetainRequest:
 def retain(
     request: RetainRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> list[DirectoryDeletion]:
     """Compute the target state of log directories; those without selected partitions are left out.
 
@@ -97,7 +95,7 @@ def retain(
     ]
     splits = [_split(request, each) for each in undecided if each.unchanged is None]
     total_bytes = sum(split.size_bytes for split in splits)
-    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+    with open_engine(options, total_bytes=total_bytes) as engine:
         decided = [_decided(each, result) for each, result in _run(engine, undecided, splits)]
         if request.free_bytes is not None:
             decided = _freed(request.free_bytes, decided, splits, engine)

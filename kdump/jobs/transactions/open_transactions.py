@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kdump.jobs.problems.found_problems import Problem
 from kdump.jobs.transactions.partition_transactions import (
@@ -154,7 +153,6 @@ class TxnsReport:
 def txns(
     request: TxnsRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> TxnsReport:
     """Find the transactions of partitions and coordinators.
 
@@ -169,7 +167,7 @@ def txns(
             for key, replicas in sorted(replicas_by_partition(request.directories).items())
             if (each := _chosen(request, key, replicas, problems)) is not None
         ]
-    results = run_job(TxnsJob(), [_split(each) for each in chosen], options, progress)
+    results = run_job(TxnsJob(), [_split(each) for each in chosen], options)
     read: list[tuple[PartitionTransactions, TxnsResult]] = []
     for each, outcome in zip(chosen, results, strict=True):
         if isinstance(outcome, TxnsResult):

@@ -27,7 +27,6 @@ from kdump.check.findings import Finding, Severity
 from kdump.check.invariants import INVARIANTS, Remedy
 from kdump.check.scope import cluster_view
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
-from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState
@@ -102,7 +101,6 @@ class RepairOptions:
         policy: what to do with damaged data that a broker would not check; BROKER leaves it.
         now_ms: the current time.
         options: of the engine.
-        progress: shows how far the work is.
         large_content: where large new content of files is put.
     """
 
@@ -110,7 +108,6 @@ class RepairOptions:
     policy: Policy = Policy.BROKER
     now_ms: int = 0
     options: EngineOptions = DEFAULT_OPTIONS
-    progress: Progress = SILENT
     large_content: LargeContent = field(default_factory=LargeContent)
 
 
@@ -274,7 +271,7 @@ class _DirectoryRepair:
             )
             for partition in selected
         ]
-        outcomes = run_job(RecoverJob(), splits, repair.options, repair.progress)
+        outcomes = run_job(RecoverJob(), splits, repair.options)
         return [
             (partition, outcome)
             for partition, outcome in zip(selected, outcomes, strict=True)
@@ -301,7 +298,6 @@ class _DirectoryRepair:
             targets,
             repair.settings,
             repair.options,
-            repair.progress,
             repair.large_content,
         ):
             files[result.target.partition.path].update(result.files)

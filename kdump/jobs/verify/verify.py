@@ -28,7 +28,6 @@ from kdump.check.topic_configs import check_topic_configs
 from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
-from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
@@ -145,14 +144,13 @@ Results = Iterator[VerifyResult | PartitionEvents]
 def verify(
     request: VerifyRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
 ) -> Iterator[VerifyEvent]:
     """Verify; yields findings as they are found, a report after each partition, then a summary.
 
     Raises:
         KdumpError: the engine broke.
     """
-    return _Verification(request, options, progress).run()
+    return _Verification(request, options).run()
 
 
 def divide(request: VerifyRequest) -> tuple[list[Finding], list[PartitionSplit]]:
@@ -161,7 +159,7 @@ def divide(request: VerifyRequest) -> tuple[list[Finding], list[PartitionSplit]]
     Returns:
         The findings about the log directories themselves, and a split for each partition.
     """
-    verification = _Verification(request, DEFAULT_OPTIONS, SILENT)
+    verification = _Verification(request, DEFAULT_OPTIONS)
     twice = partitions_twice(_directories(request))
     scopes = [verification.scope_of(target, twice) for target in request.targets]
     return list(verification.before()), [whole_split(*each) for each in scopes]
@@ -180,10 +178,9 @@ def whole_split(scope: PartitionScope, load: LoadSplit | None) -> PartitionSplit
 
 
 class _Verification:
-    def __init__(self, request: VerifyRequest, options: EngineOptions, progress: Progress) -> None:
+    def __init__(self, request: VerifyRequest, options: EngineOptions) -> None:
         self.request = request
         self.options = options
-        self.progress = progress
         self.job = VerifyJob(
             request.level, request.now_ms, request.largest_record_bytes, request.with_statistics
         )
@@ -252,9 +249,7 @@ class _Verification:
         splits += [split for each in self.remote for split in each.splits]
         total_bytes = sum(split.size_bytes for split in splits)
         kind = JobKind.DECODE if self.request.level >= Level.DEEP else JobKind.SCAN
-        with open_engine(
-            self.options, kind=kind, total_bytes=total_bytes, progress=self.progress
-        ) as engine:
+        with open_engine(self.options, kind=kind, total_bytes=total_bytes) as engine:
             results = _each_result(run_in_order(engine, self.job, splits))
             for each in pieces:
                 yield from map(self._added, each.events(results))
