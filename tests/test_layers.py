@@ -8,7 +8,7 @@ import graphlib
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
@@ -391,3 +391,70 @@ def test_only_engine_and_pipeline_import_spark_and_only_when_a_job_begins() -> N
         if found.distribution in {"pyspark", "py4j"}
         and not (found.room in {"engine", "pipeline"} and found.inside_function)
     )
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+Statement = ast.Import | ast.ImportFrom
+
+
+def imports_that_run(node: ast.AST, inside_function: bool) -> Iterator[tuple[Statement, bool]]:
+    """Yield imports that are not only for types, each with whether it is inside a function."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, Statement):
+            yield child, inside_function
+        is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from imports_that_run(child, inside_function or is_function)
+
+
+def loaded_by(statement: Statement, modules: Collection[str]) -> set[str]:
+    """The modules that a statement names; a name may be a module in a package."""
+    if isinstance(statement, ast.Import):
+        return {alias.name for alias in statement.names}
+    names = {f"{statement.module}.{alias.name}" for alias in statement.names}
+    return {name if name in modules else str(statement.module) for name in names}
+
+
+def with_packages(name: str) -> set[str]:
+    parts = name.split(".")
+    return {".".join(parts[: at + 1]) for at in range(len(parts))}
+
+
+def test_a_hidden_import_delays_something() -> None:
+    """An import in a function is there because its module is slow to load, and seldom needed.
+
+    One whose module is loaded together with the importing one anyway stands at the top.
+    """
+    found = {module_name(path): [*imports_that_run(parsed(path), False)] for path in MODULES}
+    at_the_top = {
+        name: {
+            package
+            for statement, is_hidden in imports
+            for loaded in loaded_by(statement, found)
+            for package in with_packages(loaded)
+            if not is_hidden
+        }
+        for name, imports in found.items()
+    }
+
+    def loaded_with(name: str) -> set[str]:
+        loaded = set[str]()
+        left = with_packages(name)
+        while left:
+            each = left.pop()
+            loaded.add(each)
+            left |= at_the_top.get(each, set()) - loaded
+        return loaded
+
+    unneeded = [
+        f"{name}:{statement.lineno} {ast.unparse(statement)}"
+        for name, imports in found.items()
+        for statement, is_hidden in imports
+        if is_hidden and loaded_by(statement, found) & loaded_with(name)
+    ]
+    assert unneeded == []

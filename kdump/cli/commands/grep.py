@@ -25,9 +25,12 @@ from kdump.cli.options.selection_options import nothing_selected, selection_opti
 from kdump.cli.output.grep_output import GrepForm, print_found
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.cli.output.value_text import escape_controls
+from kdump.dump.text_options import TextOptions
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.phases import phase
+from kdump.scan.selection import Selection
 from kdump.storage.location import Location
 from kdump.storage.places import parse_location
 
@@ -273,11 +276,8 @@ def _request(
     options: dict[str, Any],
 ) -> GrepRequest:
     from kdump.dump.contents import EscapedContents, Utf8Contents
-    from kdump.dump.text_options import TextOptions
-    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.grep.grep import GrepRequest
     from kdump.jobs.grep.search import GrepJob, Shown
-    from kdump.scan.selection import Selection
 
     is_text = output is OutputFormat.TEXT
     contents: Contents = Utf8Contents() if payloads is None else payloads

@@ -12,6 +12,7 @@ from kdump.cli.options.parameters import paths_argument
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import write_line
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.phases import phase
 from kdump.storage.location import Location
 from kdump.words import counted
@@ -161,7 +162,6 @@ def _directories(
         UsageProblem: a directory is of Kafka 0.7.
     """
     from kdump.cli.shared.directories import find_log_directories
-    from kdump.formats.names import CLUSTER_METADATA_TOPIC
     from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
     from kdump.jobs.listing.partition_facts import listed_as_loaded
     from kdump.log.directory import DirectoryKind
