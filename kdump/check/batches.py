@@ -25,6 +25,7 @@ from kdump.formats.record_batch import NEWEST_MAGIC
 from kdump.log.batch_validity import has_known_magic, has_possible_offsets
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.record_validity import has_more_records, reaching_records
+from kdump.scan.usual_batches import LARGEST_SMALL_LOG_BYTES as LARGEST_SMALL_LOG_BYTES
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -38,8 +39,6 @@ NO_END: Final = 2**63 - 1
 
 HIGHEST_CODEC: Final = max(Codec)
 
-LARGEST_SMALL_LOG_BYTES: Final = 16 << 10
-"""Larger logs may have so many batches that they need no others beside them."""
 _LARGEST_SMALL_INDEX_BYTES: Final = 4096
 """More than the entries of a small log take: preallocated space, which may be any size."""
 
