@@ -19,6 +19,8 @@ from kio.schema.errors import ErrorCode
 _GLANCE_S: Final = 0.5
 _LEAST_SESSION_S: Final = 6.0
 _LONGEST_SESSION_S: Final = 1800.0
+_MOST_GROUPS: Final = 10_000
+"""So many groups are remembered after their members have left."""
 MOST_MEMBERS: Final = 500
 """So many members of all groups together."""
 LARGEST_MEMBER_BYTES: Final = 256 << 10
@@ -131,6 +133,11 @@ class LiveGroup:
     members: dict[str, LiveMember] = field(default_factory=dict)
     expected: dict[str, float] = field(default_factory=dict)
     _deadline: float = 0.0
+
+    @property
+    def has_lived(self) -> bool:
+        """Whether it has, or had, members here: then it is not as the disk has it any more."""
+        return self.generation > 0
 
     # ---- Joining ----
 
@@ -387,7 +394,8 @@ class LiveGroups:
         if not group_id:
             raise GroupRefusal(ErrorCode.invalid_group_id)
         count = sum(len(each.members) + len(each.expected) for each in self.by_id.values())
-        if count >= MOST_MEMBERS:
+        is_new = group_id not in self.by_id
+        if count >= MOST_MEMBERS or (is_new and len(self.by_id) >= _MOST_GROUPS):
             raise GroupRefusal(ErrorCode.group_max_size_reached)
         if self._watch is None:
             self._watch = asyncio.get_running_loop().create_task(self._expire())
@@ -404,5 +412,5 @@ class LiveGroups:
             await asyncio.sleep(_GLANCE_S)
             for group_id, group in list(self.by_id.items()):
                 group.expire(clock())
-                if not group.members and not group.expected:
+                if not group.has_lived and not group.members and not group.expected:
                     del self.by_id[group_id]

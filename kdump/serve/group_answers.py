@@ -10,6 +10,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from kdump.formats.names import TopicPartition
+from kdump.jobs.groups.group_report import ShareOffsetReport
 from kdump.serve.answering import Answering, Caller, Serving
 from kdump.serve.classic_groups import (
     LARGEST_MEMBER_BYTES,
@@ -32,6 +33,8 @@ SYNC_GROUP: Final = 14
 DESCRIBE_GROUPS: Final = 15
 LIST_GROUPS: Final = 16
 CONSUMER_GROUP_DESCRIBE: Final = 69
+SHARE_GROUP_DESCRIBE: Final = 77
+DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
 
 _UNKNOWN: Final = -1
 _KNOWING_IDS: Final = 4
@@ -93,6 +96,8 @@ class GroupAnswers:
             DESCRIBE_GROUPS: self.describe_groups,
             LIST_GROUPS: self.list_groups,
             CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
+            SHARE_GROUP_DESCRIBE: self.share_group_describe,
+            DESCRIBE_SHARE_GROUP_OFFSETS: self.describe_share_group_offsets,
         }
 
     async def _found(self) -> FoundGroups:
@@ -304,8 +309,10 @@ class GroupAnswers:
         found = await self._found()
         states = {each.lower() for each in getattr(request.body, "states_filter", ())}
         types = {each.lower() for each in getattr(request.body, "types_filter", ())}
-        rows = {group_id: _listed(each.group) for group_id, each in found.groups.items()} | {
-            each.group_id: _listed_live(each) for each in self._with_members()
+        rows = {
+            **{group_id: _listed(_only_offsets(group_id)) for group_id in self._commits},
+            **{group_id: _listed(each.group) for group_id, each in found.groups.items()},
+            **{each.group_id: _listed_live(each) for each in self._lived()},
         }
         return {
             "groups": [
@@ -316,13 +323,13 @@ class GroupAnswers:
             ]
         }
 
-    def _with_members(self) -> Iterator[LiveGroup]:
+    def _lived(self) -> Iterator[LiveGroup]:
         """The groups that read here; others of the same name on the disk are over."""
-        return (each for each in self.live.by_id.values() if each.members)
+        return (each for each in self.live.by_id.values() if each.has_lived)
 
     async def describe_groups(self, request: Request, _caller: Caller) -> Answer:
         found = await self._found()
-        live = {each.group_id: each for each in self._with_members()}
+        live = {each.group_id: each for each in self._lived()}
         return {
             "groups": [
                 {
@@ -330,34 +337,54 @@ class GroupAnswers:
                     **(
                         _described_live(live[group_id])
                         if group_id in live
-                        else _described(group_id, found, request.version)
+                        else self._described(group_id, found, request.version)
                     ),
                 }
                 for group_id in request.body.groups
             ]
         }
 
+    def _described(self, group_id: str, found: FoundGroups, version: int) -> Answer:
+        """A classic group on the disk; others are not found, as in a coordinator."""
+        report = found.groups.get(group_id)
+        group = None if report is None else report.group
+        if group is None and group_id in self._commits:
+            group = _only_offsets(group_id)
+        if group is not None and group.type in (GroupType.CLASSIC, None):
+            return _described_classic(group)
+        answer = {"group_state": _DEAD, "protocol_type": "", "protocol_data": "", "members": ()}
+        if version < _WITH_NOT_FOUND:
+            return answer
+        why = f"Group {group_id} not found."
+        return {**answer, "error_code": ErrorCode.group_id_not_found, "error_message": why}
+
     async def consumer_group_describe(self, request: Request, _caller: Caller) -> Answer:
+        return await self._described_members(request, GroupType.CONSUMER)
+
+    async def share_group_describe(self, request: Request, _caller: Caller) -> Answer:
+        return await self._described_members(request, GroupType.SHARE)
+
+    async def _described_members(self, request: Request, wanted: GroupType) -> Answer:
         found = await self._found()
-        live = {each.group_id for each in self._with_members()}
+        live = {each.group_id for each in self._lived()}
         return {
             "groups": [
                 {
                     "group_id": group_id,
                     **(
-                        _not_found(group_id)
+                        _not_found(group_id, wanted)
                         if group_id in live
-                        else self._described_consumers(group_id, found)
+                        else self._described_group(group_id, found, wanted)
                     ),
                 }
                 for group_id in request.body.group_ids
             ]
         }
 
-    def _described_consumers(self, group_id: str, found: FoundGroups) -> Answer:
+    def _described_group(self, group_id: str, found: FoundGroups, wanted: GroupType) -> Answer:
         report = found.groups.get(group_id)
-        if report is None or report.group.type is not GroupType.CONSUMER:
-            return _not_found(group_id)
+        if report is None or report.group.type is not wanted:
+            return _not_found(group_id, wanted)
         group, names = report.group, found.report.topic_names
         return {
             "group_state": _state(group),
@@ -380,6 +407,54 @@ class GroupAnswers:
                 }
                 for each in group.members
             ],
+        }
+
+    async def describe_share_group_offsets(self, request: Request, _caller: Caller) -> Answer:
+        """How far share groups have delivered.
+
+        Follows ``GroupCoordinatorService.describeShareGroupOffsets``.
+        """
+        found = await self._found()
+        return {
+            "groups": [
+                {"group_id": each.group_id, **self._share_offsets(each, found)}
+                for each in request.body.groups
+            ]
+        }
+
+    def _share_offsets(self, asked: Any, found: FoundGroups) -> Answer:
+        report = found.groups.get(asked.group_id)
+        if report is None or report.group.type is not GroupType.SHARE:
+            why = f"Group {asked.group_id} not found."
+            return {
+                "topics": (),
+                "error_code": ErrorCode.group_id_not_found,
+                "error_message": why,
+            }
+        offsets = {
+            TopicPartition(each.topic, each.state.partition): each
+            for each in report.share_offsets
+            if each.topic is not None
+        }
+        if asked.topics is None:
+            wanted = _by_topic(offsets)
+        else:
+            wanted = {each.topic_name: list(each.partitions) for each in asked.topics}
+        return {
+            "topics": [
+                {
+                    "topic_name": name,
+                    "topic_id": self._by_name(name).topic_id,
+                    "partitions": [
+                        {
+                            "partition_index": number,
+                            **_share_offset(offsets.get(TopicPartition(name, number))),
+                        }
+                        for number in numbers
+                    ],
+                }
+                for name, numbers in wanted.items()
+            ]
         }
 
     def _assignment(self, assigned: Assignment, names: Mapping[Any, str]) -> Answer:
@@ -469,16 +544,7 @@ def _described_live(group: LiveGroup) -> Answer:
     }
 
 
-def _described(group_id: str, found: FoundGroups, version: int) -> Answer:
-    """A classic group on the disk; others are not found, as in a coordinator."""
-    report = found.groups.get(group_id)
-    if report is None or report.group.type not in (GroupType.CLASSIC, None):
-        answer = {"group_state": _DEAD, "protocol_type": "", "protocol_data": "", "members": ()}
-        if version < _WITH_NOT_FOUND:
-            return answer
-        why = f"Group {group_id} not found."
-        return {**answer, "error_code": ErrorCode.group_id_not_found, "error_message": why}
-    group = report.group
+def _described_classic(group: Group) -> Answer:
     is_stable = group.state is GroupState.STABLE
     return {
         "group_state": _state(group),
@@ -498,10 +564,25 @@ def _described(group_id: str, found: FoundGroups, version: int) -> Answer:
     }
 
 
-def _not_found(group_id: str) -> Answer:
+def _only_offsets(group_id: str) -> Group:
+    """A group that only clients of this server know, by what they committed."""
+    return Group(group_id, GroupType.CLASSIC, GroupState.EMPTY)
+
+
+def _share_offset(found: ShareOffsetReport | None) -> Answer:
+    if found is None:
+        return {"start_offset": _UNKNOWN, "leader_epoch": 0}
+    return {
+        "start_offset": found.state.start_offset,
+        "leader_epoch": max(found.state.leader_epoch, 0),
+        "lag": _UNKNOWN if found.lag is None else found.lag,
+    }
+
+
+def _not_found(group_id: str, wanted: GroupType) -> Answer:
     return {
         "error_code": ErrorCode.group_id_not_found,
-        "error_message": f"Group {group_id} is not a consumer group.",
+        "error_message": f"Group {group_id} is not a {wanted.value} group.",
         "group_state": _DEAD,
         "group_epoch": 0,
         "assignment_epoch": 0,

@@ -22,6 +22,7 @@ DESCRIBE_LOG_DIRS: Final = 35
 LIST_PARTITION_REASSIGNMENTS: Final = 46
 DESCRIBE_CLIENT_QUOTAS: Final = 48
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
+LIST_CONFIG_RESOURCES: Final = 74
 
 _UNKNOWN: Final = -1
 _ANY: Final = 1
@@ -101,6 +102,7 @@ class MetadataAnswers:
             LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
             DESCRIBE_CLIENT_QUOTAS: self.describe_client_quotas,
             DESCRIBE_USER_SCRAM_CREDENTIALS: self.describe_user_scram_credentials,
+            LIST_CONFIG_RESOURCES: self.list_config_resources,
         }
 
     # ---- Configurations ----
@@ -117,6 +119,34 @@ class MetadataAnswers:
                 for each in request.body.resources
             ]
         }
+
+    async def list_config_resources(self, request: Request, _caller: Caller) -> Answer:
+        """Topics, the one node, and the groups and client metrics for which something is set.
+
+        In version 0 only the client metrics. Follows ``KafkaApis.handleListConfigResources``.
+        """
+        if request.version == 0:
+            wanted = [_CLIENT_METRICS]
+        else:
+            wanted = list(dict.fromkeys(request.body.resource_types)) or list(_RESOURCES)
+        if any(each not in _RESOURCES for each in wanted):
+            return {"error_code": ErrorCode.unsupported_version, "config_resources": ()}
+        return {
+            "config_resources": [
+                {"resource_name": name, "resource_type": kind}
+                for kind in wanted
+                for name in self._resources(kind)
+            ]
+        }
+
+    def _resources(self, kind: int) -> list[str]:
+        if kind == _TOPIC:
+            return list(self._cluster.topics)
+        if kind == _BROKER:
+            return [str(self._cluster.node_id)]
+        prefix = f"{_RESOURCES[kind]}:"
+        configs = self._image.of(EntityKind.CONFIG)
+        return [each.removeprefix(prefix) for each in configs if each.startswith(prefix)]
 
     def _configs(self, asked: Any, *, with_synonyms: bool) -> Answer:
         kind, name = asked.resource_type, asked.resource_name

@@ -22,20 +22,8 @@ LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 EPOCH: Final = 23
 OFFERED: Final = (
-    0,
-    FETCH,
-    LIST_OFFSETS,
-    METADATA,
-    *range(8, 17),
-    18,
-    EPOCH,
-    35,
-    60,
-    61,
-    65,
-    66,
-    69,
-    75,
+    *(0, FETCH, LIST_OFFSETS, METADATA, *range(8, 17), 18, EPOCH),
+    *(35, 60, 61, 65, 66, 69, 75, 77, 90),
 )
 
 

@@ -136,6 +136,15 @@ def test_unknown_resources_have_no_configuration(dead_cluster: RunningServer) ->
     ]
 
 
+def test_resources_with_configurations_are_listed(dead_cluster: RunningServer) -> None:
+    found = dead_cluster.ask(74, 1, resource_types=[2, 4]).config_resources
+    topics = {each.resource_name for each in found if each.resource_type == 2}
+    assert topics == dead_cluster.cluster.topics.keys()
+    assert [each.resource_name for each in found if each.resource_type == 4] == ["1"]
+    odd = dead_cluster.ask(74, 1, resource_types=[99])
+    assert odd.error_code is ErrorCode.unsupported_version
+
+
 def acls(server: RunningServer, **filters: Any) -> list[tuple[Any, ...]]:
     usual: dict[str, Any] = {
         "resource_type_filter": 1,
@@ -239,5 +248,5 @@ def test_log_directories_are_described(dead_cluster: RunningServer, said: dict[s
 def test_without_metadata_its_answers_are_not_offered(server: RunningServer) -> None:
     found = server.ask(18, 0)
     offered = {each.api_key for each in found.api_keys}
-    assert offered.isdisjoint({29, 32, 46, 48, 50})
+    assert offered.isdisjoint({29, 32, 46, 48, 50, 74})
     assert {1, 3, 16, 35, 61, 65, 66} <= offered

@@ -107,6 +107,38 @@ def test_the_members_of_consumer_groups_are_described(
         )
 
 
+def test_share_groups_have_delivered_what_they_had(
+    dead_cluster: RunningServer, said: dict[str, Any]
+) -> None:
+    shares = [name for name, each in said.items() if each["type"] == "Share"]
+    assert shares
+    asked = [{"group_id": name, "topics": None} for name in shares]
+    for each in dead_cluster.ask(90, 1, groups=asked).groups:
+        assert {
+            f"{topic.topic_name}-{partition.partition_index}": {
+                "lag": partition.lag,
+                "leaderEpoch": partition.leader_epoch,
+                "startOffset": partition.start_offset,
+            }
+            for topic in each.topics
+            for partition in topic.partitions
+        } == said[each.group_id]["offsets"]
+    found = dead_cluster.ask(77, 1, group_ids=shares, include_authorized_operations=False).groups
+    for described in found:
+        expected = said[described.group_id]["description"]
+        assert described.group_epoch == expected["groupEpoch"]
+        assert described.assignment_epoch == expected["targetAssignmentEpoch"]
+        assert len(described.members) == len(expected["members"])
+
+
+def test_offsets_of_share_groups_are_asked_for_by_partition(dead_cluster: RunningServer) -> None:
+    topics = [{"topic_name": "orders", "partitions": [0]}]
+    asked = [{"group_id": name, "topics": topics} for name in ("g-share", "nobody")]
+    known, unknown = dead_cluster.ask(90, 0, groups=asked).groups
+    assert known.topics[0].partitions[0].start_offset == -1
+    assert unknown.error_code is ErrorCode.group_id_not_found
+
+
 def test_other_groups_are_not_found(dead_cluster: RunningServer) -> None:
     asked = {"groups": ["nobody"], "include_authorized_operations": False}
     assert dead_cluster.ask(15, 6, **asked).groups[0].error_code is ErrorCode.group_id_not_found
@@ -149,6 +181,7 @@ def test_a_group_goes_on_where_it_has_committed(server: RunningServer) -> None:
     consumer.commit(asynchronous=False)
     consumer.close()
     assert offsets_of(server, "readers") == {"orders-0": 5}
+    assert [each.group_state for each in server.ask(16, 5).groups] == ["Empty"]
     again = subscribed(server, "readers")
     assert next_offset(again) == 5
     again.close()
@@ -211,6 +244,10 @@ def commit(server: RunningServer, generation: int, **fields: Any) -> ErrorCode:
 def test_offsets_are_committed_without_members(server: RunningServer) -> None:
     assert commit(server, -1) is ErrorCode.none
     assert offsets_of(server, "g") == {"orders-0": 7}
+    (listed,) = server.ask(16, 5).groups
+    assert (listed.group_id, listed.group_state) == ("g", "Empty")
+    (found,) = server.ask(15, 6, groups=["g"], include_authorized_operations=False).groups
+    assert (found.error_code, found.group_state) == (ErrorCode.none, "Empty")
 
 
 def test_wrong_commits_are_refused(server: RunningServer) -> None:

@@ -1,0 +1,145 @@
+"""Kafka's own clients and tools over the disks of a dead cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.cluster_clients import ClusterClients
+from builders.cluster_jvms import ClusterJvms
+from builders.serving import CLUSTER, RunningServer, opened
+
+pytestmark = pytest.mark.differential
+
+CHANGED_LATER: Final = ("div-", "lag-")
+TEXTS: Final = ("orders", "txn-a", "txn-hang", "txn-pending", "codec-zstd", "codec-snappy", "users")
+"""Topics whose keys and values the clients read as texts."""
+VERSIONS: Final = [
+    pytest.param("java_classpath", id="4.3.1"),
+    pytest.param("newest_classpath", id="4.4.0"),
+]
+
+
+OLDER_TOOLS: Final = pytest.mark.parametrize("clients", ["java_classpath"], indirect=True)
+"""Marks a test of tools that run in a JVM of tests of 4.3.1 only."""
+
+
+@pytest.fixture(scope="module")
+def said(fixtures: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        (fixtures / "states" / "clean" / "manifest.json").read_text()
+    )
+    return found
+
+
+@pytest.fixture(scope="module")
+def running(fixtures: Path) -> Iterator[RunningServer]:
+    with opened(*(fixtures / "states" / "clean" / name for name in CLUSTER)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def clients(
+    request: pytest.FixtureRequest,
+    running: RunningServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ClusterClients]:
+    """Clients of Kafka that are connected to the server."""
+    classpath = request.getfixturevalue(request.param)
+    with ClusterJvms(classpath, tmp_path_factory.mktemp("serve-jvms")) as jvms:
+        found = ClusterClients(jvms)
+        found.ask("connect", bootstrap=running.address)
+        yield found
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_the_consumer_reads_the_same_records(
+    level: str, clients: ClusterClients, said: dict[str, Any]
+) -> None:
+    partitions = [
+        (topic, int(number)) for topic in TEXTS for number in said["topics"][topic]["partitions"]
+    ]
+    found = clients.read(*partitions, isolation=level)
+    for topic, number in partitions:
+        expected = said["topics"][topic]["partitions"][str(number)][level]
+        rows = found[f"{topic}-{number}"]
+        assert len(rows) == expected["count"], (topic, number)
+        # What is no text cannot be told from the replacement that the clients decode.
+        if rows and not any("\ufffd" in str(row) for row in rows):
+            assert _fingerprint(rows) == expected["sha256"], (topic, number)
+
+
+def test_admin_lists_the_same_offsets(clients: ClusterClients, said: dict[str, Any]) -> None:
+    every = [
+        (topic, int(number), partition)
+        for topic, described in said["topics"].items()
+        if not topic.startswith(CHANGED_LATER)
+        for number, partition in described["partitions"].items()
+    ]
+    for special, name in (("latest", "latest"), ("earliest", "earliest"), ("max", "max_timestamp")):
+        (found,) = clients.list_offsets(
+            [[(topic, number, special) for topic, number, _ in every]], "READ_UNCOMMITTED"
+        )
+        assert [row[:2] for row in found] == [
+            (each[name]["offset"], each[name]["timestamp"]) for _, _, each in every
+        ], name
+
+
+def test_a_member_of_a_group_reads_and_commits(clients: ClusterClients) -> None:
+    clients.join("member", "g-new", ["orders"], 20, "classic")
+    clients.wait_for_state("Stable", "g-new")
+    clients.ask("leave", member="member")
+    clients.wait_for_state("Empty", "g-new")
+
+
+def test_the_tools_print_what_the_cluster_was(
+    clients: ClusterClients, running: RunningServer, said: dict[str, Any]
+) -> None:
+    servers = ("--bootstrap-server", running.address)
+    groups = clients.run_tool("kafka-consumer-groups.sh", *servers, "--list")
+    consumers = {name for name, each in said["groups"].items() if each["type"] != "Share"}
+    assert consumers & set(groups)
+    described = clients.run_tool(
+        "kafka-consumer-groups.sh", *servers, "--describe", "--group", "g-classic"
+    )
+    offsets = said["groups"]["g-classic"]["offsets"]
+    lines = [line.split() for line in described if "g-classic" in line]
+    assert {f"{words[1]}-{words[2]}": int(words[3]) for words in lines if words[3] != "-"} == {
+        key: each["committed_offset"] for key, each in offsets.items()
+    }
+
+
+@OLDER_TOOLS
+def test_the_console_consumer_reads_a_topic(
+    clients: ClusterClients, running: RunningServer, said: dict[str, Any]
+) -> None:
+    partitions = said["topics"]["orders"]["partitions"].values()
+    count = sum(each["read_uncommitted"]["count"] for each in partitions)
+    lines = clients.run_tool(
+        "kafka-console-consumer.sh",
+        *("--bootstrap-server", running.address, "--topic", "orders", "--from-beginning"),
+        *("--max-messages", str(count)),
+    )
+    assert len(lines) >= count
+
+
+@OLDER_TOOLS
+def test_the_tools_list_all_topics(
+    clients: ClusterClients, running: RunningServer, said: dict[str, Any]
+) -> None:
+    every = clients.run_tool("kafka-topics.sh", "--bootstrap-server", running.address, "--list")
+    assert said["topics"].keys() <= set(every)
+
+
+def _fingerprint(rows: list[list[Any]]) -> str:
+    digest = hashlib.sha256()
+    for offset, timestamp, *texts in rows:
+        key, value = ("-" if text is None else b64encode(text.encode()).decode() for text in texts)
+        digest.update(f"{offset}\t{key}\t{value}\t{timestamp}\n".encode())
+    return digest.hexdigest()
