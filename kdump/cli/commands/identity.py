@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.parameters import INT32, DirectoryIdParameter, paths_argument
+from kdump.cli.options.repair_options import optional_repair_options, require_repair
 from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
 from kdump.cli.output.write_arguments import RepairArguments
@@ -60,15 +60,7 @@ if TYPE_CHECKING:
     help="With --repair, write this directory id, or with LOG_DIR=new a random one; may be "
     "repeated (default: the directory's own id, or as the cluster's metadata has it).",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="With --repair, preview the changes and write nothing."
-)
-@click.option(
-    "--undo/--no-undo",
-    "keep_undo",
-    default=None,
-    help="With --repair, keep undo data for kdump undo (default: on).",
-)
+@optional_repair_options
 @format_option(
     EventFormat,
     "output_format",
@@ -93,17 +85,12 @@ def command(
     from kdump.repair.rebuild.node_directories import GivenIdentity
 
     if not repair:
-        require_with(
-            "--repair",
-            {
-                "--cluster-id": cluster_id,
-                "--node-id": node_id is not None,
-                "--directory-id": directory_ids,
-                "--dry-run": dry_run,
-                "--undo": keep_undo is True,
-                "--no-undo": keep_undo is False,
-            },
-        )
+        given_ids = {
+            "--cluster-id": cluster_id,
+            "--node-id": node_id is not None,
+            "--directory-id": directory_ids,
+        }
+        require_repair(given_ids, dry_run=dry_run, keep_undo=keep_undo)
     if cluster_id is not None and not cluster_id.strip():
         raise UsageProblem("--cluster-id: a cluster id is not empty")
     server = None if server_properties is None else _read_server(server_properties)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.conflicts import require_at_most_one, require_with
+from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, now_option, paths_argument
 from kdump.cli.options.remote_option import remote_option
+from kdump.cli.options.repair_options import optional_repair_options, require_repair
 from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
@@ -63,15 +64,7 @@ class RepairPolicy(enum.Enum):
     help="With --repair, handle damaged data that a starting broker would not check: salvage "
     "quarantines the damaged range, truncate ends the log before it (default: leave it unchanged).",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="With --repair, preview the changes and write nothing."
-)
-@click.option(
-    "--undo/--no-undo",
-    "keep_undo",
-    default=None,
-    help="With --repair, keep undo data for kdump undo (default: on).",
-)
+@optional_repair_options
 @config_options
 @engine_options
 def command(
@@ -129,15 +122,7 @@ def command(
         writing = Writing("verify --repair", dry_run=dry_run, keep_undo=keep_undo is not False)
         with open_printer(EventFormat(output_format.value)) as out:
             return verify_and_repair(verification, out, policy, writing, verbose=verbose)
-    require_with(
-        "--repair",
-        {
-            "--policy": policy_name,
-            "--dry-run": dry_run,
-            "--undo": keep_undo is True,
-            "--no-undo": keep_undo is False,
-        },
-    )
+    require_repair({"--policy": policy_name}, dry_run=dry_run, keep_undo=keep_undo)
     diagnostics = Diagnostics()
     with without_garbage_collection(), open_verify_printer(output_format, verbose=verbose) as shown:
         printer = AdvisingPrinter(shown, paths, config.words)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
+from kdump.cli.options.conflicts import require_with
 from kdump.cli.output.events import EventFormat
 from kdump.cli.output.rendering import format_option
 from kdump.cli.output.write_arguments import RepairArguments
@@ -79,3 +80,39 @@ def writing_options(*, verbose: str, undo: str, keeps_undo: bool) -> Callable[[C
         return decorated  # type: ignore[no-any-return]
 
     return decorate
+
+
+def optional_repair_options(command: Command) -> Command:
+    """Add ``--dry-run`` and ``--undo`` to a command that writes only with ``--repair``.
+
+    They are its arguments ``dry_run`` and ``keep_undo``, which is None if it was not given.
+    """
+    undo = click.option(
+        "--undo/--no-undo",
+        "keep_undo",
+        default=None,
+        help="With --repair, keep undo data for kdump undo (default: on).",
+    )
+    dry_run = click.option(
+        "--dry-run", is_flag=True, help="With --repair, preview the changes and write nothing."
+    )
+    return dry_run(undo(command))
+
+
+def require_repair(given: Mapping[str, object], *, dry_run: bool, keep_undo: bool | None) -> None:
+    """Refuse options that have no effect without ``--repair``, which was not given.
+
+    Args:
+        given: the command's own, as typed, each with whether it was given.
+        dry_run: of :func:`optional_repair_options`.
+        keep_undo: likewise.
+
+    Raises:
+        UsageProblem: one of them was given.
+    """
+    shared = {
+        "--dry-run": dry_run,
+        "--undo": keep_undo is True,
+        "--no-undo": keep_undo is False,
+    }
+    require_with("--repair", {**given, **shared})
