@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -24,7 +23,7 @@ from kdump.cli.options.selection_options import (
 from kdump.cli.output.events import open_printer, write_line
 from kdump.cli.output.recovery_output import RecoveryReport, recovery_status
 from kdump.cli.output.write_arguments import DeletionArguments
-from kdump.cli.output.write_report import emit_findings, outcome_notes
+from kdump.cli.output.write_report import emit_findings, noting, outcome_notes
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
@@ -89,7 +88,7 @@ def command(
     from kdump.cli.shared.change_run import changing
     from kdump.cli.shared.directories import find_log_directories
     from kdump.formats.record_batch import LARGEST_RECORD_BYTES
-    from kdump.jobs.compact.compact import compact, outcome_line, recover_first
+    from kdump.jobs.compact.compact import compact, compacted_line, recover_first
     from kdump.jobs.compact.request import CompactRequest
     from kdump.jobs.writing.start_blockers import severe_findings
     from kdump.state.metadata.settings import starting_kafkas
@@ -148,7 +147,7 @@ def command(
     recovery_report = RecoveryReport(run.operations(), deletion)
     report = CompactReport(deletion)
     status = diagnostics.status | status_of(results)
-    with _outcome_notes(map(outcome_line, results)), run.report() as printer:
+    with noting(map(compacted_line, results)), run.report() as printer:
         for recovery, done in recovered:
             for event in recovery_report.events(recovery, done):
                 printer.emit(dataclasses.replace(event, type=f"recovery_{event.type}"))
@@ -217,17 +216,6 @@ def _explain(
         for line in damage_lines(queue):
             write_line(f"kdump: {line}", sys.stderr)
     return status
-
-
-@contextlib.contextmanager
-def _outcome_notes(outcomes: Iterable[str]) -> Iterator[None]:
-    """Add ``outcomes`` to every exception, as notes."""
-    try:
-        yield
-    except BaseException as failure:
-        for each in outcomes:
-            failure.add_note(each)
-        raise
 
 
 def _request(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
+from kdump.cli.output.write_report import noting
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.rows.row_type import COUNT, SIZE, TEXT, TIME, Field, JsonAnswer, RowType, one_of
 from kdump.storage.location import Location
@@ -156,23 +156,13 @@ def _undo(
                 raise
     is_brief = output.is_for_people and not verbose
     shown = restored[:MAX_LISTED] if is_brief else restored
-    with _note("" if dry_run else f"{log_dir}: run {run.undo_id} ({run.command}) is undone"):
+    outcome = f"{log_dir}: run {run.undo_id} ({run.command}) is undone"
+    with noting(() if dry_run else (outcome,)):
         with open_output(output, RESTORED_FILE.columns) as out:
             out.rows(_file_row(run, each) for each in shown)
         if more := len(restored) - len(shown):
             write_line(f"… and {counted(more, 'more file')} (--verbose lists all)")
         sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def _note(outcome: str) -> Iterator[None]:
-    """Add ``outcome`` to every exception, as a note."""
-    try:
-        yield
-    except BaseException as failure:
-        if outcome:
-            failure.add_note(outcome)
-        raise
 
 
 def _show_runs(runs: Iterable[Undo], output: OutputFormat) -> None:

@@ -15,7 +15,7 @@ from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, w
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
-from kdump.words import counted, undo_command
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.apply.operations import Operation, OperationKind
@@ -196,19 +196,33 @@ def open_report(
 
 
 @contextlib.contextmanager
-def outcome_notes(done: Iterable[PlanResult]) -> Iterator[None]:
-    """Add what was done to log directories to every exception, as notes."""
-    from kdump.jobs.writing.execution import outcome_line
-
+def noting(lines: Iterable[str]) -> Iterator[None]:
+    """Add lines to every exception, as notes: what was done before it."""
     try:
         yield
     except BaseException as failure:
-        for each in done:
-            if each.is_applied:
-                failure.add_note(str(outcome_line(each)))
-            elif each.failure is not None:
-                failure.add_note(f"kdump: {each.failure}")
+        for line in lines:
+            failure.add_note(line)
         raise
+
+
+def outcome_notes(done: Iterable[PlanResult]) -> contextlib.AbstractContextManager[None]:
+    """Add what was done to log directories to every exception, as notes.
+
+    Args:
+        done: looked at when there is an exception; more may have been added by then.
+    """
+    return noting(_outcomes(done))
+
+
+def _outcomes(done: Iterable[PlanResult]) -> Iterator[str]:
+    from kdump.jobs.writing.execution import outcome_line
+
+    for each in done:
+        if each.is_applied:
+            yield str(outcome_line(each))
+        elif each.failure is not None:
+            yield f"kdump: {each.failure}"
 
 
 def report_failures(done: Iterable[PlanResult]) -> ExitStatus:
@@ -252,15 +266,12 @@ def preview_line(path: Path | Location, count: int, needed_bytes: int) -> str:
 
 def plan_lines(done: PlanResult) -> Iterator[str]:
     """Yield the outcome of the plan of a log directory, for people."""
-    plan = done.plan
-    count = len(plan.operations)
-    what = counted(count, "change")
-    if plan.is_empty or not done.is_applied:
-        yield preview_line(plan.path, count, done.needed_bytes)
-    elif done.undo is None:
-        yield f"{plan.path}: {what} made"
+    from kdump.jobs.writing.execution import outcome_line
+
+    if done.is_applied and not done.plan.is_empty:
+        yield str(outcome_line(done))
     else:
-        yield f"{plan.path}: {what} made; to undo: {undo_command(plan.path, done.undo)}"
+        yield preview_line(done.plan.path, len(done.plan.operations), done.needed_bytes)
 
 
 def planned_event(done: PlanResult, operations: Operations) -> Event:

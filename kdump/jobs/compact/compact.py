@@ -21,8 +21,7 @@ from kdump.jobs import recover
 from kdump.jobs.compact.request import CompactRequest, PartitionCompaction
 from kdump.jobs.compact.swap import Discarder, Swapper
 from kdump.jobs.compact.wave import Wave, Writer
-from kdump.jobs.writing import execution
-from kdump.jobs.writing.execution import PlanResult, Writing, plan_and_apply
+from kdump.jobs.writing.execution import PlanResult, Writing, outcome_line, plan_and_apply
 from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.directory import LogDirectory
 from kdump.log.lock_holders import in_use_by
@@ -99,7 +98,7 @@ def recover_first(
     if failures:
         for each in done:
             if each.is_applied:
-                failures[0].add_note(str(execution.outcome_line(each)))
+                failures[0].add_note(str(outcome_line(each)))
         raise failures[0]
     return list(zip(results, done, strict=True))
 
@@ -160,7 +159,7 @@ def _is_written(request: CompactRequest, directory: LogDirectory, partition: Par
     return directory.is_clean and request.why_unchanged(directory, partition) is None
 
 
-def outcome_line(result: DirectoryCompaction) -> str:
+def compacted_line(result: DirectoryCompaction) -> str:
     """Say that a log directory was compacted, and how to undo it."""
     path = result.directory.path
     return f"{path}: compacted{_how_to_undo(path, result.undos)}"
@@ -179,7 +178,7 @@ def _note(
     """Note on an exception what was changed in each log directory before it."""
     for number, directory in enumerate(directories):
         if number < len(found):
-            stop.add_note(outcome_line(found[number]))
+            stop.add_note(compacted_line(found[number]))
         elif number == len(found):
             if not writer.is_first:
                 what = "logs already compacted stay compacted; run the command again to finish"
