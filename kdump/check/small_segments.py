@@ -78,7 +78,7 @@ def check_small(
 
 
 def _may_be_plain(scope: SegmentScope) -> bool:
-    return scope.is_small and not scope.may_be_torn and not scope.is_0_7
+    return scope.is_small and not scope.is_0_7
 
 
 def _read(scope: SegmentScope) -> _Files | None:

@@ -53,7 +53,8 @@ def written(partition: Path, rng: random.Random) -> SegmentScope:
         content.append(data)
         offset += count
     write_segment(partition, _BASE, content)
-    return scope_of(partition, next_base_offset=rng.choice([None, offset]))
+    is_clean = rng.choice([True, False])
+    return scope_of(partition, next_base_offset=rng.choice([None, offset]), is_clean=is_clean)
 
 
 def damage(partition: Path, rng: random.Random) -> None:
@@ -68,9 +69,11 @@ def damage(partition: Path, rng: random.Random) -> None:
         file(partition, _BASE, FileKind.TIME_INDEX).unlink()
 
 
-def scope_of(partition: Path, next_base_offset: int | None = None) -> SegmentScope:
+def scope_of(
+    partition: Path, next_base_offset: int | None = None, *, is_clean: bool = True
+) -> SegmentScope:
     log = local(file(partition, _BASE, FileKind.LOG))
-    return SegmentScope(log, _BASE, next_base_offset, is_clean=True, is_small=True)
+    return SegmentScope(log, _BASE, next_base_offset, is_clean=is_clean, is_small=True)
 
 
 def by_windows(scope: SegmentScope, level: Level) -> SegmentPart:
@@ -108,7 +111,10 @@ def test_segments_together_have_the_results_of_each_alone(
     assert all(part is None or not one.findings for part, one in zip(together, alone, strict=True))
 
 
-def test_usual_segments_are_not_left_to_the_check_by_windows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_usual_segments_are_not_left_to_the_check_by_windows(
+    tmp_path: Path, is_clean: bool
+) -> None:
     contents = [
         [],
         [batch(records(_BASE, 3))],
@@ -122,7 +128,7 @@ def test_usual_segments_are_not_left_to_the_check_by_windows(tmp_path: Path) -> 
         partition = tmp_path / str(number)
         partition.mkdir()
         write_segment(partition, _BASE, batches)
-        scopes.append(scope_of(partition))
+        scopes.append(scope_of(partition, is_clean=is_clean))
     together = check_small(scopes, Level.DEFAULT, NOW_MS)
     assert [without_last_time(part) for part in together] == [
         by_windows(scope, Level.DEFAULT) for scope in scopes
