@@ -13,7 +13,7 @@ from kdump.pipeline.sql.sql_statements import (
     StatementError,
     clean_message,
     is_statement,
-    require_readable,
+    require_statement,
     statements,
     with_quoted_offset,
 )
@@ -68,7 +68,7 @@ def test_nothing_of_a_text_is_lost_but_blanks_comments_and_semicolons(text: str)
 )
 def test_statements_that_read_are_recognized_by_their_first_word(text: str) -> None:
     assert is_statement(text)
-    require_readable(text)
+    require_statement(text)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_directories_are_not_taken_for_statements(text: str) -> None:
 )
 def test_other_statements_are_refused_by_their_first_word(text: str) -> None:
     with pytest.raises(StatementError, match="runs only statements that read: they begin"):
-        require_readable(text)
+        require_statement(text)
 
 
 UNRESOLVED: Final = """\

@@ -288,7 +288,7 @@ def _write_for_people(
 def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> list[NamedDirectory]:
     """Read the directories that were named, each once."""
     from kdump.jobs.diff.sides import NamedDirectory
-    from kdump.jobs.listing.partition_facts import read_lone_partition
+    from kdump.jobs.listing.partition_facts import read_with_surroundings
     from kdump.log.directory import directory_kind, read_log_directory
 
     found: list[NamedDirectory] = []
@@ -305,7 +305,7 @@ def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> l
                     diagnostics.report_directory(directory)
                     found.append(NamedDirectory(str(path), directory.partitions, directory))
                 elif kind.is_partition:
-                    lone = read_lone_partition(path)
+                    lone = read_with_surroundings(path)
                     found.append(
                         NamedDirectory(
                             str(path), (lone.partition,), lone.log_directory, is_partition=True

@@ -127,7 +127,7 @@ def _row(
     is_tiered: bool,
 ) -> Row | None:
     """Return the row of a directory; None for a partition that is not selected."""
-    from kdump.jobs.listing.partition_facts import read_lone_partition
+    from kdump.jobs.listing.partition_facts import read_with_surroundings
     from kdump.log.directory import directory_kind, log_directories_below
 
     kind = directory_kind(path)
@@ -138,7 +138,7 @@ def _row(
         found, totals, loaded = _listed(path, kind, selection, diagnostics, is_loaded=is_loaded)
         row |= _log_directory_fields(found, totals, diagnostics)
     elif kind.is_partition:
-        lone = read_lone_partition(path)
+        lone = read_with_surroundings(path)
         if lone.partition not in selection:
             return None
         fields, loaded = _partition_fields(lone, diagnostics)

@@ -132,7 +132,7 @@ def _rows(
     """Yield the rows of a log directory, or the single row of a partition."""
     from kdump.jobs.listing.list_partitions import described_partitions
     from kdump.jobs.listing.listed_rows import REMOTE_FIELDS, partition_row, remote_fields
-    from kdump.jobs.listing.partition_facts import read_lone_partition
+    from kdump.jobs.listing.partition_facts import read_with_surroundings
     from kdump.log.directory import directory_kind
 
     try:
@@ -156,7 +156,7 @@ def _rows(
             for name in found.unreadable:
                 yield {"type": "partition", **unknown, "log_dir": str(path), "directory": name}
         elif kind.is_partition:
-            lone = read_lone_partition(path)
+            lone = read_with_surroundings(path)
             if lone.log_directory is not None:
                 diagnostics.report_problems(lone.log_directory)
             if lone.partition in selection:

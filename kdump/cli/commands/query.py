@@ -172,7 +172,7 @@ class _Asked:
 
     @classmethod
     def of(cls, arguments: Sequence[str], script: Any, remote: RemotePlace | None) -> Self:
-        from kdump.pipeline.sql.sql_statements import is_statement, require_readable, statements
+        from kdump.pipeline.sql.sql_statements import is_statement, require_statement, statements
 
         text = None
         names = list(arguments)
@@ -189,7 +189,7 @@ class _Asked:
             if not found:
                 raise UsageProblem("the file has no statement")
             for each in found:
-                require_readable(each)
+                require_statement(each)
         for name in names:
             _require_directory(name, remote, is_first=name is arguments[0])
         paths = list(map(_for_workers, names))
@@ -214,7 +214,7 @@ def _require_directory(name: str, remote: RemotePlace | None, *, is_first: bool)
         FIRST_WORDS,
         is_other_statement,
         is_statement,
-        require_readable,
+        require_statement,
     )
     from kdump.tiered.tiered_storage import is_remote_directory
 
@@ -230,7 +230,7 @@ def _require_directory(name: str, remote: RemotePlace | None, *, is_first: bool)
     if is_statement(name):
         raise UsageProblem(f"a statement comes before the directories: {name}")
     if is_other_statement(name):
-        require_readable(name)
+        require_statement(name)
     hint = ""
     if is_first and any(map(str.isspace, name)):
         hint = f"; a statement begins with {', '.join(FIRST_WORDS[:-1])}"

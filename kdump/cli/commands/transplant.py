@@ -144,7 +144,7 @@ def _source(path: Location) -> tuple[Any, LogDirectory | None]:
     Raises:
         KdumpError: it is no partition, or a running process has its log directory.
     """
-    from kdump.jobs.listing.partition_facts import read_lone_partition
+    from kdump.jobs.listing.partition_facts import read_with_surroundings
     from kdump.log.directory import directory_kind
     from kdump.log.lock_holders import holder_of
 
@@ -155,7 +155,7 @@ def _source(path: Location) -> tuple[Any, LogDirectory | None]:
                 raise UsageProblem(f"{path} is a log directory: name a partition in it")
             if not kind.is_partition:
                 raise KdumpError(f"{path}: not the directory of a partition")
-            lone = read_lone_partition(path)
+            lone = read_with_surroundings(path)
             around = path.as_absolute().parent
             holder = holder_of(around.local_path)
     except OSError as failure:

@@ -85,7 +85,7 @@ def find_copies(paths: Sequence[Location], problems: CopyProblems) -> list[Metad
 
 def _directory(path: Location, problems: CopyProblems) -> LogDirectory | None:
     """Read the log directory at a path, or around the partition there; None after a report."""
-    from kdump.jobs.listing.partition_facts import read_lone_partition
+    from kdump.jobs.listing.partition_facts import read_with_surroundings
     from kdump.log.directory import directory_kind, read_log_directory
 
     diagnostics = problems.diagnostics
@@ -93,7 +93,7 @@ def _directory(path: Location, problems: CopyProblems) -> LogDirectory | None:
         with phase(f"listing {path}"):
             kind = directory_kind(path)
             if kind.is_partition:
-                lone = read_lone_partition(path)
+                lone = read_with_surroundings(path)
                 if not lone.partition.is_cluster_metadata:
                     raise UsageProblem(
                         f"{path} is another partition: name the log directory with"

@@ -11,7 +11,7 @@ from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import write_line
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.names import PartitionState
-from kdump.jobs.listing.partition_facts import as_loaded
+from kdump.jobs.listing.partition_facts import loaded_or_reported
 from kdump.log.directory import DirectoryKind, directory_kind, read_log_directory
 from kdump.log.replicas import ChosenReplicas, choose_replicas
 from kdump.log.selection import PartitionSelection
@@ -89,7 +89,7 @@ class TargetFinder:
         for partition in directory.partitions:
             if not self.has_copies and partition.state is not PartitionState.LIVE:
                 continue
-            loaded = as_loaded(partition, self.diagnostics)
+            loaded = loaded_or_reported(partition, self.diagnostics)
             key = partition.topic_partition
             if loaded is not None and key is not None:
                 offsets = directory.load_offsets(key)

@@ -195,9 +195,9 @@ class Verification:
                         if partition in self.selection
                     )
                 elif kind.is_partition:
-                    from kdump.jobs.listing.partition_facts import read_lone_partition
+                    from kdump.jobs.listing.partition_facts import read_with_surroundings
 
-                    lone = read_lone_partition(path)
+                    lone = read_with_surroundings(path)
                     if lone.partition in self.selection:
                         targets.append(VerifyTarget(lone.partition, lone.log_directory))
                 else:

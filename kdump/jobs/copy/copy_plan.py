@@ -163,8 +163,8 @@ def plan_copy(directory: LogDirectory, selection: PartitionSelection) -> CopyPla
     ]
     with phase(f"listing the files in {directory.path}", len(directories)) as listing:
         for entry in listing.over(directories):
-            if not is_plain(entry.name) or entry.name == names.LOCK_FILE:
-                why = _LOCK if is_plain(entry.name) else _NO_FILE_NAME
+            if not is_file_name(entry.name) or entry.name == names.LOCK_FILE:
+                why = _LOCK if is_file_name(entry.name) else _NO_FILE_NAME
                 plan.left_out[str(directory.path / entry.name)] = why
                 continue
             try:
@@ -246,7 +246,7 @@ def _directories_among(name: str, entries: Iterable[Entry]) -> list[str]:
     return [
         f"{name}/{each.name}"
         for each in entries
-        if each.kind is EntryKind.DIRECTORY and not each.is_link and is_plain(each.name)
+        if each.kind is EntryKind.DIRECTORY and not each.is_link and is_file_name(each.name)
     ]
 
 
@@ -267,7 +267,7 @@ def _files(
     """The regular files among entries; others are noted as left out."""
     for each in entries:
         where = path / each.name
-        if not is_plain(each.name):
+        if not is_file_name(each.name):
             plan.left_out[str(where)] = _NO_FILE_NAME
         elif each.kind is EntryKind.FILE:
             modified_ns = max(-_LATEST_NS, min(each.modified_ns, _LATEST_NS))
@@ -284,7 +284,7 @@ def _files(
             plan.left_out[str(where)] = f"a {kind}, not a regular file"
 
 
-def is_plain(name: str) -> bool:
+def is_file_name(name: str) -> bool:
     """Whether a file can have a name, and it cannot lead out of its directory."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         return False
@@ -339,7 +339,7 @@ def changed_since(plan: CopyPlan, selection: PartitionSelection) -> Iterator[str
                 continue
             yield from _differences(copied.files(), now.files(), latest_ns)
         for name in _selected_directories(entries, selection):
-            if name in known or name in plan.directory.unreadable or not is_plain(name):
+            if name in known or name in plan.directory.unreadable or not is_file_name(name):
                 continue
             if str(plan.directory.path / name) in plan.left_out:
                 continue

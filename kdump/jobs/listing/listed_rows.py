@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kdump.jobs.listing.partition_facts import as_loaded, bounds_fields, topic_id
+from kdump.jobs.listing.partition_facts import bounds_fields, loaded_or_reported, topic_id
 from kdump.jobs.problems.found_problems import ProblemReporter
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -191,7 +191,7 @@ def partition_row(
         log_directory: around it; None if that cannot be read.
         problems: takes what cannot be read.
     """
-    loaded = as_loaded(partition, problems)
+    loaded = loaded_or_reported(partition, problems)
     topic, number = partition.topic_partition or (None, None)
     return {
         "type": "partition",

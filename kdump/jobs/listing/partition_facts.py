@@ -42,7 +42,7 @@ class LonePartition:
     log_directory: LogDirectory | None
 
 
-def read_lone_partition(path: Location) -> LonePartition:
+def read_with_surroundings(path: Location) -> LonePartition:
     """Read a partition, and the log directory around it.
 
     Raises:
@@ -78,7 +78,7 @@ def topic_id(partition: Partition, problems: ProblemReporter) -> str | None:
     return readable(partition.path / PARTITION_METADATA, partition.read_topic_id, problems)
 
 
-def as_loaded(partition: Partition, problems: ProblemReporter) -> Partition | None:
+def loaded_or_reported(partition: Partition, problems: ProblemReporter) -> Partition | None:
     """Return a partition as a starting broker sees it; report it if none can load it."""
     # Importing the loader takes time, and few directories need it.
     if not any(name.endswith(FileStage.SWAP.value) for name in partition.unused_names()):
@@ -130,7 +130,7 @@ def with_partitions_as_loaded(listed: LogDirectory, problems: ProblemReporter) -
     unreadable = [*listed.unreadable]
     with phase(f"looking for unfinished swaps in {listed.path}"):
         for each in listed.partitions:
-            partition = as_loaded(each, problems)
+            partition = loaded_or_reported(each, problems)
             if partition is None:
                 unreadable.append(each.path.name)
             else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.jobs.listing.partition_facts import as_loaded
+from kdump.jobs.listing.partition_facts import loaded_or_reported
 from kdump.jobs.problems.found_problems import ProblemReporter
 from kdump.log.directory import LogDirectory
 from kdump.log.generations import segment_generations
@@ -49,7 +49,7 @@ def totals_and_loaded(
     listed: Partition, log_directory: LogDirectory | None, problems: ProblemReporter
 ) -> tuple[PartitionTotals, Partition | None]:
     """Add up a partition, and return it as a broker loads it; None if none can."""
-    loaded = as_loaded(listed, problems)
+    loaded = loaded_or_reported(listed, problems)
     shown = loaded or listed
     generations: Mapping[str, int] = {}
     try:

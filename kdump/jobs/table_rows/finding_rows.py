@@ -11,7 +11,7 @@ import pyarrow as pa
 from kdump.check.findings import Finding
 from kdump.check.part import Level
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
-from kdump.jobs.listing.partition_facts import read_lone_partition
+from kdump.jobs.listing.partition_facts import read_with_surroundings
 from kdump.jobs.table_rows.partition_splits import (
     directory_kinds,
     is_selected,
@@ -135,7 +135,7 @@ def _found(
 
     for path in map(parse_location, options.paths):
         if kind_of(path).is_partition:
-            lone = read_lone_partition(path)
+            lone = read_with_surroundings(path)
             key = lone.partition.topic_partition
             present |= set() if key is None else {key}
             if is_selected(key, options, filters):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kdump.broker.loader.loader import Recovered
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.jobs.listing.listed_rows import partition_row, remote_fields
-from kdump.jobs.listing.partition_facts import LonePartition, as_loaded
+from kdump.jobs.listing.partition_facts import LonePartition, loaded_or_reported
 from kdump.jobs.loading.load_partition import RecoverJob
 from kdump.jobs.loading.load_split import load_split
 from kdump.jobs.loading.verdict_words import STATE_VERDICTS
@@ -80,7 +80,7 @@ def _partition_rows(each: Listed, _filters: PushedFilters) -> Iterator[Row]:
 def _segment_rows(each: Listed, filters: PushedFilters) -> Iterator[Row]:
     if not isinstance(each, LonePartition):
         return
-    partition = as_loaded(each.partition, LoggedProblems())
+    partition = loaded_or_reported(each.partition, LoggedProblems())
     if partition is None:
         return
     around = each.log_directory

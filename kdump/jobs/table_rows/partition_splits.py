@@ -19,7 +19,11 @@ from kdump.formats.names import (
     TopicPartition,
     parse_partition_directory_name,
 )
-from kdump.jobs.listing.partition_facts import LonePartition, listed_as_loaded, read_lone_partition
+from kdump.jobs.listing.partition_facts import (
+    LonePartition,
+    listed_as_loaded,
+    read_with_surroundings,
+)
 from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
@@ -165,7 +169,7 @@ def _loadable(split: ListingSplit, names: AbstractSet[str]) -> Iterator[Partitio
             split.path, split.kind, select=lambda name, _key: name in names
         ).partitions
     else:
-        listed = (read_lone_partition(split.path).partition,)
+        listed = (read_with_surroundings(split.path).partition,)
     for partition in listed:
         with contextlib.suppress(UnfinishedSwapError, OSError):
             yield swapped_partition.as_loaded(partition)
@@ -193,7 +197,7 @@ def _splits_at(
 ) -> Iterator[ListingSplit]:
     kind = kind_of(path)
     if kind.is_partition:
-        key = read_lone_partition(path).partition.topic_partition
+        key = read_with_surroundings(path).partition.topic_partition
         if key is not None:
             present.add(key)
         if is_selected(key, options, filters):
@@ -251,7 +255,7 @@ def is_selected(key: TopicPartition | None, options: TableOptions, filters: Push
 def listed(split: ListingSplit) -> Iterator[LonePartition | UnlistedPartition]:
     """The partitions of a split; only their names of those that cannot be listed."""
     if not split.names:
-        yield read_lone_partition(split.path)
+        yield read_with_surroundings(split.path)
         return
     found = directory.read_log_directory(
         split.path, split.kind, select=lambda name, _key: name in split.names

@@ -29,8 +29,8 @@ from kdump.pipeline.sql.sql_statements import (
     clean_message,
     is_showing,
     names_in,
-    require_readable,
     require_reading,
+    require_statement,
     spark_cause,
     with_quoted_offset,
 )
@@ -186,7 +186,7 @@ class SqlSession:
             KdumpError: Spark does not start, or something cannot be listed.
             OSError: a file cannot be read.
         """
-        require_readable(text)
+        require_statement(text)
         text = with_quoted_offset(text)
         self.start()
         from pyspark.sql.pandas.types import to_arrow_schema

@@ -146,7 +146,7 @@ def is_other_statement(text: str) -> bool:
     return found is not None and found[1].upper() in _WRITING_WORDS and len(text.split()) > 1
 
 
-def require_readable(text: str) -> None:
+def require_statement(text: str) -> None:
     """Refuse a text that does not begin as a statement that may run.
 
     Raises:
