@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    TopicPartition,
+)
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
@@ -26,6 +32,7 @@ from kdump.serve.served_cluster import ServedCluster, ServeRequest, newest_image
 from kdump.serve.served_notices import ServedNotices
 from kdump.serve.server import ProtocolServer
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 PATIENCE_S: Final = 30
 CLUSTER: Final = ("b1-d1", "b2-d1", "b2-d2", "b3-d1", "c1001", "c1002", "c1003")
@@ -157,7 +164,10 @@ class Read(NamedTuple):
 
     @classmethod
     def of(cls, message: Any) -> Self:
-        return cls(message.offset(), message.key(), message.value(), message.timestamp()[1])
+        kind, timestamp = message.timestamp()
+        if kind == TIMESTAMP_NOT_AVAILABLE:
+            timestamp = -1
+        return cls(message.offset(), message.key(), message.value(), timestamp)
 
 
 def framed(api_key: int, version: int, **fields: Any) -> bytes:
@@ -191,11 +201,13 @@ def exactly(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def opened(*paths: Path, skips_damage: bool = False, broker_id: int | None = None) -> RunningServer:
+def opened(
+    *paths: Path | Location, skips_damage: bool = False, broker_id: int | None = None
+) -> RunningServer:
     """A server of log directories; it runs while its context is open."""
     problems = Diagnostics()
     directories = [
-        with_partitions_as_loaded(read_log_directory(local(path)), problems) for path in paths
+        with_partitions_as_loaded(read_log_directory(_location(path)), problems) for path in paths
     ]
     lines: list[str] = []
     notices = ServedNotices(lines.append, skips_damage)
@@ -211,6 +223,10 @@ def opened(*paths: Path, skips_damage: bool = False, broker_id: int | None = Non
         raise failure
 
     return RunningServer(open_cluster(request, notices, fail), notices, lines)
+
+
+def _location(path: Path | Location) -> Location:
+    return local(path) if isinstance(path, Path) else path
 
 
 def fingerprint(records: Iterable[Read]) -> str:

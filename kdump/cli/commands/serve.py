@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kdump.cli.options.parameters import paths_argument
+from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import write_line
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
@@ -20,6 +21,7 @@ from kdump.words import counted
 if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.log.directory import LogDirectory
+    from kdump.log.remote_files import RemotePlace
     from kdump.log.replicas import Replica
     from kdump.log.selection import PartitionSelection
     from kdump.serve.served_cluster import ServedCluster
@@ -90,12 +92,14 @@ def _is_loopback(host: str) -> bool:
     help="Leave out damaged batches (default: a fetch fails where they begin).",
 )
 @selection_options
+@remote_option
 def command(
     paths: Sequence[Location],
     address: Address,
     broker_id: int | None,
     skip_damaged: bool,
     selection: PartitionSelection,
+    remote: RemotePlace | None,
 ) -> ExitStatus:
     """Answer Kafka clients from the disks of brokers, read-only, until it is stopped.
 
@@ -112,7 +116,7 @@ def command(
 
     diagnostics = Diagnostics()
     with without_garbage_collection():
-        directories = list(_directories(paths, selection, diagnostics))
+        directories = list(_directories(with_remote(paths, remote), selection, diagnostics))
         if not directories:
             return diagnostics.status
         request = ServeRequest(
@@ -166,6 +170,7 @@ def _directories(
     from kdump.jobs.listing.partition_facts import listed_as_loaded
     from kdump.log.directory import DirectoryKind
     from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
+    from kdump.tiered.left_in_tier import left_in_tier
 
     needed = {
         *(CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC),
@@ -180,6 +185,8 @@ def _directories(
             lambda name, key: key.topic in needed or selection.matches(name, key),
         )
         if found is not None:
+            if (said := left_in_tier(found, found.partitions)) is not None:
+                write_line(f"kdump: {said}", sys.stderr)
             yield found
 
 

@@ -1,0 +1,145 @@
+"""Directories of single brokers: stopped cleanly, killed, of old message formats and versions."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.packed import pack
+from builders.serving import Read, RunningServer, opened
+from builders.tiered_fixture import TieredFixture
+from kdump.log.directory import directory_kind
+from kdump.log.remote_files import RemotePlace
+from kdump.storage.local_disk import local
+from kdump.storage.places import parse_location
+from kdump.tiered.tiered_storage import tiered_locations
+
+pytestmark = pytest.mark.slow
+
+LEVELS = ("uncommitted", "committed")
+
+
+def disks_of(folder: Path) -> list[Path]:
+    """The log directories of a broker, which may be the folder itself."""
+    found = [each for each in (folder, *sorted(folder.iterdir())) if each.is_dir()]
+    disks = [each for each in found if directory_kind(local(each)).is_log_directory]
+    assert disks
+    return disks
+
+
+def read_of(server: RunningServer, level: str) -> dict[str, list[Read]]:
+    keys = [(each.key.topic, each.key.partition) for each in server.cluster.logs]
+    found = server.read(keys, f"read_{level}")
+    return {f"{topic}-{number}": rows for (topic, number), rows in found.items()}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("clean", "expected"),
+        ("recovered", "expected.recovered"),
+        # What a broker serves after it recovered the directory.
+        ("crashed", "expected.recovered"),
+        ("legacy", "expected.legacy"),
+        ("clean-mv39", "expected.clean-mv39"),
+    ],
+)
+def test_consumers_get_the_records_that_the_official_one_got(
+    state: str, expected: str, level: str, fixtures: Path
+) -> None:
+    with opened(*disks_of(fixtures / "out" / state)) as server:
+        found = read_of(server, level)
+        assert server.lines == []
+    folder = fixtures / "out" / expected
+    compared = 0
+    for name, rows in found.items():
+        path = folder / f"{name}.{level}.jsonl"
+        if path.exists():
+            wanted = [json.loads(line) for line in path.read_text().splitlines()]
+            assert [(each.offset, each.timestamp, each.key, each.value) for each in rows] == [
+                (row["offset"], row["timestamp"], _bytes(row["key"]), _bytes(row["value"]))
+                for row in wanted
+            ], name
+            compared += 1
+    # Message sets of magic 0 and 1 have no transactions.
+    assert compared or (state, level) == ("legacy", "committed")
+
+
+def test_an_archive_is_served_as_its_directory(fixtures: Path, tmp_path: Path) -> None:
+    archive = pack(fixtures / "out" / "clean", tmp_path / "clean.tar")
+    places = [parse_location(f"{archive}/{name}") for name in ("d1", "d2")]
+    with opened(*places) as server:
+        packed = read_of(server, "committed")
+    with opened(*disks_of(fixtures / "out" / "clean")) as server:
+        assert packed == read_of(server, "committed")
+
+
+@pytest.fixture(scope="module")
+def tiered(fixtures: Path) -> Iterator[RunningServer]:
+    """Return a server of partitions with their segments in tiered storage."""
+    disks = TieredFixture(fixtures / "tiered")
+    place = RemotePlace(local(disks.remote))
+    with opened(*tiered_locations([local(disks.leader), local(disks.follower)], place)) as server:
+        yield server
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_remote_segments_are_served(level: str, tiered: RunningServer, fixtures: Path) -> None:
+    found = read_of(tiered, level)
+    wanted = TieredFixture(fixtures / "tiered").consumed(f"read_{level}")
+    for name, rows in wanted.items():
+        assert [
+            (each.offset, each.timestamp, _text(each.key), _text(each.value))
+            for each in found[name]
+        ] == rows, name
+
+
+def test_offsets_of_tiered_storage_are_listed(tiered: RunningServer, fixtures: Path) -> None:
+    times = {"earliest": -2, "earliest-local": -4, "latest-tiered": -5, "latest": -1}
+    for name, said in TieredFixture(fixtures / "tiered").offsets.items():
+        topic, _, number = name.rpartition("-")
+        for word, expected in said.items():
+            partition = {"partition_index": int(number), "timestamp": times[word]}
+            topics = [{"name": topic, "partitions": [partition]}]
+            answer = tiered.ask(
+                2, 10, replica_id=-1, isolation_level=0, topics=topics, timeout=timedelta(0)
+            )
+            assert answer.topics[0].partitions[0].offset == expected, (name, word)
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else content.decode()
+
+
+@pytest.mark.parametrize("state", ["clean", "recovered"])
+@pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2", "1.1.1", "2.0.1"])
+def test_the_records_of_old_brokers_are_those_that_their_consumers_got(
+    version: str, state: str, fixtures: Path
+) -> None:
+    folder = fixtures / "old" / version
+    with opened(*disks_of(folder / state)) as server:
+        found = read_of(server, "uncommitted")
+    wanted = defaultdict[str, list[tuple[Any, ...]]](list)
+    expected = folder / f"expected-{state}.read_uncommitted.jsonl"
+    for line in expected.read_text().splitlines():
+        row = json.loads(line)
+        if "end" not in row:
+            wanted[f"{row['t']}-{row['p']}"].append((row["o"], _bytes(row["k"]), _bytes(row["v"])))
+    compared = wanted.keys() & found.keys()
+    assert compared
+    for name in compared:
+        assert [(each.offset, each.key, each.value) for each in found[name]] == wanted[name], name
+
+
+def _bytes(text: Any) -> bytes | None:
+    if isinstance(text, dict):
+        return str(text["s"]).encode()
+    return None if text is None else b64decode(text)
