@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from kdump.formats import record_batch
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.jobs.lookup import (
     LookupAnswer,
@@ -177,6 +178,8 @@ class ServedLog:
             self._take(found, offset, end)
             if is_committed and found.parts:
                 aborted = self._aborted(found, offset)
+            if found.lost_end is not None and not found.parts:
+                return FetchedBatches(_empty_batch(offset, found.lost_end), aborted)
             return FetchedBatches(self._read(found), aborted)
 
     def _take(self, found: _Taken, offset: int, end: int) -> None:
@@ -212,9 +215,13 @@ class ServedLog:
                     continue
                 rows = _rows_within(step, offset, end)
                 if not rows.count and int(step.last_offset[-1]) >= offset:
-                    return offset, True  # what follows is past the end
+                    # What follows is past the end.
+                    if damages and self._may_pass(damages, found, offset, end):
+                        found.lost_end = end
+                    return offset, True
                 if rows.count:
-                    if damages and not self._may_pass(damages, found, offset, rows):
+                    next_offset = int(rows.base_offset[0])
+                    if damages and not self._may_pass(damages, found, offset, next_offset):
                         return offset, True
                     if not found.take(number, rows):
                         return offset, True
@@ -223,14 +230,13 @@ class ServedLog:
         return offset, bool(found.parts)
 
     def _may_pass(
-        self, damages: list[Damage], found: _Taken, offset: int, following: BatchColumns
+        self, damages: list[Damage], found: _Taken, offset: int, next_offset: int
     ) -> bool:
         """Whether a fetch goes on after damage; reports the offsets that are lost with it.
 
         Raises:
             CorruptBatch: the offset is lost, and was to be read first.
         """
-        next_offset = int(following.base_offset[0])
         if next_offset <= offset:
             return True
         if found.parts:
@@ -307,11 +313,20 @@ class ServedLog:
 
 @dataclass(slots=True)
 class _Taken:
-    """The batches of a fetch, with the number of the segment that they are in."""
+    """The batches of a fetch, with the number of the segment that they are in.
+
+    Attributes:
+        max_bytes: how much may be taken.
+        at_least_one: whether the first batch may be larger.
+        parts: the batches.
+        lost_end: the end of the offsets that damage leaves without a batch, up to where the
+            consumer may read; None if there is a batch.
+    """
 
     max_bytes: int
     at_least_one: bool
     parts: list[tuple[int, BatchColumns]] = field(default_factory=list)
+    lost_end: int | None = None
 
     def take(self, segment: int, batches: BatchColumns) -> bool:
         """Take as many of some batches as may be; tells whether there is room for more."""
@@ -346,6 +361,29 @@ def _rows_within(batches: BatchColumns, offset: int, end: int) -> BatchColumns:
     first = int(np.searchsorted(last, offset, "left"))
     stop = int(np.searchsorted(last, end, "left"))
     return batches.rows(slice(first, max(first, stop)))
+
+
+def _empty_batch(offset: int, end: int) -> bytes:
+    """A batch without records, as the cleaner leaves one: consumers go on at its end.
+
+    Without it, a consumer would wait for ever before the last stable offset.
+    """
+    header = record_batch.BatchHeader(
+        base_offset=offset,
+        length=0,
+        partition_leader_epoch=record_batch.NO_PARTITION_LEADER_EPOCH,
+        magic=2,
+        crc=0,
+        attributes=0,
+        last_offset_delta=end - 1 - offset,
+        base_timestamp=record_batch.NO_TIMESTAMP,
+        max_timestamp=record_batch.NO_TIMESTAMP,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=record_batch.NO_SEQUENCE,
+        records_count=0,
+    )
+    return record_batch.encode_batch(header, b"")
 
 
 def _has_transactions(batches: BatchColumns) -> bool:

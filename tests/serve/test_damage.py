@@ -10,6 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from builders.batches import batches
 from builders.damage import batch_positions
+from builders.log_directories import write_log_directory
+from builders.recovery import of_producer
 from builders.serving import opened
 from serve.test_answers import fetch
 
@@ -67,6 +69,29 @@ def test_a_consumer_reads_everything_but_the_damage(damaged: Path) -> None:
     with opened(damaged, skips_damage=True) as server:
         found = server.read([("orders", 0)])["orders", 0]
     assert [each.offset for each in found] == [*range(12), *range(15, 30)]
+
+
+def open_after_damage(log_dir: Path) -> None:
+    """Batches with a damaged one, 3 to 5, before a transaction that is open from 6 on."""
+    path = log_dir / "orders-0" / LOG
+    first, second = bytearray(batches(1)[0]), bytearray(batches(2)[1])
+    second[70] ^= 1
+    path.write_bytes(bytes(first + second) + of_producer(6, 7, transactional=True))
+    write_log_directory(log_dir, high_watermarks={("orders", 0): 7})
+
+
+def test_damage_before_an_open_transaction_is_damage(log_dir: Path) -> None:
+    open_after_damage(log_dir)
+    with opened(log_dir) as server:
+        found = fetch(server, 3, isolation_level=1)
+        assert (found.error_code, found.records) == (ErrorCode.corrupt_message, b"")
+
+
+def test_a_consumer_reaches_the_last_stable_offset_after_damage(log_dir: Path) -> None:
+    open_after_damage(log_dir)
+    with opened(log_dir, skips_damage=True) as server:
+        found = server.read([("orders", 0)], "read_committed")["orders", 0]
+    assert [each.offset for each in found] == [0, 1, 2]
 
 
 def test_a_torn_tail_is_not_served(log_dir: Path) -> None:
