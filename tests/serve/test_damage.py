@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from builders.damage import batch_positions
 from builders.log_directories import write_log_directory
 from builders.recovery import of_producer
 from builders.serving import opened
+from builders.transactional_logs import random_steps, write_transactional_log
 from serve.test_answers import fetch
 
 LOG = "00000000000000000000.log"
@@ -102,3 +104,21 @@ def test_a_torn_tail_is_not_served(log_dir: Path) -> None:
         assert fetch(server, 0).records == b"".join(batches(9))
         assert fetch(server, 27).high_watermark == 27
         assert fetch(server, 28).error_code is ErrorCode.offset_out_of_range
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_no_damage_shows_a_record_that_was_not_committed(seed: int, tmp_path: Path) -> None:
+    steps = random_steps(seed, 60)
+    rng = random.Random(seed)
+    root = write_transactional_log(tmp_path / "logs", steps, bases=[0, 25], clean=True).parent
+    with opened(root) as server:
+        committed = server.read([("orders", 0)], "read_committed")["orders", 0]
+    for path in (root / "orders-0").glob("*.log"):
+        log = bytearray(path.read_bytes())
+        for position in rng.sample(batch_positions(log), 3):
+            log[position + 62] ^= 1
+        path.write_bytes(log)
+    with opened(root, skips_damage=True) as server:
+        found = server.read([("orders", 0)], "read_committed")["orders", 0]
+    assert {each.offset for each in found} <= {each.offset for each in committed}
