@@ -61,6 +61,16 @@ def decode_offset_checkpoint(data: bytes) -> list[OffsetEntry]:
     return _decode(data, _offset_entry, "TOPIC PARTITION OFFSET")
 
 
+def readable_offsets(data: bytes) -> list[OffsetEntry]:
+    """Give the lines of a malformed offset checkpoint that are entries.
+
+    The last line may have been cut if nothing ends it, and no offset that Kafka writes is negative.
+    """
+    lines = data.split(b"\n")[:-1]
+    entries = [_offset_entry(line.decode(errors="replace").rstrip("\r")) for line in lines]
+    return [entry for entry in entries if entry is not None and entry.offset >= 0]
+
+
 def decode_leader_epoch_checkpoint(data: bytes) -> list[EpochEntry]:
     """Decode a leader epoch checkpoint; gives its entries in the order of the lines.
 

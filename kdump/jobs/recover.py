@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
-from kdump.broker.loader.checkpoints import is_loaded, recovered_root
+from kdump.broker.loader.checkpoints import is_loaded, recovered_root, with_known_log_starts
 from kdump.broker.loader.load_report import LoadReport
 from kdump.broker.loader.loader import Recovered
 from kdump.check.collector import Collector
@@ -259,7 +259,8 @@ class _Recovery:
     """A request, with what is known about all directories together."""
 
     def __init__(self, request: RecoverRequest) -> None:
-        self.request = request
+        known = [with_known_log_starts(each) for each in request.directories]
+        self.request = request = replace(request, directories=known)
         self.twice = partitions_twice(request.directories)
         self.start = list(check_start(request.directories))
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.directory import Checkpoints
-from kdump.log.headers import BatchSpan, batch_spans, spans_of_whole
+from kdump.log.headers import BatchSpan, batch_span_at, batch_spans, spans_of_whole
 from kdump.log.index_tail import last_time_entry
 from kdump.log.log_search import SegmentEnd, Trust, checkpointed, find_log_start, search_segment
 from kdump.log.partition import Partition
@@ -85,6 +85,27 @@ def read_bounds(
         earliest_timestamp_ms=_earliest_timestamp(partition, log_start_offset, small),
         latest_timestamp_ms=ends.latest_timestamp_ms,
     )
+
+
+def deleted_up_to(partition: Partition) -> int | None:
+    """Find up to where records of a log were deleted by its leader epochs; None if they do not say.
+
+    When records are deleted, a broker lets the first epoch begin at the new log start offset. So
+    the first batch of the log is of an epoch that begins after it, or was forgotten.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    entries = partition.known_leader_epochs()
+    segment = next((each for each in partition.segments if each.log_bytes), None)
+    if not entries or segment is None or segment.is_0_7:
+        return None
+    with partition.segment_path(segment, FileKind.LOG).open_file() as log:
+        first = batch_span_at(log, 0)
+    start_offset = min(entry.start_offset for entry in entries)
+    if first is None or not first.base_offset < start_offset:
+        return None
+    return start_offset if 0 <= first.leader_epoch <= entries[0].epoch else None
 
 
 class _Ends(NamedTuple):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.batches import batches
+from builders.batches import batch, batches, record
 from builders.log_directories import write_log_directory, write_partition
 from builders.recovery import joined
 from kdump.broker.loader.checkpoints import is_loaded, rebuilt_root, recovered_root
@@ -126,7 +126,7 @@ def rebuilt(
     write_log_directory(path, clean="clean" in files, **{k: v for k, v in files.items() if v})
     write_partition(
         path / "orders-0",
-        {10: joined(batches(4, base_offset=10))},
+        {10: batch([record(10 + at) for at in range(12)], partition_leader_epoch=0)},
         others={names.LEADER_EPOCH_CHECKPOINT: epochs},
     )
     return rebuilt_root(read_log_directory(local(path)))
@@ -191,3 +191,55 @@ def test_a_log_that_ends_before_its_start_begins_with_its_epochs(
     )
 
     assert lines(root["log-start-offset-checkpoint"]) == start
+
+
+# ---- Malformed: what can be known stays
+
+
+def cut_header(path: Path, name: str) -> None:
+    """Lose the first line of a checkpoint, so that no broker reads it."""
+    checkpoint = path / name
+    checkpoint.write_bytes(checkpoint.read_bytes().split(b"\n", 1)[1])
+
+
+def test_readable_lines_of_malformed_log_start_offsets_stay(tmp_path: Path) -> None:
+    starts = {("orders", 0): 14, ("gone", 0): 3}
+    rebuilt(tmp_path, recovery_points={("orders", 0): 15}, log_start_offsets=starts)
+    cut_header(tmp_path, names.LOG_START_OFFSET_CHECKPOINT)
+    root = rebuilt_root(read_log_directory(local(tmp_path)))
+    assert lines(root[names.LOG_START_OFFSET_CHECKPOINT]) == {A: 14}
+
+
+@pytest.mark.parametrize(("epoch_start", "start"), [(13, {A: 13}), (10, {}), (0, {}), (23, {})])
+def test_what_leader_epochs_show_to_be_deleted_stays_deleted_without_a_line(
+    epoch_start: int, start: dict[TopicPartition, int], tmp_path: Path
+) -> None:
+    rebuilt(tmp_path, epoch_start=epoch_start, recovery_points={("orders", 0): 15})
+    (tmp_path / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(b"0\n2\norders 0 1")
+    root = rebuilt_root(read_log_directory(local(tmp_path)))
+    assert lines(root[names.LOG_START_OFFSET_CHECKPOINT]) == start
+
+
+def test_batches_of_an_old_format_are_not_taken_for_deleted(tmp_path: Path) -> None:
+    """A topic that was upgraded has epochs only from there on."""
+    write_log_directory(tmp_path, recovery_points={("orders", 0): 15})
+    old = batch([record(10)], partition_leader_epoch=-1)
+    epochs = encode_leader_epoch_checkpoint([EpochEntry(0, 11)])
+    write_partition(
+        tmp_path / "orders-0",
+        {10: old + batch([record(11)])},
+        others={names.LEADER_EPOCH_CHECKPOINT: epochs},
+    )
+    (tmp_path / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(b"?")
+    root = rebuilt_root(read_log_directory(local(tmp_path)))
+    assert lines(root[names.LOG_START_OFFSET_CHECKPOINT]) == {}
+
+
+@pytest.mark.parametrize(
+    "name", [names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT]
+)
+def test_readable_lines_of_the_other_malformed_checkpoints_stay(name: str, tmp_path: Path) -> None:
+    rebuilt(tmp_path, recovery_points={("orders", 0): 15})
+    (tmp_path / name).write_bytes(b"0\n3\norders 0 13\norders 1 x\norders 2 -4\ngone 0 1")
+    root = rebuilt_root(read_log_directory(local(tmp_path)))
+    assert lines(root[name]) == {A: 13}

@@ -10,12 +10,14 @@ import pytest
 
 from builders.log_directories import offset_checkpoint
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
+from kdump.broker.loader.loader import Recovered
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.job import Split
 from kdump.engine.progress import Silent
 from kdump.engine.spark import SparkEngine
 from kdump.formats import names
-from kdump.formats.names import FileKind
+from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
+from kdump.formats.names import FileKind, TopicPartition
 from kdump.jobs.loading.load_partition import RecoverJob
 from kdump.jobs.loading.load_split import is_topic_compacted, load_split
 from kdump.jobs.problems.unreadable import Unreadable
@@ -169,3 +171,21 @@ def test_a_topic_without_a_policy_in_the_metadata_is_not_compacted() -> None:
     assert is_topic_compacted(settings, "t") is False
     assert is_topic_compacted(settings, "u") is True
     assert is_topic_compacted(settings, "v") is None
+
+
+@pytest.mark.parametrize("epoch_start", [None, 13])
+def test_malformed_log_start_offsets_do_not_show_deleted_records(
+    epoch_start: int | None, root: Path
+) -> None:
+    """A readable line counts; without one, what leader epochs show to be deleted."""
+    text = "?\n1\norders 0 13\n" if epoch_start is None else "?"
+    (root / names.LOG_START_OFFSET_CHECKPOINT).write_text(text)
+    if epoch_start is not None:
+        epochs = encode_leader_epoch_checkpoint([EpochEntry(5, epoch_start)])
+        (root / "orders-0" / names.LEADER_EPOCH_CHECKPOINT).write_bytes(epochs)
+    result = only(recover(request(root)))
+    key = TopicPartition("orders", 0)
+    assert result.log_start_offsets[key] == 13
+    (log,) = [each.outcome for each in result.partitions if each.partition.topic_partition == key]
+    assert isinstance(log, Recovered)
+    assert log.log_start_offset == 13

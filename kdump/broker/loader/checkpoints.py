@@ -7,15 +7,16 @@ logs; the other two checkpoints do not belong to the loader.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from kdump.broker.loader.loader import Recovered
 from kdump.errors import KdumpError
 from kdump.formats import names
-from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint, readable_offsets
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.log.bounds import read_bounds
+from kdump.log.bounds import deleted_up_to, read_bounds
 from kdump.log.directory import LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
@@ -24,6 +25,7 @@ from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
 NO_BROKER_EPOCH = -1
+_OF_THE_LOADER: Final = (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT)
 
 
 def is_loaded(partition: Partition) -> bool:
@@ -69,16 +71,14 @@ def recovered_root(
         log_starts.pop(topic_partition, None)
         if outcome.checkpointed_log_start_offset is not None:
             log_starts[topic_partition] = outcome.checkpointed_log_start_offset
-    temporary = [
-        name + names.TEMPORARY_SUFFIX
-        for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT)
-    ]
+    temporary = [name + names.TEMPORARY_SUFFIX for name in _OF_THE_LOADER]
     is_settled = (
         directory.is_clean
         and len(recovered) == len(outcomes)
         and all(map(_is_kept, recovered.values()))
         and checkpoints.recovery_points == recovery_points
         and checkpoints.log_start_offsets == log_starts
+        and not any(is_malformed(directory, name) for name in _OF_THE_LOADER)
         and all((directory.path / name).kind() is None for name in temporary)
     )
     if is_settled:
@@ -90,6 +90,38 @@ def recovered_root(
         **dict.fromkeys(temporary, Gone()),
         names.CLEAN_SHUTDOWN_MARKER: marker,
     }
+
+
+def is_malformed(directory: LogDirectory, name: str) -> bool:
+    """Whether a file in the root of a log directory is damaged."""
+    path = directory.path / name
+    return any(problem.is_damage and problem.path == path for problem in directory.problems)
+
+
+def with_known_log_starts(directory: LogDirectory) -> LogDirectory:
+    """The same, with what is known of a log start offset checkpoint that cannot be read.
+
+    That is its readable lines, and for logs without one, where their leader epochs show that
+    records were deleted: without it, deleted records would be there again.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    name = names.LOG_START_OFFSET_CHECKPOINT
+    if not is_malformed(directory, name):
+        return directory
+    known = _readable(directory, name)
+    for partition in directory.partitions:
+        key = partition.topic_partition
+        if key is not None and key not in known and is_loaded(partition):
+            log_start = deleted_up_to(partition)
+            if log_start is not None:
+                known[key] = log_start
+    return replace(directory, checkpoints=replace(directory.checkpoints, log_start_offsets=known))
+
+
+def _readable(directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
+    return dict(readable_offsets((directory.path / name).read()))
 
 
 def _is_kept(outcome: Recovered) -> bool:
@@ -137,9 +169,6 @@ def with_lines(
     return {name: _checkpoint(offsets)}
 
 
-_NOT_THE_LOADERS: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT)
-
-
 def rebuilt_root(
     directory: LogDirectory, selection: PartitionSelection = EVERYTHING
 ) -> dict[str, TargetFile]:
@@ -151,9 +180,11 @@ def rebuilt_root(
     start offset is removed if the log starts there anyway. If the log ends before it, a broker
     would delete every segment: then the log starts where its leader epochs do.
 
-    The other two checkpoints become empty if they cannot be read: then high watermarks rise again
-    from the start of the logs, and the cleaner starts there. The cleaner's also loses its lines of
-    missing partitions: it fails if another directory has a line for the same log.
+    If the log start offsets cannot be read, their readable lines stay, and what was deleted by the
+    leader epochs stays deleted. Of the other two checkpoints the readable lines stay, too; where
+    none is, high watermarks rise again from the start of the logs, and the cleaner starts there.
+    The cleaner's also loses its lines of missing partitions: it fails if another directory has a
+    line for the same log.
 
     Args:
         directory: the log directory, with all of its partitions listed.
@@ -167,11 +198,13 @@ def rebuilt_root(
         OSError: a file of a partition cannot be read.
     """
     recovery_points = dict(directory.checkpoints.recovery_points or {})
-    log_starts = dict(directory.checkpoints.log_start_offsets or {})
+    log_starts = dict(with_known_log_starts(directory).checkpoints.log_start_offsets or {})
     found = {p.topic_partition: p for p in directory.partitions if p.topic_partition is not None}
     loaded = {name: partition for name, partition in found.items() if is_loaded(partition)}
     unreadable = set(map(_named, directory.unreadable))
     cleaned = dict(directory.checkpoints.cleaner_offsets or {})
+    if selection.is_everything and is_malformed(directory, names.CLEANER_OFFSET_CHECKPOINT):
+        cleaned = _readable(directory, names.CLEANER_OFFSET_CHECKPOINT)
     for offsets in (recovery_points, log_starts, cleaned):
         for topic_partition in offsets.keys() - loaded.keys() - unreadable:
             if selection.matches(str(topic_partition), topic_partition):
@@ -200,11 +233,13 @@ def rebuilt_root(
         rebuilt[names.RECOVERY_POINT_CHECKPOINT] = _checkpoint(recovery_points)
     if log_starts != checkpoints.log_start_offsets:
         rebuilt[names.LOG_START_OFFSET_CHECKPOINT] = _checkpoint(log_starts)
-    if cleaned != (checkpoints.cleaner_offsets or {}):
-        rebuilt[names.CLEANER_OFFSET_CHECKPOINT] = _checkpoint(cleaned)
-    for problem in directory.problems if selection.is_everything else ():
-        if problem.is_damage and problem.path.name in _NOT_THE_LOADERS:
-            rebuilt[problem.path.name] = _checkpoint({})
+    name = names.CLEANER_OFFSET_CHECKPOINT
+    is_damaged = selection.is_everything and is_malformed(directory, name)
+    if is_damaged or cleaned != (checkpoints.cleaner_offsets or {}):
+        rebuilt[name] = _checkpoint(cleaned)
+    name = names.REPLICATION_OFFSET_CHECKPOINT
+    if selection.is_everything and is_malformed(directory, name):
+        rebuilt[name] = _checkpoint(_readable(directory, name))
     return rebuilt
 
 
