@@ -167,6 +167,25 @@ def _flip_in_last_header(path: Path, at: int) -> None:
     log.write_bytes(content)
 
 
+def misplace_a_batch(path: Path, drawn: random.Random) -> None:
+    """Flip a bit of the base offset of a batch that others follow."""
+    _flip_before_the_last_header(path, drawn, drawn.choice((3, 4, 5, 6)))
+
+
+def change_an_epoch(path: Path, drawn: random.Random) -> None:
+    """Flip a bit of the leader epoch of a batch that others follow."""
+    _flip_before_the_last_header(path, drawn, drawn.choice((13, 14, 15)))
+
+
+def _flip_before_the_last_header(path: Path, drawn: random.Random, at: int) -> None:
+    log = _a_log(path, None)
+    content = bytearray() if log is None else bytearray(log.read_bytes())
+    *starts, _ = [start for start, _ in batches_of(bytes(content))] or [0]
+    if log is not None and starts:
+        content[drawn.choice(starts) + at] ^= 1 << drawn.randrange(8)
+        log.write_bytes(content)
+
+
 def lose_epochs(path: Path, _drawn: random.Random) -> None:
     (path / names.LEADER_EPOCH_CHECKPOINT).unlink(missing_ok=True)
 
@@ -192,7 +211,7 @@ def nothing(_path: Path, _drawn: random.Random) -> None:
 
 DAMAGES: Final[tuple[Damage, ...]] = (
     *(lose_logs, lose_metadata, move_start, cut_half, empty_logs, zero_a_batch, flip_a_bit),
-    *(lose_epochs, raise_epochs, remove, nothing, nothing),
+    *(lose_epochs, raise_epochs, misplace_a_batch, change_an_epoch, remove, nothing, nothing),
 )
 
 
@@ -243,14 +262,21 @@ class Held:
         return self.base_offset + int.from_bytes(self.data[7:11])
 
 
-def held(valid: Path, damaged: Path) -> set[Held]:
-    """The batches of a valid log that are where they were in a damaged one."""
+def held(valid: Path, damaged: Path, *, misplaced: bool = False) -> set[Held]:
+    """The batches of a valid log that are where they were in a damaged one.
+
+    Args:
+        valid: the directory of the partition before it was damaged.
+        damaged: the same afterwards.
+        misplaced: whether to count those with another base offset, too.
+    """
     found = set()
     for log in valid.glob("*.log"):
         now = damaged / log.name
         content = now.read_bytes() if now.exists() else b""
         for at, data in batches_of(log.read_bytes()):
-            is_like = content[at : at + 12] == data[:12]
+            same = 8 if misplaced else 0
+            is_like = content[at + same : at + 12] == data[same:12]
             if is_like and content[at + 16 : at + len(data)] == data[16:]:
                 epoch = int.from_bytes(content[at + 12 : at + 16], signed=True)
                 found.add(Held(int.from_bytes(data[:8]), data[16:], epoch))

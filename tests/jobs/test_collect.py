@@ -59,18 +59,19 @@ NOW_MS = 1_800_000_000_000
 EPOCHS = names.LEADER_EPOCH_CHECKPOINT
 
 
-def collected(*roots: Path | Location, options: EngineOptions = HERE) -> DiskCollection:
+def collected(
+    *roots: Path | Location, options: EngineOptions = HERE, is_quick: bool = False
+) -> DiskCollection:
     places = [root if isinstance(root, Location) else local(root) for root in roots]
-    found = collect(
-        CollectRequest([read_log_directory(place) for place in places], NOW_MS), options
-    )
+    directories = [read_log_directory(place) for place in places]
+    found = collect(CollectRequest(directories, NOW_MS, is_quick=is_quick), options)
     # What can be collected can be written and read.
     assert decode_collection(b"".join(encode_collection(found))) == found
     return found
 
 
-def orders(root: Path | Location) -> CollectedPartition:
-    (directory,) = collected(root).log_directories
+def orders(root: Path | Location, *, is_quick: bool = False) -> CollectedPartition:
+    (directory,) = collected(root, is_quick=is_quick).log_directories
     (partition,) = [each for each in directory.partitions if each.topic == "orders"]
     return partition
 
@@ -231,10 +232,12 @@ RISING = {0: [0] * 20, 20: [0, 0, 3, 3, 3], 25: [3, 4, 4]}
 RISING_CHECKPOINT = [(0, 0), (3, 22), (4, 26)]
 
 
-def test_a_log_that_agrees_with_its_checkpoint_is_not_read(quick_path: Path) -> None:
+def test_a_quick_collection_does_not_read_a_log_that_agrees_with_its_checkpoint(
+    quick_path: Path,
+) -> None:
     root = write_epochs(quick_path / "d1", RISING, RISING_CHECKPOINT)
     metered = MeteredStorage(LOCAL_DISK)
-    found = orders(Location(metered, str(root)))
+    found = orders(Location(metered, str(root)), is_quick=True)
     assert (found.highest_epoch, found.leader_epochs[-1]) == (4, (4, 26))
     assert found.leader_epochs == tuple(EpochEntry(*each) for each in RISING_CHECKPOINT)
     log_bytes = sum(path.stat().st_size for path in (root / "orders-0").glob("*.log"))
@@ -251,6 +254,32 @@ def test_where_the_checkpoint_lacks_epochs_all_headers_are_read(
 ) -> None:
     found = orders(write_epochs(quick_path / "d1", RISING, checkpoint))
     assert (found.highest_epoch, found.leader_epochs[-1]) == (4, (4, 26))
+
+
+FLIPPED_EPOCHS = {
+    "raised": ({0: [0] * 9 + [4] + [0] * 10, 20: [0, 0, 3, 3, 3], 25: [3, 4, 4]}, "falls from 4"),
+    "lowered": ({0: [0] * 20, 20: [0, 0, 3, 2, 3], 25: [3, 4, 4]}, "falls from 3 to 2"),
+    "rising": ({0: [0] * 20, 20: [0, 2, 3, 3, 3], 25: [3, 4, 4]}, "offset 21: its batch has"),
+}
+
+
+@pytest.mark.parametrize("case", FLIPPED_EPOCHS)
+def test_an_epoch_of_one_batch_that_does_not_fit_is_named_and_does_not_count(
+    case: str, quick_path: Path
+) -> None:
+    segments, problem = FLIPPED_EPOCHS[case]
+    found = orders(write_epochs(quick_path / "d1", segments, RISING_CHECKPOINT))
+    assert problem in " ".join(found.problems)
+    assert found.leader_epochs[-1] == (4, 26)
+    assert found.highest_epoch == 4
+
+
+def test_without_a_checkpoint_an_epoch_that_a_lower_one_follows_does_not_count(
+    quick_path: Path,
+) -> None:
+    found = orders(write_epochs(quick_path / "d1", {0: [0, 0, 7, 0, 1, 1]}, None))
+    assert found.leader_epochs == ((0, 0), (1, 4))
+    assert found.highest_epoch == 7
 
 
 def test_an_epoch_above_the_last_one_is_found(quick_path: Path) -> None:
@@ -272,7 +301,7 @@ def test_the_log_start_hides_older_epochs_of_the_checkpoint(quick_path: Path) ->
         high_watermarks={("orders", 0): 28},
     )
     metered = MeteredStorage(LOCAL_DISK)
-    found = orders(Location(metered, str(root)))
+    found = orders(Location(metered, str(root)), is_quick=True)
     assert (found.log_start_offset, found.highest_epoch) == (23, 4)
     log_bytes = sum(path.stat().st_size for path in (root / "orders-0").glob("*.log"))
     assert metered.read_bytes < log_bytes / 4

@@ -15,6 +15,7 @@ from builders.damaged_replicas import (
     HERE,
     Damage,
     Held,
+    change_an_epoch,
     collected,
     cut_half,
     damage_some,
@@ -23,6 +24,7 @@ from builders.damaged_replicas import (
     kill_brokers,
     lose_logs,
     lose_metadata,
+    misplace_a_batch,
     misplace_the_last_batch,
     move_start_after_the_end,
     planned,
@@ -34,11 +36,12 @@ from builders.dead_clusters import partition_of
 from builders.samples import seeds
 from kdump.broker.loader.load_context import load_context
 from kdump.broker.loader.loader import Recovered
+from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT
 from kdump.jobs.diff.diff import DiffSplit, ReplicaToCompare, compare_replicas
 from kdump.jobs.diff.results import PartitionDiff
 from kdump.jobs.recover import RecoverRequest, recover
 from kdump.log.directory import read_log_directory
-from kdump.state.metadata.cluster_plan import ClusterPlan
+from kdump.state.metadata.cluster_plan import ClusterPlan, Notice
 from kdump.state.metadata.disk_collection import (
     CollectedDirectory,
     CollectedLoad,
@@ -108,6 +111,49 @@ def test_a_replica_does_not_lead_by_a_header_that_no_checksum_covers(
         assert "may be wrong" in " ".join(each.what for each in plan.notices)
         # Whether the last batch is that of the other replicas is not known.
         assert bool(of(plan, NAME)) == (damage is misplace_the_last_batch)
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("damage", [misplace_a_batch, change_an_epoch])
+def test_a_replica_does_not_lead_with_a_batch_that_no_start_reads(
+    damage: Damage, is_clean: bool, cluster: Path, quick_path: Path
+) -> None:
+    """A broker neither reads it nor compares it with the others."""
+    for seed, (disk, node) in enumerate([*DISKS.items()] * 4):
+        folder = kill_brokers(cluster, quick_path / str(seed), [NAME])
+        for name in (CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT) if is_clean else ():
+            for each in DISKS:
+                shutil.copy(cluster / each / name, folder / each)
+        path = folder / disk / NAME
+        if not path.exists():
+            continue
+        damage(path, random.Random(seed))
+        collections = collected(folder)
+        assert replicas(collections, NAME)[node].problems
+        plan = planned(collections)
+        assert partition_of(plan, "orders", 1).leader != node
+        assert not of(plan, NAME)
+        if is_clean:  # Otherwise a start may cut it off.
+            (notice,) = damaged_followers(plan)
+            assert (notice.topic, notice.partition) == ("orders", 1)
+            assert f"node {node} " in notice.what
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(("is_clean", "stays"), [(True, True), (False, False)])
+def test_a_follower_stays_damaged_unless_a_start_cuts_the_damage_off(
+    is_clean: bool, stays: bool, cluster: Path, quick_path: Path
+) -> None:
+    folder = kill_brokers(cluster, quick_path / "case", [NAME])
+    for name in (CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT) if is_clean else ():
+        for each in DISKS:
+            shutil.copy(cluster / each / name, folder / each)
+    zero_a_batch(folder / "b3-d1" / NAME, random.Random(3))
+    assert bool(damaged_followers(planned(collected(folder)))) == stays
+
+
+def damaged_followers(plan: ClusterPlan) -> list[Notice]:
+    return [each for each in plan.notices if each.code == "damaged-follower"]
 
 
 @pytest.mark.parametrize("damage", [lose_metadata, move_start_after_the_end, zero_a_batch])
@@ -288,11 +334,21 @@ def test_a_plan_for_damaged_replicas_is_that_of_a_model(
             for batch in batches[node]
             if batch.last_offset >= starts[node]
         } - {*kept.get(leader, ())}
+        # Records whose header alone is damaged are named, and still on the leader's disk.
+        for path in folder.glob(f"*/{name}") if found[leader].problems else ():
+            if DISKS[path.parent.name] == leader:
+                lost -= held(cluster / path.parent.name / name, path, misplaced=True)
         if lost:
             assert of(plan, name), (name, leader, min(lost))
         load = loads.get(leader)
         start = 0 if load is None else load.log_start_offset
-        if not before[name] - {each for each in kept.get(leader, ()) if each.base_offset >= start}:
+        # What follows the valid batches of a replica may be those of other offsets.
+        is_doubtful = any(
+            each.loaded is not None and each.loaded.log_end_offset > (each.log_end_offset or 0)
+            for each in found.values()
+        )
+        whole = {each for each in kept.get(leader, ()) if each.base_offset >= start}
+        if not before[name] - whole and not is_doubtful:
             assert not of(plan, name), (name, leader)
 
 

@@ -26,10 +26,19 @@ if TYPE_CHECKING:
 @click.command("collect")
 @paths_argument("LOG_DIR")
 @out_option("Write the collection")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Read only the ends of logs that were flushed: damage before them is not named.",
+)
 @output_option
 @engine_options
 def command(
-    paths: Sequence[Location], out: OutFile, output: OutputFormat, engine: EngineOptions
+    paths: Sequence[Location],
+    out: OutFile,
+    quick: bool,
+    output: OutputFormat,
+    engine: EngineOptions,
 ) -> ExitStatus:
     """Collect what the disks of a host know about their cluster, in one file.
 
@@ -50,7 +59,7 @@ def command(
         directories = read_log_directories(paths, diagnostics)
         if not directories:
             return diagnostics.status
-        request = CollectRequest(directories, round(time.time() * 1000))
+        request = CollectRequest(directories, round(time.time() * 1000), is_quick=quick)
         collection = collect(request, engine)
         with phase(f"writing {out.name}"):
             size_bytes = out.write(encode_collection(collection))

@@ -46,10 +46,12 @@ class CollectRequest:
     Attributes:
         directories: the log directories.
         now_ms: the current time.
+        is_quick: whether to read no more than the result needs: damage elsewhere is not named.
     """
 
     directories: Sequence[LogDirectory]
     now_ms: int
+    is_quick: bool = False
 
 
 @during("collecting what the disks know")
@@ -62,7 +64,7 @@ def collect(request: CollectRequest, options: EngineOptions) -> DiskCollection:
     directories = request.directories
     partitions = [_partitions(directory) for directory in directories]
     splits = [
-        _split(directory, each)
+        _split(directory, each, is_quick=request.is_quick)
         for directory, own in zip(directories, partitions, strict=True)
         for each in own
     ]
@@ -81,12 +83,14 @@ def _partitions(directory: LogDirectory) -> list[Partition]:
     return [each for each in directory.partitions if not each.is_cluster_metadata]
 
 
-def _split(directory: LogDirectory, partition: Partition) -> CollectSplit:
+def _split(directory: LogDirectory, partition: Partition, *, is_quick: bool) -> CollectSplit:
     points = directory.checkpoints
     load = load_split(partition, directory, Settings())
     return CollectSplit(
         partition.path,
-        size_bytes=max(load.size_bytes, min(partition.data_bytes, _LEAST_READ_BYTES)),
+        size_bytes=max(load.size_bytes, min(partition.data_bytes, _LEAST_READ_BYTES))
+        if is_quick
+        else partition.data_bytes,
         label=load.label,
         partition=partition,
         key=partition.topic_partition or TopicPartition(partition.path.name, 0),
@@ -94,6 +98,7 @@ def _split(directory: LogDirectory, partition: Partition) -> CollectSplit:
         recovery_point=_or_none(checkpointed(points.recovery_points, partition)),
         high_watermark=_or_none(checkpointed(points.high_watermarks, partition)),
         is_clean=directory.is_clean,
+        is_quick=is_quick,
         load=replace(load, context=_context(load, partition), is_preview=True),
     )
 

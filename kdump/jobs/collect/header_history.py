@@ -1,14 +1,15 @@
-"""The leader epochs and producer ids in batch headers, with as little reading as is safe.
+"""The leader epochs and producer ids in batch headers, and whether the checkpoint has the epochs.
 
 A log's epochs only rise, so that its last batch has the highest; but not where a cluster was
 rebuilt with too low an epoch, and not where messages of an old format follow. Then the epoch
 checkpoint shows it: a broker drops the entries of higher epochs when a lower one follows
-(``LeaderEpochFileCache``). So a few headers are compared with the checkpoint, and all are read
-where the two disagree.
+(``LeaderEpochFileCache``). No checksum covers the epoch in a header: one that neither the
+checkpoint nor the batches after it have may be wrong.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kdump.formats import record_batch
+from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.names import FileKind
 from kdump.log.headers import batch_span_at
 from kdump.log.partition import Partition
@@ -54,22 +56,33 @@ class EpochSample(NamedTuple):
     leader_epoch: int
 
 
+class EpochRun(NamedTuple):
+    """Batches of one leader epoch that follow each other: the first and last of their offsets."""
+
+    leader_epoch: int
+    first_offset: int
+    last_offset: int
+
+    @property
+    def samples(self) -> tuple[EpochSample, EpochSample]:
+        """The first and the last of its offsets."""
+        first = EpochSample(self.first_offset, self.leader_epoch)
+        return first, EpochSample(self.last_offset, self.leader_epoch)
+
+
 @dataclass(slots=True)
 class HeaderSums:
     """What the headers that were read add up to.
 
     Attributes:
-        first_offsets: by leader epoch, where the first batch of it begins.
+        runs: the leader epochs, in the order of the batches.
         highest_producer_id: None if no batch has one.
-        falls: where the epoch is lower than before: the offset, and both epochs.
         last: the last batch; None without one, or if it is of an old format.
     """
 
-    first_offsets: dict[int, int] = field(default_factory=dict)
+    runs: list[EpochRun] = field(default_factory=list)
     highest_producer_id: int | None = None
-    falls: list[tuple[int, int, int]] = field(default_factory=list)
     last: LastBatch | None = None
-    _last_epoch: int = -1
     _end: int = 0
 
     def begin_segment(self, base_offset: int) -> None:
@@ -82,16 +95,15 @@ class HeaderSums:
 
     def take(self, batches: BatchColumns) -> None:
         """Take in the next batches."""
-        is_new = batches.magic >= _FIRST_MAGIC_WITH_EPOCHS
-        epoch = batches.partition_leader_epoch[is_new]
-        base = batches.base_offset[is_new]
-        known = epoch >= 0
-        epoch, base = epoch[known], base[known]
+        has_epoch = batches.magic >= _FIRST_MAGIC_WITH_EPOCHS
+        has_epoch &= batches.partition_leader_epoch >= 0
+        epoch = batches.partition_leader_epoch[has_epoch]
         if epoch.size:
-            before = np.concatenate(([self._last_epoch], epoch[:-1]))
-            for row in np.flatnonzero(epoch != before).tolist():
-                self._begin(int(before[row]), int(epoch[row]), int(base[row]))
-            self._last_epoch = int(epoch[-1])
+            first = batches.base_offset[has_epoch]
+            last = batches.last_offset[has_epoch]
+            edges = [0, *(np.flatnonzero(np.diff(epoch)) + 1).tolist(), epoch.size]
+            for begin, end in itertools.pairwise(edges):
+                self._take_run(EpochRun(int(epoch[begin]), int(first[begin]), int(last[end - 1])))
         if batches.count:
             self._take_last(batches)
             highest = int(batches.producer_id.max())
@@ -112,10 +124,10 @@ class HeaderSums:
             base_offset = int(batches.base_offset[-1])
             self.last = LastBatch(base_offset, self._end, epoch, before, epoch_before)
 
-    def _begin(self, before: int, epoch: int, offset: int) -> None:
-        self.first_offsets.setdefault(epoch, offset)
-        if epoch < before:
-            self.falls.append((offset, before, epoch))
+    def _take_run(self, run: EpochRun) -> None:
+        if self.runs and self.runs[-1].leader_epoch == run.leader_epoch:
+            run = self.runs.pop()._replace(last_offset=run.last_offset)
+        self.runs.append(run)
 
     def take_producer_id(self, producer_id: int) -> None:
         """Take in a producer id that was found elsewhere."""
@@ -123,7 +135,28 @@ class HeaderSums:
 
     @property
     def highest_epoch(self) -> int | None:
-        return max(self.first_offsets, default=None)
+        return max((run.leader_epoch for run in self.runs), default=None)
+
+    @property
+    def falls(self) -> list[tuple[EpochRun, EpochRun]]:
+        """Where the epoch is lower than before: the batches before, and those from there on."""
+        pairs = itertools.pairwise(self.runs)
+        return [(run, after) for run, after in pairs if after.leader_epoch < run.leader_epoch]
+
+    def undoubted_samples(self) -> list[EpochSample]:
+        """The epochs of the batches that are not where the epoch falls: one of those is wrong."""
+        doubtful = {run for fall in self.falls for run in fall}
+        return [each for run in self.runs if run not in doubtful for each in run.samples]
+
+    def rising(self) -> list[EpochEntry]:
+        """Where each epoch begins, without those that lower ones follow."""
+        rising: list[EpochEntry] = []
+        for run in reversed(self.runs):
+            if not rising or run.leader_epoch < rising[-1].epoch:
+                rising.append(EpochEntry(run.leader_epoch, run.first_offset))
+            elif run.leader_epoch == rising[-1].epoch:
+                rising[-1] = EpochEntry(run.leader_epoch, run.first_offset)
+        return rising[::-1]
 
 
 def read_headers(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from kdump.broker.loader.loader import Recovered
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.engine.job import Split
 from kdump.formats import names, producer_snapshot, record_batch
@@ -20,7 +21,7 @@ from kdump.jobs.collect.header_history import (
     first_headers,
     read_headers,
 )
-from kdump.jobs.loading.load_partition import RecoverJob, loaded_replica
+from kdump.jobs.loading.load_partition import Outcome, RecoverJob, loaded_replica
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.log_search import ReplicaEnd, Trust, find_log_start, log_end
@@ -37,6 +38,7 @@ from kdump.state.transactions.open_transactions import (
 )
 from kdump.state.transactions.stability import stability
 from kdump.target.refusal import Refusal
+from kdump.target.target_file import Gone, Kept, KeptUpTo
 
 Value = TypeVar("Value")
 _Pairs = Sequence[tuple[Segment, Segment | None]]
@@ -54,6 +56,7 @@ class CollectSplit(Split):
         recovery_point: likewise.
         high_watermark: likewise.
         is_clean: whether the log directory has the clean shutdown marker.
+        is_quick: whether to leave out batches that neither a start nor the result needs.
         load: what a starting broker loads.
     """
 
@@ -63,6 +66,7 @@ class CollectSplit(Split):
     recovery_point: int | None
     high_watermark: int | None
     is_clean: bool
+    is_quick: bool
     load: LoadSplit
 
 
@@ -87,6 +91,9 @@ class _Reading:
         self.log_start = find_log_start(self.partition, split.log_start_offset)
         self.sums = HeaderSums()
         self.is_checkpoint_true = True
+        self.damages: list[Damage] = []
+        self.doubtful_offsets: list[int] = []
+        self.outcome: Outcome | None = None
 
     def collected(self) -> CollectedPartition:
         history = self._epochs()
@@ -101,6 +108,7 @@ class _Reading:
                 self._take_end(end)
             log = self._read_logs(history, end)
             end = self._without_doubt(history, end)
+            self._compare_epochs(history)
             self._take_snapshots()
         loaded = self._loaded()
         log_end = None if end is None else end.offset
@@ -121,6 +129,7 @@ class _Reading:
             highest_producer_id=self.sums.highest_producer_id,
             size_bytes=self.listed.total_bytes,
             problems=tuple(self.problems),
+            keeps_damage=self._keeps_damage(),
         )
 
     # ---- small files
@@ -144,7 +153,9 @@ class _Reading:
     def _read_logs(
         self, history: EpochHistory | None, end: ReplicaEnd | None
     ) -> LogTransactions | None:
-        """Read what follows the last usable producer snapshot, and as much more as epochs need.
+        """Read the log: its transactions are those after the last usable producer snapshot.
+
+        A quick reading begins there, unless epochs need more.
 
         Returns:
             The transactions; None if not all that they need can be read.
@@ -154,11 +165,9 @@ class _Reading:
         log = None if end is None else self._of_last_snapshot(end.offset)
         first = len(pairs) if log is not None else self._first_to_replay(replay)
         self.is_checkpoint_true = self._has_all_epochs(history, pairs[:first], end)
-        if not self.is_checkpoint_true:
+        if not self.split.is_quick or not self.is_checkpoint_true:
             self._read_segments(pairs[:first])
         is_complete = self._read_segments(pairs[first:], replay)
-        for offset, before, epoch in self.sums.falls[:1]:
-            self._problem(f"the leader epoch falls from {before} to {epoch} at offset {offset}")
         if log is not None or not is_complete:
             return log
         return replay.result(self.partition.segments[-1].base_offset)
@@ -207,10 +216,11 @@ class _Reading:
             return end
         offsets = f"offsets {last.base_offset} to {last.end_offset - 1}, the last batch"
         expected = None if history is None else history.epoch_for_offset(last.base_offset)
-        begins = self.sums.first_offsets.get(last.leader_epoch)
-        if expected is not None and last.leader_epoch > expected and begins == last.base_offset:
+        run = self.sums.runs[-1] if self.sums.runs else None
+        is_first = run is not None and run.first_offset == last.base_offset
+        if expected is not None and last.leader_epoch > expected and is_first:
             # A broker writes a new epoch to the checkpoint before it appends a batch of it.
-            del self.sums.first_offsets[last.leader_epoch]
+            self.sums.runs.pop()
             self._problem(
                 f"{offsets}: its leader epoch, {last.leader_epoch}, is not in"
                 f" {names.LEADER_EPOCH_CHECKPOINT}, and may be wrong"
@@ -224,6 +234,33 @@ class _Reading:
             )
             return ReplicaEnd(last.epoch_before, last.offset_before, end.damage)
         return end
+
+    def _compare_epochs(self, history: EpochHistory | None) -> None:
+        """Compare the epochs of all batches that were read with those of the checkpoint."""
+        for run, after in self.sums.falls[:1]:
+            self.doubtful_offsets.append(run.last_offset)
+            self._problem(
+                f"the leader epoch falls from {run.leader_epoch} to {after.leader_epoch} at offset"
+                f" {after.first_offset}"
+            )
+        log_start = self.log_start or 0
+        samples = [each for run in self.sums.runs for each in run.samples]
+        if agree(history, samples, log_start):
+            return
+        # A checkpoint that has all epochs but those of some batches between others is true.
+        undoubted = self.sums.undoubted_samples()
+        self.is_checkpoint_true = bool(self.sums.falls) and agree(history, undoubted, log_start)
+        if history is None or self.sums.falls:
+            return
+        for each in samples:
+            expected = history.epoch_for_offset(each.offset)
+            if expected not in (None, each.leader_epoch) and each.offset >= log_start:
+                self.doubtful_offsets.append(each.offset)
+                self._problem(
+                    f"offset {each.offset}: its batch has leader epoch {each.leader_epoch}, and"
+                    f" {names.LEADER_EPOCH_CHECKPOINT} has {expected}"
+                )
+                return
 
     def _take_end(self, end: ReplicaEnd) -> None:
         for damage in end.damage:
@@ -239,7 +276,7 @@ class _Reading:
 
     def _loaded(self) -> CollectedLoad | None:
         """What a starting broker makes of the log; None if it does not load it."""
-        outcome = RecoverJob().run(self.split.load)
+        self.outcome = outcome = RecoverJob().run(self.split.load)
         if isinstance(outcome, Refusal):
             self._problem(f"a starting broker does not load it: {outcome}")
         if isinstance(outcome, Unreadable):
@@ -250,6 +287,20 @@ class _Reading:
         return CollectedLoad(
             found.log_start_offset, found.log_end_offset, tuple(found.leader_epochs)
         )
+
+    def _keeps_damage(self) -> bool:
+        """Whether damage of the log is still there when a broker has loaded it."""
+        if not isinstance(self.outcome, Recovered):
+            return self.outcome is not None and bool(self.problems)
+        end = self.outcome.log_end_offset
+        if any(offset < end for offset in self.doubtful_offsets):
+            return True
+        for damage in self.damages:
+            target = self.outcome.files.get(damage.path.rpartition("/")[2], Kept())
+            is_cut = isinstance(target, KeptUpTo) and target.size_bytes <= damage.start
+            if not is_cut and not isinstance(target, Gone):
+                return True
+        return False
 
     def _of_last_snapshot(self, end_offset: int) -> LogTransactions | None:
         """What the snapshot of a clean shutdown says; None if there is none."""
@@ -294,8 +345,7 @@ class _Reading:
         if end is None:
             return () if history is None or not self.partition.segments else history.entries
         if not self.is_checkpoint_true or history is None:
-            first = sorted(self.sums.first_offsets.items(), key=lambda each: each[1])
-            history = EpochHistory(EpochEntry(*each) for each in first)
+            history = EpochHistory(self.sums.rising())
         history.truncate_from_end(end.offset)
         return history.entries
 
@@ -325,6 +375,7 @@ class _Reading:
         self._problem(f"{where}: {failure.strerror or failure}")
 
     def _on_damage(self, damage: Damage) -> None:
+        self.damages.append(damage)
         name = damage.path.rpartition("/")[2]
         self._problem(f"{name}: bytes {damage.start} to {damage.end}: {damage.problem}")
 

@@ -172,6 +172,11 @@ FUTURE_ONLY: Final = _register(
     _WARNING, "future-only", "replicas that are only a -future directory"
 )
 UNREADABLE: Final = _register(_WARNING, "unreadable", "damage that kdump metadata collect found")
+DAMAGED_FOLLOWER: Final = _register(
+    _WARNING,
+    "damaged-follower",
+    "damaged replicas that stay damaged: a follower fetches only what is after its own end",
+)
 UNCLEAN_SHUTDOWN: Final = _register(
     _WARNING, "unclean-shutdown", "log directories that were not stopped cleanly"
 )

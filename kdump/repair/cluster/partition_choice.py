@@ -105,6 +105,7 @@ class PartitionPlanner:
         is_as_registered = registered is not None and replicas == registered.replicas
         if leader >= 0:
             self._report_losses(topic, number, leader, replicas, by_node.get(leader))
+            self._report_damaged(topic, number, leader, replicas, by_node)
         return PlannedTopicPartition(
             partition=number,
             replicas=replicas,
@@ -396,6 +397,30 @@ class PartitionPlanner:
                     else None,
                 )
 
+    def _report_damaged(
+        self,
+        topic: TopicChoice,
+        number: int,
+        leader: int,
+        replicas: Iterable[int],
+        by_node: Mapping[int, DiskReplica],
+    ) -> None:
+        """Report followers whose damage neither a start nor the leader mends."""
+        for node in replicas:
+            each = by_node.get(node)
+            if node == leader or each is None or each.becomes_stray:
+                continue
+            if each.partition.keeps_damage:
+                self.notices.add(
+                    notice_codes.DAMAGED_FOLLOWER,
+                    f"{place_of(each.directory)}: before it starts, move the directory"
+                    f" {each.partition.directory} out of the log directory, and the broker copies"
+                    f" what node {leader} has; or keep only its valid records with kdump recover"
+                    " --policy salvage",
+                    topic.name,
+                    number,
+                )
+
 
 NO_RECORDS: Final = LoadedReplica(0, 0, 0, ())
 """The log of a replica that a starting broker does not load."""
@@ -482,16 +507,17 @@ def _best(
     """The most advanced replica once brokers have started.
 
     Of several that end alike, the one that costs the fewest records on the others; then one without
-    a problem; then the one that the copy prefers.
+    damage; then one with the epochs of its records; then the one that the copy prefers.
     """
     best = max(by_node[node].end for node in holders)
     tied = [node for node in holders_in_order(holders, registered) if by_node[node].end == best]
 
-    def cost(node: int) -> tuple[int, bool]:
+    def cost(node: int) -> tuple[int, bool, bool]:
         leader = _log_of(by_node[node])
         held = [each.held for each in by_node.values()]
         lost = [lost_as_follower(each, leader) for each in held if each is not None]
-        return sum(len(part) for each in lost for part in each), by_node[node].has_problem
+        count = sum(len(part) for each in lost for part in each)
+        return count, bool(by_node[node].partition.problems), by_node[node].has_problem
 
     return tied[0] if len(tied) == 1 else min(tied, key=cost)
 

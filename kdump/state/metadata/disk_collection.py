@@ -24,7 +24,7 @@ from kdump.formats.json_document import (
 from kdump.formats.names import PartitionState
 
 COLLECTION_FORMAT: Final = "kdump metadata collection"
-COLLECTION_VERSION: Final = 2
+COLLECTION_VERSION: Final = 3
 
 STATE_WORDS: Final = {each.name.lower(): each for each in PartitionState}
 """``live``, ``future``, ``delete`` and ``stray``, as in the output of ``kdump ls``."""
@@ -67,6 +67,7 @@ class CollectedPartition:
         highest_producer_id: in the batches that were read and in producer snapshots.
         size_bytes: of its files; None if the directory cannot be listed.
         problems: what is damaged or cannot be read.
+        keeps_damage: whether some of the damage is still there when a broker has started.
     """
 
     directory: str
@@ -84,6 +85,7 @@ class CollectedPartition:
     highest_producer_id: int | None
     size_bytes: int | None
     problems: tuple[str, ...] = ()
+    keeps_damage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +365,7 @@ def _partition(document: JsonObject) -> CollectedPartition:
         highest_producer_id=document.optional(document.number, "highest_producer_id"),
         size_bytes=document.optional(document.number, "size_bytes"),
         problems=document.texts("problems"),
+        keeps_damage=document.flag("keeps_damage"),
     )
 
 
