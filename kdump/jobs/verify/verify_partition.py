@@ -33,6 +33,7 @@ from kdump.jobs.verify.prediction import is_plain, recovered_bases, verdict_of_c
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.verdict.verdict import Verdict, VerdictKind
+from kdump.scan.source import read_at
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -232,7 +233,7 @@ class VerifyJob:
                 str(split.path),
                 split.start,
                 split.start if split.end is None else split.end,
-                findings=(unreadable(split.path, failure),),
+                findings=(unreadable(split.path, _failure_of_log(split.path) or failure),),
                 starts_damaged=True,
                 ends_damaged=True,
                 is_unread=True,
@@ -255,6 +256,19 @@ class VerifyJob:
 
         outcome = RecoverJob().run(split)
         return outcome if isinstance(outcome, Unreadable) else verdict(outcome)
+
+
+def _failure_of_log(log: Location) -> OSError | None:
+    """Why a log cannot be read; None if it can, and only an index cannot.
+
+    Indexes are read first, and an index can be rebuilt: the log is what has to be named.
+    """
+    try:
+        with log.open_file() as source:
+            read_at(source, 0, min(source.size_bytes, 1))
+    except OSError as failure:
+        return failure
+    return None
 
 
 class PartitionRun:
