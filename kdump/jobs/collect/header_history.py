@@ -56,7 +56,7 @@ class EpochSample(NamedTuple):
     leader_epoch: int
 
 
-class EpochRun(NamedTuple):
+class EpochSpan(NamedTuple):
     """Batches of one leader epoch that follow each other: the first and last of their offsets."""
 
     leader_epoch: int
@@ -80,7 +80,7 @@ class HeaderSums:
         last: the last batch; None without one, or if it is of an old format.
     """
 
-    runs: list[EpochRun] = field(default_factory=list)
+    runs: list[EpochSpan] = field(default_factory=list)
     highest_producer_id: int | None = None
     last: LastBatch | None = None
     _end: int = 0
@@ -103,7 +103,7 @@ class HeaderSums:
             last = batches.last_offset[has_epoch]
             edges = [0, *(np.flatnonzero(np.diff(epoch)) + 1).tolist(), epoch.size]
             for begin, end in itertools.pairwise(edges):
-                self._take_run(EpochRun(int(epoch[begin]), int(first[begin]), int(last[end - 1])))
+                self._take_run(EpochSpan(int(epoch[begin]), int(first[begin]), int(last[end - 1])))
         if batches.count:
             self._take_last(batches)
             highest = int(batches.producer_id.max())
@@ -124,7 +124,7 @@ class HeaderSums:
             base_offset = int(batches.base_offset[-1])
             self.last = LastBatch(base_offset, self._end, epoch, before, epoch_before)
 
-    def _take_run(self, run: EpochRun) -> None:
+    def _take_run(self, run: EpochSpan) -> None:
         if self.runs and self.runs[-1].leader_epoch == run.leader_epoch:
             run = self.runs.pop()._replace(last_offset=run.last_offset)
         self.runs.append(run)
@@ -138,7 +138,7 @@ class HeaderSums:
         return max((run.leader_epoch for run in self.runs), default=None)
 
     @property
-    def falls(self) -> list[tuple[EpochRun, EpochRun]]:
+    def falls(self) -> list[tuple[EpochSpan, EpochSpan]]:
         """Where the epoch is lower than before: the batches before, and those from there on."""
         pairs = itertools.pairwise(self.runs)
         return [(run, after) for run, after in pairs if after.leader_epoch < run.leader_epoch]
