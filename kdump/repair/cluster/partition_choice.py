@@ -405,7 +405,7 @@ class PartitionPlanner:
         replicas: Iterable[int],
         by_node: Mapping[int, DiskReplica],
     ) -> None:
-        """Report followers whose damage neither a start nor the leader mends."""
+        """Report followers whose damage neither a start nor the leader repairs."""
         for node in replicas:
             each = by_node.get(node)
             if node == leader or each is None or each.becomes_stray:
