@@ -203,7 +203,7 @@ def timed_logs(draw: st.DrawFn) -> tuple[bytes, bytes, bytes]:
 def test_the_largest_timestamp_is_the_one_that_is_found_in_python(
     logs: tuple[bytes, bytes, bytes],
 ) -> None:
-    files = dict(zip(("log", "index", "timeindex"), logs, strict=True))
+    files = dict(zip(("/log", "/index", "/timeindex"), logs, strict=True))
     root = Location(MemoryStorage("memory", files, frozenset()), "")
     log = (root / "log").open_file()
     search = SegmentSearch(log, 0, root / "index", root / "timeindex", Trust.CHECKSUMS)
