@@ -91,9 +91,9 @@ def decode_request(data: bytes, api_keys: frozenset[int]) -> Request:
         return Request(api_key, version, correlation_id, None, None)
     schema = load_request_schema(api_key, version)
     header, body_at = _decoded(schema.__header_schema__, data, 0)
-    body, end = _decoded(schema, data, body_at)
-    if end != len(data):
-        raise MalformedMessage(f"{len(data) - end} bytes follow it")
+    # What follows the body is ignored, as by a broker: librdkafka asks for all topics with three
+    # bytes too many.
+    body, _ = _decoded(schema, data, body_at)
     return Request(api_key, version, correlation_id, header.client_id, body)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode
 
 from builders.batches import BASE_TIMESTAMP_MS, batches
@@ -171,6 +172,13 @@ def test_topics_are_described(version: int, server: RunningServer) -> None:
     assert (broker.host, broker.port) == ("127.0.0.1", server.port)
     (partition,) = found.topics[0].partitions
     assert partition.leader_id == broker.node_id
+
+
+def test_all_topics_are_listed_for_librdkafka(server: RunningServer) -> None:
+    """It sends three bytes too many, which a broker ignores."""
+    assert set(
+        AdminClient({"bootstrap.servers": server.address}).list_topics(timeout=30).topics
+    ) == {"orders"}
 
 
 def test_unknown_topics_are_not_created(server: RunningServer) -> None:

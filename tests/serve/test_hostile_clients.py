@@ -57,7 +57,6 @@ def sized(data: bytes) -> bytes:
         b"\0\0\0\0",
         b"\0\0\0\x07" + bytes(7),
         sized(METADATA)[:-5],
-        sized(METADATA + b"\0"),
         sized(METADATA[:-1]),
         sized(bytes(1000)),
     ],
