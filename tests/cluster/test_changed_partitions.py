@@ -45,14 +45,26 @@ def drain(folder: Path) -> None:
 def transplant(folder: Path, source: Path) -> dict[str, Any]:
     """Put a partition into all replicas of another one; return what kdump says of it."""
     topic, _, number = TARGET.rpartition("-")
-    options = ("--topic", topic, "--partition", number, "--output", "jsonl")
+    # A broker's second disk has no copy of the metadata, which would say the leader epoch.
+    epoch = leader_epoch(folder / "b1-d1")
+    options = ("--topic", topic, "--partition", number, "--leader-epoch", str(epoch))
     said = [
         next(each for each in objects(output) if each["type"] == "partition")
         for target in sorted(folder.glob(f"b*/{TARGET}"))
-        for output in [kdump("transplant", source, "--into", target.parent, *options)]
+        for output in [
+            kdump("transplant", source, "--into", target.parent, *options, "--output", "jsonl")
+        ]
     ]
     assert len(said) == 3
     return said[0]
+
+
+def leader_epoch(directory: Path) -> int:
+    """Return the leader epoch of the target by the metadata of a directory."""
+    topic, _, number = TARGET.rpartition("-")
+    said = objects(kdump("metadata", "show", "--topic", topic, "--output", "jsonl", directory))
+    (described,) = next(each for each in said if each["type"] == "metadata")["topics"]
+    return int(described["partitions"][int(number)]["leader_epoch"])
 
 
 def kdump(*words: str | Path) -> bytes:
