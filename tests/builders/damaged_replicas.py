@@ -251,7 +251,10 @@ def batches_of(log: bytes) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Held:
-    """A batch that a replica holds; no checksum covers its leader epoch."""
+    """A batch that a replica holds.
+
+    Its leader epoch is the one that it had before it was damaged, as no checksum covers it.
+    """
 
     base_offset: int
     data: bytes
@@ -278,6 +281,6 @@ def held(valid: Path, damaged: Path, *, misplaced: bool = False) -> set[Held]:
             same = 8 if misplaced else 0
             is_like = content[at + same : at + 12] == data[same:12]
             if is_like and content[at + 16 : at + len(data)] == data[16:]:
-                epoch = int.from_bytes(content[at + 12 : at + 16], signed=True)
+                epoch = int.from_bytes(data[12:16], signed=True)
                 found.add(Held(int.from_bytes(data[:8]), data[16:], epoch))
     return found
