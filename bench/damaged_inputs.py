@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
 from data import (
     EPOCH_MS,
     SegmentShape,
@@ -20,7 +21,6 @@ from data import (
 )
 from equal_batches import CONTROL, TRANSACTIONAL, Batches, equal_batches, seal
 from hard_inputs import write_identity
-
 from kdump.formats import producer_snapshot
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import HEADER_LAYOUT, LOG_OVERHEAD_BYTES

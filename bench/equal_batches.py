@@ -9,6 +9,7 @@ from typing import Any, Final
 import crc32c
 import numpy as np
 import numpy.typing as npt
+
 from data import EPOCH_MS, INDEX_INTERVAL_BYTES
 
 HEADER_FIELDS: Final = (

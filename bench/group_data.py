@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+
 from data import (
     BASE_OFFSET,
     EPOCH_MS,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+
 from data import (
     EMPTY_SNAPSHOT,
     EPOCH_MS,
@@ -34,7 +35,6 @@ from equal_batches import (
     seal,
     write_segment,
 )
-
 from kdump.formats import producer_snapshot, transaction_index
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.transaction_index import AbortedTxn

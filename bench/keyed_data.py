@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
 from data import (
     BASE_OFFSET,
     BATCHES_IN_POOL,

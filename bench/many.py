@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from data import EMPTY_SNAPSHOT, EPOCH_MS, finished, write_root
-
 from kdump.formats.record_batch import (
     CONTROL_FLAG,
     TRANSACTIONAL_FLAG,

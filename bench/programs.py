@@ -12,10 +12,9 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from builders import kafka_jars
 from case import Case, Program
 from measuring import ROOT, kdump
-
-from builders import kafka_jars
 
 
 def find_programs(cases: Iterable[Case], classpath: str | None) -> dict[Program, list[str]]:

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from measuring import kdump, make
-
 from builders.spark_standalone import StandaloneCluster
+from measuring import kdump, make
 
 _WORKER_MEMORY: Final = "2g"
 

@@ -13,8 +13,10 @@ import pytest
 @pytest.mark.parametrize(
     "arguments",
     [
-        pytest.param(["ruff", "check", "--quiet", "--output-format=concise", "."], id="style"),
-        pytest.param(["ruff", "format", "--quiet", "--diff", "."], id="format"),
+        pytest.param(
+            ["ruff", "check", "--no-cache", "--quiet", "--output-format=concise", "."], id="style"
+        ),
+        pytest.param(["ruff", "format", "--no-cache", "--quiet", "--diff", "."], id="format"),
         pytest.param(["mypy", "--no-error-summary"], id="types"),
     ],
 )
