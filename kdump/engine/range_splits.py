@@ -14,7 +14,7 @@ from kdump.engine.job import Split
 from kdump.engine.splits import SMALLEST_SPLIT_BYTES, segment_splits
 from kdump.log.batch_validity import LogPart
 from kdump.log.headers import batch_span_at, batch_spans
-from kdump.log.log_search import SegmentSearch, Trust, is_older, search_segment
+from kdump.log.log_search import SegmentSearch, Trust, is_older
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import segment_part
@@ -124,7 +124,7 @@ def _pieces(
         yield from pieces
         return
     # What is before the start is never read: a wrong one would lose records.
-    with search_segment(partition, segment, Trust.CHECKSUMS) as search:
+    with SegmentSearch.of(partition, segment, Trust.CHECKSUMS) as search:
         start = search.position_of(records.from_offset) if begins_before else 0
         end = None
         is_large = segment.log_bytes - start > SMALLEST_SPLIT_BYTES

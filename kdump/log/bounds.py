@@ -7,7 +7,7 @@ partition takes only a few small reads.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kdump.formats.names import FileKind
@@ -15,7 +15,7 @@ from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.directory import Checkpoints
 from kdump.log.headers import BatchSpan, batch_span_at, batch_spans, spans_of_whole
 from kdump.log.index_tail import last_time_entry
-from kdump.log.log_search import SegmentEnd, Trust, checkpointed, find_log_start, search_segment
+from kdump.log.log_search import SegmentEnd, SegmentSearch, Trust, checkpointed, find_log_start
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 
@@ -184,13 +184,14 @@ def _segment_end(partition: Partition, segment: Segment, small: _SmallLogs) -> S
         return SegmentEnd(segment.base_offset + segment.log_bytes, 0, segment.log_bytes)
     spans = small.spans(segment)
     if spans:
-        return SegmentEnd.after(spans[-1], 0, max(span.largest_timestamp for span in spans))
+        last, latest = spans[-1], max(span.largest_timestamp for span in spans)
+        return SegmentEnd(last.last_offset + 1, 0, last.next_position, last.leader_epoch, latest)
     entry = None
     # Without an offset index all headers are read, which the time index adds nothing to.
     if segment.time_index_bytes and segment.offset_index_bytes:
         with partition.segment_path(segment, FileKind.TIME_INDEX).open_file() as index:
             entry = last_time_entry(index)
-    with search_segment(partition, segment, Trust.LENGTHS) as search:
+    with SegmentSearch.of(partition, segment, Trust.LENGTHS) as search:
         end = search.end()
         latest = end.timestamp
         if entry is not None and search.is_true(entry):
@@ -198,7 +199,7 @@ def _segment_end(partition: Partition, segment: Segment, small: _SmallLogs) -> S
         elif end.start and (entry is not None or latest != NO_TIMESTAMP):
             spans_of_all = batch_spans(search.log, 0, segment.base_offset)
             latest = max((span.largest_timestamp for span in spans_of_all), default=latest)
-    return end if latest == end.timestamp else replace(end, timestamp=latest)
+    return end if latest == end.timestamp else end._replace(timestamp=latest)
 
 
 def _earliest_timestamp(
@@ -219,7 +220,7 @@ def _earliest_timestamp(
             continue
         spans = small.spans(segment)
         if spans is None:
-            with search_segment(partition, segment, Trust.HEADERS) as search:
+            with SegmentSearch.of(partition, segment, Trust.HEADERS) as search:
                 span = search.find_batch(log_start_offset)
         else:
             reaching = (span for span in spans if span.last_offset >= log_start_offset)

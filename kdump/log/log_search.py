@@ -14,11 +14,10 @@ are imported where checksums are verified, because ``ls`` and ``lookup`` seldom 
 
 from __future__ import annotations
 
-import contextlib
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
@@ -71,8 +70,7 @@ class Trust(enum.Enum):
 # ---- One segment ----
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentEnd:
+class SegmentEnd(NamedTuple):
     """The end of one segment.
 
     Attributes:
@@ -92,18 +90,13 @@ class SegmentEnd:
     timestamp: int = NO_TIMESTAMP
     damage: tuple[Damage, ...] = ()
 
-    @classmethod
-    def after(cls, last: BatchSpan, start: int, timestamp: int) -> Self:
-        """The end after the last of some batches."""
-        return cls(last.last_offset + 1, start, last.next_position, last.leader_epoch, timestamp)
-
 
 @dataclass(slots=True)
 class SegmentSearch:
-    """The log of a segment, and where its indexes are; a context that closes the opened index.
+    """The log of a segment, and where its indexes are; a context that closes what it opened.
 
     Attributes:
-        log: its bytes; whoever opened it closes it.
+        log: its bytes.
         base_offset: of the segment.
         offset_index: the file; None if it is known to be missing or empty.
         time_index: the file.
@@ -116,13 +109,30 @@ class SegmentSearch:
     time_index: Location
     trust: Trust
     _opened_index: StoredFile | None = field(default=None, init=False)
+    _opened_log: StoredFile | None = field(default=None, init=False)
+
+    @classmethod
+    def of(cls, partition: Partition, segment: Segment, trust: Trust) -> Self:
+        """Open the log of a segment for a search.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        path = partition.segment_path
+        log = path(segment, FileKind.LOG).open_file()
+        index = path(segment, FileKind.OFFSET_INDEX) if segment.offset_index_bytes else None
+        times = path(segment, FileKind.TIME_INDEX)
+        search = cls(log, segment.base_offset, index, times, trust)
+        search._opened_log = log
+        return search
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._opened_index is not None:
-            self._opened_index.close()
+        for opened in (self._opened_index, self._opened_log):
+            if opened is not None:
+                opened.close()
 
     # ---- By offset ----
 
@@ -338,12 +348,12 @@ class SegmentSearch:
         for last in batch_spans(self.log, start, self.base_offset):
             timestamp = max(timestamp, last.largest_timestamp)
         if last is None:
-            end = SegmentEnd(self.base_offset, start, start)
+            offset, position, epoch = self.base_offset, start, NO_PARTITION_LEADER_EPOCH
         else:
-            end = SegmentEnd.after(last, start, timestamp)
+            offset, position, epoch = last.last_offset + 1, last.next_position, last.leader_epoch
         if self.trust is Trust.LENGTHS:
-            return replace(end, offset=end_after(self.log, end.position, end.offset))
-        return end
+            offset = end_after(self.log, position, offset)
+        return SegmentEnd(offset, start, position, epoch, timestamp)
 
     def _valid_end(self, start: int, may_be_padded: bool) -> SegmentEnd:
         from kdump.log.batch_validity import LogPart
@@ -362,28 +372,7 @@ class SegmentSearch:
                 int(last.next_position[-1]),
                 int(last.partition_leader_epoch[-1]),
             )
-        return replace(end, damage=tuple(damage))
-
-
-@contextlib.contextmanager
-def search_segment(partition: Partition, segment: Segment, trust: Trust) -> Iterator[SegmentSearch]:
-    """Open the log of a segment for a search.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    offset_index = partition.segment_path(segment, FileKind.OFFSET_INDEX)
-    with (
-        partition.segment_path(segment, FileKind.LOG).open_file() as log,
-        SegmentSearch(
-            log,
-            segment.base_offset,
-            offset_index if segment.offset_index_bytes else None,
-            partition.segment_path(segment, FileKind.TIME_INDEX),
-            trust,
-        ) as search,
-    ):
-        yield search
+        return end._replace(damage=tuple(damage))
 
 
 def _nearest(index: ByteSource, relative_offset: int | None) -> tuple[OffsetIndexEntry, ...]:
@@ -448,7 +437,7 @@ def log_end(partition: Partition, trust: Trust) -> ReplicaEnd:
     damage: tuple[Damage, ...] = ()
     least = None
     for segment in reversed(partition.segments):
-        with search_segment(partition, segment, trust) as search:
+        with SegmentSearch.of(partition, segment, trust) as search:
             found = search.end(may_be_padded=least is None)
         damage = (*found.damage, *damage)
         if found.offset > segment.base_offset:
@@ -487,7 +476,7 @@ def is_older(
     """
     if not segment.time_index_bytes or following is None:
         return False
-    with search_segment(partition, segment, Trust.CHECKSUMS) as search:
+    with SegmentSearch.of(partition, segment, Trust.CHECKSUMS) as search:
         largest = search.largest_timestamp()
     return largest is not None and largest < timestamp_ms
 
@@ -519,7 +508,7 @@ def offset_of_time(
             continue
         if is_older(partition, segment, following, timestamp_ms):
             continue
-        with search_segment(partition, segment, Trust.CHECKSUMS) as search:
+        with SegmentSearch.of(partition, segment, Trust.CHECKSUMS) as search:
             start = search.start_of(start_offset, timestamp_ms)
             steps = valid_windows(search.log, segment_part(segment, following, start))
             found = first_offset(steps, selection, str(search.log.location), on_damage)

@@ -21,7 +21,7 @@ from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.first_record import FoundRecord, first_record
 from kdump.log.headers import BatchSpan, batch_spans
 from kdump.log.index_tail import TimeIndexEntry, last_time_entry, time_entry_below
-from kdump.log.log_search import SegmentSearch, Trust, find_in_index, search_segment
+from kdump.log.log_search import SegmentSearch, Trust, find_in_index
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.scan.selection import Selection
@@ -284,7 +284,7 @@ class RecordSearch:
 
     def _search(self, segment: Segment) -> AbstractContextManager[SegmentSearch]:
         """By headers, because the checksum of the batch that is found is verified afterwards."""
-        return search_segment(self.partition, segment, Trust.HEADERS)
+        return SegmentSearch.of(self.partition, segment, Trust.HEADERS)
 
     def _start(self, search: SegmentSearch, segment: Segment, offset: int | None) -> int:
         """As ``SegmentSearch.indexed_position``; 0 in doubt, noting the index."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kdump.formats.names import FileKind
-from kdump.log.log_search import Trust, search_segment
+from kdump.log.log_search import SegmentSearch, Trust
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage, segment_part, valid_windows
@@ -109,7 +109,7 @@ class SegmentBatches:
         for each in self._stretches:
             if each.first_offset <= offset <= each.reached_offset:
                 return each
-        with search_segment(self.partition, self.segment, Trust.CHECKSUMS) as search:
+        with SegmentSearch.of(self.partition, self.segment, Trust.CHECKSUMS) as search:
             start = search.position_of(offset)
         for each in self._stretches:
             if each.start == start or each.start < start < each.end:

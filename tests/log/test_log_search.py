@@ -27,7 +27,6 @@ from kdump.log.log_search import (
     Trust,
     log_end,
     offset_of_time,
-    search_segment,
 )
 from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage, segment_part, valid_windows
@@ -256,7 +255,7 @@ def linear_ends(partition: Partition, trust: Trust) -> ReplicaEnd:
     last, least = None, 0
     for segment, following in partition.with_following():
         least = segment.base_offset
-        with search_segment(partition, segment, trust) as search:
+        with SegmentSearch.of(partition, segment, trust) as search:
             if trust is Trust.CHECKSUMS:
                 for step in valid_windows(search.log, segment_part(segment, following)):
                     if not isinstance(step, Damage):
@@ -283,7 +282,7 @@ def test_the_end_by_checksums_is_that_of_all_valid_batches(partition: Partition)
 @given(partitions(Trust.LENGTHS))
 def test_the_end_by_lengths_is_that_of_all_lengths(partition: Partition) -> None:
     for segment in partition.segments:
-        with search_segment(partition, segment, Trust.LENGTHS) as search:
+        with SegmentSearch.of(partition, segment, Trust.LENGTHS) as search:
             assert search.end().offset == end_after(search.log, 0, segment.base_offset)
 
 
@@ -294,7 +293,7 @@ def test_a_batch_is_found_by_its_offset_as_by_all_headers(
     """Values are damaged here, which only checksums notice."""
     for trust in Trust:
         for segment in partition.segments:
-            with search_segment(partition, segment, trust) as search:
+            with SegmentSearch.of(partition, segment, trust) as search:
                 spans = list(batch_spans(search.log, 0, segment.base_offset))
                 offset = segment.base_offset + relative_offset
                 expected = next((each for each in spans if each.last_offset >= offset), None)
@@ -316,7 +315,7 @@ def test_no_valid_batch_of_an_offset_is_before_where_reading_begins(
     partition: Partition, relative_offset: int
 ) -> None:
     for segment, following in partition.with_following():
-        with search_segment(partition, segment, Trust.CHECKSUMS) as search:
+        with SegmentSearch.of(partition, segment, Trust.CHECKSUMS) as search:
             offset = segment.base_offset + relative_offset
             position = search.position_of(offset)
             for step in valid_windows(search.log, segment_part(segment, following)):
@@ -341,7 +340,7 @@ def valid_records(partition: Partition) -> list[tuple[int, int]]:
     """The offsets and times of all valid records."""
     found: list[tuple[int, int]] = []
     for segment, following in partition.with_following():
-        with search_segment(partition, segment, Trust.CHECKSUMS) as search:
+        with SegmentSearch.of(partition, segment, Trust.CHECKSUMS) as search:
             for step in valid_windows(search.log, segment_part(segment, following)):
                 if isinstance(step, Damage):
                     continue
@@ -356,7 +355,7 @@ def test_the_largest_time_and_what_is_before_a_time_are_those_of_valid_records(
     partition: Partition, time: int
 ) -> None:
     for segment in partition.segments:
-        with search_segment(partition, segment, Trust.CHECKSUMS) as search:
+        with SegmentSearch.of(partition, segment, Trust.CHECKSUMS) as search:
             position = search.position_after_times_below(time)
             data = bytearray(search.log.size_bytes)
             search.log.read_into(memoryview(data), 0)

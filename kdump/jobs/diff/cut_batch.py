@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kdump.log.headers import batch_spans
-from kdump.log.log_search import Trust, search_segment
+from kdump.log.log_search import SegmentSearch, Trust
 from kdump.log.partition import Partition
 
 
@@ -38,7 +38,7 @@ def find_cut_batch(partition: Partition, end_offset: int) -> CutBatch | None:
     else:
         return None
     # By headers, because they alone say to a broker where it truncates.
-    with search_segment(partition, segment, Trust.HEADERS) as search:
+    with SegmentSearch.of(partition, segment, Trust.HEADERS) as search:
         following = end_offset
         start = search.position_of(end_offset)
         for span in batch_spans(search.log, start, segment.base_offset):

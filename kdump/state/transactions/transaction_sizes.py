@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kdump.log.log_search import Trust, search_segment
+from kdump.log.log_search import SegmentSearch, Trust
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage, OnDamage, segment_part, valid_windows
@@ -148,7 +148,7 @@ def _parts_in(
     partition: Partition, segment: Segment, following: Segment | None, least_offset: int
 ) -> Iterator[BatchColumns | Damage]:
     # By checksums, because batches before the start are not counted.
-    with search_segment(partition, segment, Trust.CHECKSUMS) as search:
+    with SegmentSearch.of(partition, segment, Trust.CHECKSUMS) as search:
         start = search.position_of(least_offset)
         for step in valid_windows(search.log, segment_part(segment, following, start)):
             yield step if isinstance(step, Damage) else step.batches
@@ -157,5 +157,5 @@ def _parts_in(
 def _end_position(partition: Partition) -> int:
     """How many bytes the log has, without preallocated space and bytes that are no batch."""
     *closed, active = partition.segments
-    with search_segment(partition, active, Trust.HEADERS) as search:
+    with SegmentSearch.of(partition, active, Trust.HEADERS) as search:
         return sum(segment.log_bytes for segment in closed) + search.end().position
