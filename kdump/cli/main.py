@@ -19,6 +19,7 @@ import click
 import kdump
 from kdump.cli.command_group import LazyGroup, ReaderGoneError
 from kdump.cli.options.verbose_option import forget_verbose, is_verbose, note_verbose
+from kdump.cli.output.colour import failure_line
 from kdump.cli.output.events import write_line
 from kdump.cli.output.json_output import JsonOutput
 from kdump.cli.output.place_problems import report_holders, report_places, report_requests
@@ -206,7 +207,7 @@ def _report_lines(lines: Sequence[str], failure: BaseException) -> None:
         sys.stdout.flush()
     for line in (*getattr(failure, "__notes__", ()), *lines):
         with contextlib.suppress(OSError, ValueError):  # there is nowhere to report it
-            write_line(line, sys.stderr)
+            write_line(failure_line(line), sys.stderr)
             sys.stderr.flush()
 
 

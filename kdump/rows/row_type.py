@@ -75,7 +75,8 @@ class Field(NamedTuple):
         what: its meaning, for the pages.
         title: heading for people; "" for a field that only programs see.
         unknown: what people see if the value is None.
-        alert: whether any value deserves attention; it is shown in colour.
+        alert: whether a value deserves attention, unless it is null, 0 or nothing, or a flag is
+            true; a terminal shows it in colour.
         dropped: order in which a narrow terminal hides columns, 1 first; None is always shown.
         is_detail: whether people see it only where a row is shown as a block.
         for_programs: whether CSV, JSON and SQL have it; others are texts made for people.

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kdump.cli.output.colour import severity_line
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -29,7 +30,7 @@ _HOW: Final = "(--verbose shows all)"
 
 def finding_line(finding: Finding) -> str:
     """Return a finding as a line for people."""
-    line = f"{finding.severity.label}: {finding.place}: {finding.what} [{finding.code}]"
+    line = f"{finding.place}: {finding.what} [{finding.code}]"
     for name, value in (
         ("expected", finding.expected),
         ("found", finding.found),
@@ -37,7 +38,7 @@ def finding_line(finding: Finding) -> str:
     ):
         if value is not None:
             line += f"; {name} {value}"
-    return line
+    return severity_line(finding.severity.label, line)
 
 
 class BriefFindings:
@@ -83,7 +84,7 @@ class BriefFindings:
     def more(self) -> Iterator[str]:
         """Yield the counts so far; call it at the end of each partition."""
         for (path, code), (count, worst) in self._more.items():
-            yield f"{worst.label}: {path}: … and {count} more [{code}] {_HOW}"
+            yield severity_line(worst.label, f"{path}: … and {count} more [{code}] {_HOW}")
         self._more = {}
         self._seen.clear()
 
@@ -91,7 +92,8 @@ class BriefFindings:
         """Yield the last counts; call it once, at the end."""
         yield from self.more()
         for (severity, code), count in self._hidden_files.items():
-            yield f"{severity.label}: … {counted(count, 'more time', 'more times')} [{code}] {_HOW}"
+            more = counted(count, "more time", "more times")
+            yield severity_line(severity.label, f"… {more} [{code}] {_HOW}")
         self._hidden_files.clear()
 
 

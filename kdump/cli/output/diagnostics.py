@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from kdump.cli.output.colour import failure_line
 from kdump.cli.output.events import write_line
 from kdump.errors import AS_WHOM, ExitStatus, KdumpError
 from kdump.formats.errors import FormatError
@@ -86,7 +87,7 @@ class Diagnostics:
     def _write(self, line: str, status: ExitStatus) -> None:
         self.status |= status
         self.lines.append(line)
-        write_line(f"kdump: {line}", sys.stderr)
+        write_line(failure_line(f"kdump: {line}"), sys.stderr)
 
 
 def _way_out(name: str) -> str:

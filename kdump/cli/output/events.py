@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from kdump.cli.output.colour import TonedLine, has_colour
 from kdump.cli.output.rendering import Output, OutputFormat, open_output
 from kdump.cli.output.terminal import terminal_columns, wrapped
 from kdump.cli.output.value_text import escape_controls
@@ -99,11 +100,14 @@ def write_line(line: str, stream: TextIO | None = None) -> None:
     """Write a line for people, wrapped at the width of a terminal.
 
     Args:
-        line: the text; control characters in it are escaped.
+        line: the text; control characters in it are escaped, and a toned line has its colour.
         stream: the stream; standard output by default.
     """
     stream = sys.stdout if stream is None else stream
     columns = terminal_columns(stream)
-    stream.write(wrapped(escape_controls(line), columns) + "\n")
+    shown = wrapped(escape_controls(line), columns)
+    if isinstance(line, TonedLine) and has_colour(stream):
+        shown = line.painted(shown)
+    stream.write(shown + "\n")
     if columns is not None:
         stream.flush()

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output.brief import BriefFindings, BriefList, first_of
+from kdump.cli.output.colour import verdict_line
 from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import directory_row, partition_row
 from kdump.cli.output.rendering import Row
@@ -108,8 +109,9 @@ def _verdict_lines(result: PartitionRecovery, repair: RepairArguments) -> list[s
     words = result.verdict
     path = result.partition.path
     if words.kind == _REFUSED:
-        return [f"{path}: left unchanged: {words.sentence}"]
-    lines = [f"{path}: {words.sentence if repair.dry_run or result.unchanged else words.done}"]
+        return [verdict_line(words.kind, f"{path}: left unchanged: {words.sentence}")]
+    said = words.sentence if repair.dry_run or result.unchanged else words.done
+    lines = [verdict_line(words.kind, f"{path}: {said}")]
     lines += (f"  {detail}" for detail in first_of(words.details, verbose=repair.verbose))
     if result.unchanged:
         lines.append(f"{path}: left unchanged: {result.unchanged.value}")

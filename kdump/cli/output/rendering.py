@@ -7,7 +7,7 @@ None, lists and mappings of such). It never prints, and does not know the format
 ``text``
     Aligned columns without rules, for reading and for ``grep``.
 ``table``
-    The same through rich: with rules, and in colour on a terminal (unless ``NO_COLOR`` is set).
+    The same through rich, with rules.
 ``json``
     One array of objects (:mod:`kdump.cli.output.json_output`).
 ``jsonl``
@@ -44,6 +44,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeVar
 
 import click
 
+from kdump.cli.output.colour import cell_tone, has_colour, painted, rich_style
 from kdump.cli.output.json_output import current_json_output, with_json_frame
 from kdump.cli.output.terminal import columns_of, terminal_columns, wrapped
 from kdump.cli.output.value_text import escape_controls, format_value
@@ -369,13 +370,17 @@ class _Text(_HumanForm):
     _margin_columns = -2  # the last cell has no gap after it
     _widths: list[int] | None = None
     _are_right: Sequence[bool] = ()
+    _has_colour = False
     _blocks = 0
 
     def show(self, rows: list[list[str]]) -> None:
         if self._widths is None:
-            rows = [[column.title.upper() for column in self.columns], *rows]
-            self._widths = self._find_widths(rows)
+            titles = [column.title.upper() for column in self.columns]
+            self._widths = self._find_widths([titles, *rows])
             self._are_right = [column.kind in _ALIGNED_RIGHT for column in self.columns]
+            self._has_colour = False
+            self.stream.write(self._line(titles, self._widths) + "\n")
+            self._has_colour = has_colour(self.stream)
         for cells in rows:
             self.stream.write(self._line(cells, self._widths) + "\n")
 
@@ -392,7 +397,7 @@ class _Text(_HumanForm):
 
     def _line(self, cells: list[str], widths: list[int]) -> str:
         """Join cells; on a terminal the line continues below a cell that is too long."""
-        if self.terminal_columns is None:
+        if self.terminal_columns is None and not self._has_colour:
             return "  ".join(map(_padded, self._are_right, cells, widths)).rstrip()
         line = ""
         end = 0
@@ -400,8 +405,10 @@ class _Text(_HumanForm):
             end += width
             taken = columns_of(cell)
             space = " " * (width - taken)
-            line += space + cell if column.kind in _ALIGNED_RIGHT else cell + space
-            if taken > width:
+            tone = cell_tone(column, cell) if self._has_colour else None
+            shown = cell if tone is None else painted(cell, tone)
+            line += space + shown if column.kind in _ALIGNED_RIGHT else shown + space
+            if taken > width and self.terminal_columns is not None:
                 line = line.rstrip() + "\n" + " " * end
             line += "  "
             end += 2
@@ -414,7 +421,11 @@ class _Text(_HumanForm):
         self._blocks += 1
         for column, cell in cells:
             line = f"{column.title + ':':{width}}  {cell}"
-            self.stream.write(wrapped(line, self.terminal_columns, width + 2) + "\n")
+            line = wrapped(line, self.terminal_columns, width + 2)
+            tone = cell_tone(column, cell)
+            if tone is not None and has_colour(self.stream):
+                line = line[: width + 2] + painted(line[width + 2 :], tone)
+            self.stream.write(line + "\n")
 
 
 def _padded(is_right: bool, cell: str, width: int) -> str:
@@ -440,6 +451,7 @@ class _Table(_HumanForm):
             self._console = Console(
                 file=self.stream,
                 force_terminal=self.terminal_columns is not None,
+                color_system="standard" if has_colour(self.stream) else None,
                 # A pipe has no width: nothing is folded.
                 width=self.terminal_columns or 1 << 20,
                 highlight=False,
@@ -477,8 +489,8 @@ class _Table(_HumanForm):
     def _cell(column: Field, cell: str) -> Text:
         from rich.text import Text
 
-        if column.alert and cell:
-            return Text(cell, "bold yellow")
+        if tone := cell_tone(column, cell):
+            return Text(cell, rich_style(tone))
         return Text(cell, "dim" if cell == column.unknown else "")
 
 

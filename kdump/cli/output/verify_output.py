@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kdump.cli.output.brief import BriefFindings, BriefList, finding_line
+from kdump.cli.output.colour import Tone, TonedLine, verdict_line
 from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
 from kdump.cli.output.rendering import OutputFormat, Row, open_output
 from kdump.cli.output.value_text import format_bytes
@@ -119,7 +120,7 @@ class DamagedPartitions:
 
 
 def _verdict_line(report: PartitionReport) -> str:
-    return f"{report.partition.path}: {report.verdict}"
+    return verdict_line(report.verdict_kind, f"{report.partition.path}: {report.verdict}")
 
 
 def summary_lines(
@@ -155,7 +156,7 @@ def summary_lines(
         if summary.findings.get(each)
     ]
     if not counts:
-        yield "valid: nothing found"
+        yield TonedLine("valid: nothing found", Tone.GOOD)
         return
     hidden = ""
     if has_hidden:
