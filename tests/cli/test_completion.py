@@ -111,3 +111,19 @@ def test_fish_completes_a_command() -> None:
 def test_another_shell_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", "csh"]) == ExitStatus.USAGE
     assert "csh" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+@pytest.mark.usefixtures("kdump_on_path")
+def test_zsh_completes_a_command() -> None:
+    session = """
+        zmodload zsh/zpty
+        zpty typed zsh -f -i
+        zpty -w typed 'autoload -U compinit; compinit -u -D; eval "$(kdump completion zsh)"'
+        zpty -n -w typed $'kdump dump\\t'
+        zpty -r -m typed shown '*kdump dump*segment*' && print completed
+    """
+    done = subprocess.run(
+        ["zsh", "-f", "-c", session], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "completed\n"
