@@ -32,16 +32,6 @@ from kdump.formats.cursor import MAX_VARINT_BYTES, Cursor
 from kdump.formats.errors import FormatError
 from kdump.formats.java.java_text import java_utf8
 from kdump.formats.schema import (
-    BOOL,
-    BYTES,
-    FLOAT64,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UINT16,
-    UUID,
     Array,
     MessageSchema,
     Scalar,
@@ -198,10 +188,10 @@ class _Compiler:
         return self.scalar_reader(item.type, item.name, nullable=item.nullable)
 
     def scalar_reader(self, kind: Scalar, name: str, *, nullable: bool) -> _Read:
-        if kind is STRING:
+        if kind is Scalar.STRING:
             length = _compact_length if self.flexible else Cursor.int16
             return _string_reader(name, length, nullable=nullable)
-        if kind is BYTES:
+        if kind is Scalar.BYTES:
             length = _compact_length if self.flexible else Cursor.int32
             return _bytes_reader(name, length, nullable=nullable)
         return _FIXED_READERS[kind]
@@ -345,25 +335,25 @@ def _uuid_text(data: bytes) -> str:
 
 
 _FIXED_READERS: Final[Mapping[Scalar, _Read]] = {
-    BOOL: lambda cursor: cursor.uint8() != 0,
-    INT8: Cursor.int8,
-    INT16: Cursor.int16,
-    UINT16: Cursor.uint16,
-    INT32: Cursor.int32,
-    INT64: Cursor.int64,
-    FLOAT64: Cursor.float64,
-    UUID: _read_uuid,
+    Scalar.BOOL: lambda cursor: cursor.uint8() != 0,
+    Scalar.INT8: Cursor.int8,
+    Scalar.INT16: Cursor.int16,
+    Scalar.UINT16: Cursor.uint16,
+    Scalar.INT32: Cursor.int32,
+    Scalar.INT64: Cursor.int64,
+    Scalar.FLOAT64: Cursor.float64,
+    Scalar.UUID: _read_uuid,
 }
 
 
 _CODES: Final[Mapping[Scalar | Array | Struct, str]] = {
-    BOOL: "?",
-    INT8: "b",
-    INT16: "h",
-    UINT16: "H",
-    INT32: "i",
-    INT64: "q",
-    FLOAT64: "d",
+    Scalar.BOOL: "?",
+    Scalar.INT8: "b",
+    Scalar.INT16: "h",
+    Scalar.UINT16: "H",
+    Scalar.INT32: "i",
+    Scalar.INT64: "q",
+    Scalar.FLOAT64: "d",
 }
 """The struct format of scalars of a fixed size."""
 

@@ -18,16 +18,6 @@ from typing import Any, Final, TypeAlias
 from kdump.formats.cursor import write_unsigned_varint
 from kdump.formats.message_decoder import MAX_STRING_BYTES, UNKNOWN_TAGGED_FIELDS, MessageValue
 from kdump.formats.schema import (
-    BOOL,
-    BYTES,
-    FLOAT64,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UINT16,
-    UUID,
     Array,
     MessageSchema,
     Scalar,
@@ -41,15 +31,15 @@ _Layout: TypeAlias = struct.Struct
 _Write: TypeAlias = Callable[[Any, bytearray], None]
 
 _LAYOUTS: Final = {
-    INT8: struct.Struct(">b"),
-    INT16: struct.Struct(">h"),
-    UINT16: struct.Struct(">H"),
-    INT32: struct.Struct(">i"),
-    INT64: struct.Struct(">q"),
-    FLOAT64: struct.Struct(">d"),
+    Scalar.INT8: struct.Struct(">b"),
+    Scalar.INT16: struct.Struct(">h"),
+    Scalar.UINT16: struct.Struct(">H"),
+    Scalar.INT32: struct.Struct(">i"),
+    Scalar.INT64: struct.Struct(">q"),
+    Scalar.FLOAT64: struct.Struct(">d"),
 }
-_INT16: Final = _LAYOUTS[INT16]
-_INT32: Final = _LAYOUTS[INT32]
+_INT16: Final = _LAYOUTS[Scalar.INT16]
+_INT32: Final = _LAYOUTS[Scalar.INT32]
 
 
 class EncodingError(ValueError):
@@ -184,14 +174,14 @@ class _Compiler:
         return self.scalar_writer(item.type, nullable=item.nullable)
 
     def scalar_writer(self, kind: Scalar, *, nullable: bool) -> _Write:
-        if kind is STRING:
+        if kind is Scalar.STRING:
             write_length = self.length_writer(_INT16)
             return _sized_writer(_utf8, write_length, nullable=nullable)
-        if kind is BYTES:
+        if kind is Scalar.BYTES:
             return _sized_writer(bytes, self.length_writer(_INT32), nullable=nullable)
-        if kind is BOOL:
+        if kind is Scalar.BOOL:
             return lambda value, out: out.append(1 if value else 0)
-        if kind is UUID:
+        if kind is Scalar.UUID:
             return _write_uuid
         pack = _LAYOUTS[kind].pack
 

@@ -12,16 +12,6 @@ from typing import Any, Final
 
 from kdump.formats.message_decoder import MessageValue
 from kdump.formats.schema import (
-    BOOL,
-    BYTES,
-    FLOAT64,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UINT16,
-    UUID,
     Array,
     MessageSchema,
     Scalar,
@@ -33,11 +23,11 @@ from kdump.formats.schema import (
 from kdump.formats.uuids import format_uuid, parse_uuid
 
 _RANGES: Final = {
-    INT8: range(-(1 << 7), 1 << 7),
-    INT16: range(-(1 << 15), 1 << 15),
-    UINT16: range(1 << 16),
-    INT32: range(-(1 << 31), 1 << 31),
-    INT64: range(-(1 << 63), 1 << 63),
+    Scalar.INT8: range(-(1 << 7), 1 << 7),
+    Scalar.INT16: range(-(1 << 15), 1 << 15),
+    Scalar.UINT16: range(1 << 16),
+    Scalar.INT32: range(-(1 << 31), 1 << 31),
+    Scalar.INT64: range(-(1 << 63), 1 << 63),
 }
 _NOT_A_NUMBER: Final = {"NaN", "Infinity", "-Infinity"}
 """Doubles that JSON has as strings (``double_text`` in :mod:`kdump.formats.java.jackson`)."""
@@ -119,20 +109,20 @@ class _Reader:
 def _scalar(kind: Scalar, node: object, path: str) -> Any:
     if kind in _RANGES:
         return _integer(kind, node, path)
-    if kind is BOOL and isinstance(node, bool):
+    if kind is Scalar.BOOL and isinstance(node, bool):
         return node
-    if kind is FLOAT64:
+    if kind is Scalar.FLOAT64:
         return _double(node, path)
     if isinstance(node, str):
-        if kind is STRING:
+        if kind is Scalar.STRING:
             return _string(node, path)
-        if kind is UUID and (parsed := parse_uuid(node)) is not None:
+        if kind is Scalar.UUID and (parsed := parse_uuid(node)) is not None:
             return format_uuid(parsed)
-        if kind is BYTES:
+        if kind is Scalar.BYTES:
             return _bytes(node, path)
-    if kind is BYTES:
+    if kind is Scalar.BYTES:
         raise MessageJsonError(f"{path}: must be base64")
-    words = {BOOL: "true or false", STRING: "a string", UUID: "an ID"}
+    words = {Scalar.BOOL: "true or false", Scalar.STRING: "a string", Scalar.UUID: "an ID"}
     raise _error(path, f"must be {words[kind]}", node)
 
 

@@ -33,18 +33,6 @@ class Scalar(Enum):
     UUID = auto()
 
 
-BOOL: Final = Scalar.BOOL
-INT8: Final = Scalar.INT8
-INT16: Final = Scalar.INT16
-UINT16: Final = Scalar.UINT16
-INT32: Final = Scalar.INT32
-INT64: Final = Scalar.INT64
-FLOAT64: Final = Scalar.FLOAT64
-STRING: Final = Scalar.STRING
-BYTES: Final = Scalar.BYTES
-UUID: Final = Scalar.UUID
-
-
 @dataclass(frozen=True, slots=True)
 class Versions:
     """The versions from ``lowest`` to ``highest``, both included."""
@@ -173,16 +161,16 @@ def field(
 
 
 _ZERO_VALUES: Final[Mapping[Scalar, Any]] = {
-    BOOL: False,
-    INT8: 0,
-    INT16: 0,
-    UINT16: 0,
-    INT32: 0,
-    INT64: 0,
-    FLOAT64: 0.0,
-    STRING: "",
-    BYTES: b"",
-    UUID: format_uuid(ZERO_UUID),
+    Scalar.BOOL: False,
+    Scalar.INT8: 0,
+    Scalar.INT16: 0,
+    Scalar.UINT16: 0,
+    Scalar.INT32: 0,
+    Scalar.INT64: 0,
+    Scalar.FLOAT64: 0.0,
+    Scalar.STRING: "",
+    Scalar.BYTES: b"",
+    Scalar.UUID: format_uuid(ZERO_UUID),
 }
 
 

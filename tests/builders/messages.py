@@ -11,16 +11,6 @@ from hypothesis import strategies as st
 from kdump.formats.cursor import write_unsigned_varint
 from kdump.formats.message_decoder import UNKNOWN_TAGGED_FIELDS, MessageValue
 from kdump.formats.schema import (
-    BOOL,
-    BYTES,
-    FLOAT64,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UINT16,
-    UUID,
     Array,
     FieldType,
     MessageSchema,
@@ -31,13 +21,13 @@ from kdump.formats.schema import (
 )
 
 _LAYOUTS: Final = {
-    BOOL: ">?",
-    INT8: ">b",
-    INT16: ">h",
-    UINT16: ">H",
-    INT32: ">i",
-    INT64: ">q",
-    FLOAT64: ">d",
+    Scalar.BOOL: ">?",
+    Scalar.INT8: ">b",
+    Scalar.INT16: ">h",
+    Scalar.UINT16: ">H",
+    Scalar.INT32: ">i",
+    Scalar.INT64: ">q",
+    Scalar.FLOAT64: ">d",
 }
 
 
@@ -102,12 +92,12 @@ def _value(
     if isinstance(kind, Array):
         elements = [_value(kind.element, schema, one, version, flexible) for one in value or ()]
         return _length(value, ">i", flexible) + b"".join(elements)
-    if kind is STRING:
+    if kind is Scalar.STRING:
         data = None if value is None else value.encode()
         return _length(data, ">h", flexible) + (data or b"")
-    if kind is BYTES:
+    if kind is Scalar.BYTES:
         return _length(value, ">i", flexible) + (value or b"")
-    if kind is UUID:
+    if kind is Scalar.UUID:
         return base64.urlsafe_b64decode(value + "==")
     return struct.pack(_LAYOUTS[kind], value)
 
@@ -148,16 +138,16 @@ def _integers(bits: int) -> st.SearchStrategy[int]:
 
 
 _SCALARS: Final[dict[Scalar, st.SearchStrategy[Any]]] = {
-    BOOL: st.booleans(),
-    INT8: _integers(8),
-    INT16: _integers(16),
-    UINT16: st.integers(0, 0xFFFF),
-    INT32: _integers(32),
-    INT64: _integers(64),
-    FLOAT64: st.floats(allow_nan=False),
-    STRING: st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-    BYTES: st.binary(max_size=8),
-    UUID: st.binary(min_size=16, max_size=16).map(
+    Scalar.BOOL: st.booleans(),
+    Scalar.INT8: _integers(8),
+    Scalar.INT16: _integers(16),
+    Scalar.UINT16: st.integers(0, 0xFFFF),
+    Scalar.INT32: _integers(32),
+    Scalar.INT64: _integers(64),
+    Scalar.FLOAT64: st.floats(allow_nan=False),
+    Scalar.STRING: st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    Scalar.BYTES: st.binary(max_size=8),
+    Scalar.UUID: st.binary(min_size=16, max_size=16).map(
         lambda data: base64.urlsafe_b64encode(data)[:22].decode()
     ),
 }

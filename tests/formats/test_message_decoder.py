@@ -13,24 +13,7 @@ from builders.samples import examples
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
 from kdump.formats.message_decoder import UNKNOWN_TAGGED_FIELDS, SchemaError, decode, java_message
-from kdump.formats.schema import (
-    BOOL,
-    BYTES,
-    FLOAT64,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    UINT16,
-    UUID,
-    MessageSchema,
-    RecordType,
-    array,
-    field,
-    message,
-    struct,
-)
+from kdump.formats.schema import MessageSchema, RecordType, Scalar, array, field, message, struct
 from kdump.formats.schemas import (
     consumer_protocol,
     control,
@@ -99,16 +82,16 @@ def test_any_bytes_give_a_value_or_a_format_error(schema: MessageSchema, version
 def test_the_scalars_have_kafkas_encodings() -> None:
     schema = message(
         "Scalars",
-        field("bool", BOOL),
-        field("int8", INT8),
-        field("int16", INT16),
-        field("uint16", UINT16),
-        field("int32", INT32),
-        field("int64", INT64),
-        field("float64", FLOAT64),
-        field("string", STRING),
-        field("bytes", BYTES),
-        field("uuid", UUID),
+        field("bool", Scalar.BOOL),
+        field("int8", Scalar.INT8),
+        field("int16", Scalar.INT16),
+        field("uint16", Scalar.UINT16),
+        field("int32", Scalar.INT32),
+        field("int64", Scalar.INT64),
+        field("float64", Scalar.FLOAT64),
+        field("string", Scalar.STRING),
+        field("bytes", Scalar.BYTES),
+        field("uuid", Scalar.UUID),
         flexible="none",
     )
     data = bytes.fromhex(
@@ -130,14 +113,18 @@ def test_the_scalars_have_kafkas_encodings() -> None:
 
 
 def test_lengths_are_varints_in_flexible_versions() -> None:
-    schema = message("S", field("s", STRING), versions="0-1", flexible="1+")
+    schema = message("S", field("s", Scalar.STRING), versions="0-1", flexible="1+")
     assert decoded(schema, b"\x00\x02hi", 0) == {"s": "hi"}
     assert decoded(schema, b"\x03hi\x00", 1) == {"s": "hi"}
 
 
 def test_a_field_is_there_in_its_versions_only() -> None:
     schema = message(
-        "S", field("a", INT8, "1"), field("b", INT8, "2+"), versions="0-3", flexible="none"
+        "S",
+        field("a", Scalar.INT8, "1"),
+        field("b", Scalar.INT8, "2+"),
+        versions="0-3",
+        flexible="none",
     )
     data = b"\x05\x06"
     assert [decoded(schema, data, version) for version in range(4)] == [
@@ -148,7 +135,7 @@ def test_a_field_is_there_in_its_versions_only() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [STRING, BYTES, array(INT32)])
+@pytest.mark.parametrize("kind", [Scalar.STRING, Scalar.BYTES, array(Scalar.INT32)])
 def test_a_negative_length_is_null_where_null_is_allowed(kind: Any) -> None:
     nullable = message("N", field("f", kind, nullable=True), flexible="none")
     assert decoded(nullable, b"\xff\xff\xff\xff") == {"f": None}
@@ -156,7 +143,7 @@ def test_a_negative_length_is_null_where_null_is_allowed(kind: Any) -> None:
         decoded(message("N", field("f", kind), flexible="none"), b"\xff\xff\xff\xff")
 
 
-INNER = struct("Inner", field("n", INT8))
+INNER = struct("Inner", field("n", Scalar.INT8))
 
 
 def test_a_struct_that_may_be_null_says_first_whether_it_is() -> None:
@@ -167,11 +154,11 @@ def test_a_struct_that_may_be_null_says_first_whether_it_is() -> None:
 
 TAGGED = message(
     "Tagged",
-    field("first", INT8, tag=0, default=-1),
-    field("plain", INT8),
-    field("list", array(INT8), tag=1),
+    field("first", Scalar.INT8, tag=0, default=-1),
+    field("plain", Scalar.INT8),
+    field("list", array(Scalar.INT8), tag=1),
     field("inner", INNER, tag=2, nullable=True),
-    field("new", INT8, "1+", tag=3),
+    field("new", Scalar.INT8, "1+", tag=3),
     versions="0-1",
 )
 
@@ -205,7 +192,7 @@ def test_a_tag_of_a_later_version_is_an_error() -> None:
 
 
 def test_a_later_version_is_read_as_far_as_kafka_reads_it() -> None:
-    schema = message("S", field("n", INT8), field("list", array(INNER)), flexible="none")
+    schema = message("S", field("n", Scalar.INT8), field("list", array(INNER)), flexible="none")
     assert decoded(schema, b"\x05\x00\x00\x00\x00", 9) == {"n": 5, "list": []}
     with pytest.raises(SchemaError, match="Can't read version 9 of Inner"):
         decoded(schema, b"\x05\x00\x00\x00\x01\x06", 9)
@@ -213,25 +200,25 @@ def test_a_later_version_is_read_as_far_as_kafka_reads_it() -> None:
 
 def test_bytes_that_end_within_a_field_have_no_message_in_java() -> None:
     with pytest.raises(FormatError) as caught:
-        decoded(message("S", field("n", INT64), flexible="none"), bytes(7))
+        decoded(message("S", field("n", Scalar.INT64), flexible="none"), bytes(7))
     assert java_message(caught.value) == "null"
 
 
-LIST = message("L", field("list", array(INT8)))
-STRINGS = message("L", field("list", array(STRING)))
+LIST = message("L", field("list", array(Scalar.INT8)))
+STRINGS = message("L", field("list", array(Scalar.STRING)))
 
 
 @pytest.mark.parametrize(
     ("schema", "data", "expected"),
     [
         pytest.param(
-            message("S", field("s", STRING)),
+            message("S", field("s", Scalar.STRING)),
             varint(0x8001) + b"x",
             "string field s had invalid length 32768",
             id="a string that is too long",
         ),
         pytest.param(
-            message("S", field("s", STRING)),
+            message("S", field("s", Scalar.STRING)),
             varint(9) + b"abc",
             "Error reading byte array of 8 byte(s): only 3 byte(s) available",
             id="a string that reaches past the end",

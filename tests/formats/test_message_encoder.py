@@ -17,17 +17,7 @@ from kdump.formats.java.jackson import message_node, node_text
 from kdump.formats.message_decoder import UNKNOWN_TAGGED_FIELDS, decode
 from kdump.formats.message_encoder import EncodingError, encode
 from kdump.formats.message_json import MessageJsonError, fields_from_json
-from kdump.formats.schema import (
-    BYTES,
-    FLOAT64,
-    INT8,
-    STRING,
-    UUID,
-    MessageSchema,
-    array,
-    field,
-    message,
-)
+from kdump.formats.schema import MessageSchema, Scalar, array, field, message
 from kdump.formats.schemas.metadata import RECORD_TYPES
 
 
@@ -104,10 +94,10 @@ def test_an_unknown_version_is_an_error() -> None:
 
 SCHEMA = message(
     "M",
-    field("number", INT8),
-    field("name", STRING, nullable=True),
-    field("secret", BYTES),
-    field("ids", array(UUID), "1+"),
+    field("number", Scalar.INT8),
+    field("name", Scalar.STRING, nullable=True),
+    field("secret", Scalar.BYTES),
+    field("ids", array(Scalar.UUID), "1+"),
     versions="0-1",
 )
 VALID = {"number": 1, "name": "a", "secret": "AQI="}
@@ -162,6 +152,6 @@ def test_any_json_gives_a_value_that_can_be_encoded_or_an_error(node: dict[str, 
 
 @pytest.mark.parametrize("wrong", [[], [1.5], {}, True, "one", 10**400])
 def test_what_is_no_number_is_an_error(wrong: object) -> None:
-    schema = message("M", field("share", FLOAT64), versions="0")
+    schema = message("M", field("share", Scalar.FLOAT64), versions="0")
     with pytest.raises(MessageJsonError, match="share: must be a number"):
         fields_from_json(schema, 0, {"share": wrong})

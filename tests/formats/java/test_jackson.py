@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.formats.java.jackson import double_text, message_node, node_text, string_text
-from kdump.formats.schema import BYTES, INT32, STRING, UUID, array, field, message, struct
+from kdump.formats.schema import Scalar, array, field, message, struct
 
 nodes = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -79,17 +79,17 @@ def test_the_text_of_a_double_is_that_double(value: float) -> None:
     assert float(double_text(value)) == value
 
 
-PAIR = struct("Pair", field("left", INT32), field("right", INT32, tag=0, default=7))
+PAIR = struct("Pair", field("left", Scalar.INT32), field("right", Scalar.INT32, tag=0, default=7))
 SCHEMA = message(
     "Sample",
-    field("early", INT32, "0-1"),
-    field("label", STRING, nullable=True, tag=1, default=None),
-    field("late", INT32, "2+"),
-    field("names", array(STRING), nullable=True, tag=0),
+    field("early", Scalar.INT32, "0-1"),
+    field("label", Scalar.STRING, nullable=True, tag=1, default=None),
+    field("late", Scalar.INT32, "2+"),
+    field("names", array(Scalar.STRING), nullable=True, tag=0),
     field("pairs", array(PAIR)),
     field("pair", PAIR, tag=2),
-    field("id", UUID),
-    field("data", BYTES, nullable=True),
+    field("id", Scalar.UUID),
+    field("data", Scalar.BYTES, nullable=True),
     versions="0-2",
 )
 SAMPLE: dict[str, Any] = {
