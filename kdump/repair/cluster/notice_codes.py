@@ -32,170 +32,140 @@ class NoticeCode:
 CODES: Final[dict[str, NoticeCode]] = {}
 
 
-def _register(
-    kind: NoticeKind, code: str, title: str, *, needs_acceptance: bool = False, for_all: str = ""
-) -> NoticeCode:
-    CODES[code] = NoticeCode(kind, code, title, needs_acceptance, for_all)
+def _notice(kind: NoticeKind, code: str, title: str) -> NoticeCode:
+    CODES[code] = NoticeCode(kind, code, title)
+    return CODES[code]
+
+
+def _refusal(kind: NoticeKind, code: str, title: str, for_all: str = "") -> NoticeCode:
+    """A code of notices that refuse a plan without ``--accept-loss``."""
+    CODES[code] = NoticeCode(kind, code, title, needs_acceptance=True, for_all=for_all)
     return CODES[code]
 
 
 _LOSS, _CONTRADICTION = NoticeKind.LOSS, NoticeKind.CONTRADICTION
 _WARNING, _GUESS = NoticeKind.WARNING, NoticeKind.GUESS
 
-DELETED_TOPIC: Final = _register(
+DELETED_TOPIC: Final = _refusal(
     _LOSS,
     "deleted-topic",
     "topics that a copy says were deleted, and that disks still have",
-    needs_acceptance=True,
     for_all="deleted=keep",
 )
-STRAY_TOPIC: Final = _register(
-    _LOSS, "stray-topic", "topics that only -stray directories have", needs_acceptance=True
+STRAY_TOPIC: Final = _refusal(_LOSS, "stray-topic", "topics that only -stray directories have")
+STRAY_PARTITION: Final = _refusal(
+    _LOSS, "stray-partition", "partitions that only -stray directories have"
 )
-STRAY_PARTITION: Final = _register(
-    _LOSS, "stray-partition", "partitions that only -stray directories have", needs_acceptance=True
+DROPPED_PARTITION: Final = _refusal(
+    _LOSS, "dropped-partition", "partitions beyond the number that was set"
 )
-DROPPED_PARTITION: Final = _register(
-    _LOSS, "dropped-partition", "partitions beyond the number that was set", needs_acceptance=True
-)
-TOPIC_WITHOUT_ID: Final = _register(
-    _LOSS, "topic-without-id", "topics whose id nothing says", needs_acceptance=True
-)
-INVALID_NAME: Final = _register(
-    _LOSS, "invalid-name", "topics that Kafka does not allow", needs_acceptance=True
-)
-OLD_COPY_ONLY: Final = _register(
+TOPIC_WITHOUT_ID: Final = _refusal(_LOSS, "topic-without-id", "topics whose id nothing says")
+INVALID_NAME: Final = _refusal(_LOSS, "invalid-name", "topics that Kafka does not allow")
+OLD_COPY_ONLY: Final = _refusal(
     _LOSS,
     "old-copy-only",
     "things that another copy of the metadata has, and the chosen one has not",
-    needs_acceptance=True,
 )
-LEVEL_LOSS: Final = _register(
-    _LOSS,
-    "metadata-version-loss",
-    "things that records of the planned metadata.version cannot say",
-    needs_acceptance=True,
+LEVEL_LOSS: Final = _refusal(
+    _LOSS, "metadata-version-loss", "things that records of the planned metadata.version cannot say"
 )
-LOST_AT_START: Final = _register(
+LOST_AT_START: Final = _refusal(
     _LOSS,
     "lost-at-start",
     "records that a starting broker drops or does not load, and that no replica has",
-    needs_acceptance=True,
 )
-UNKNOWN_RECORDS: Final = _register(
-    _LOSS,
-    "unknown-records",
-    "what the copy of the metadata says, and this kdump does not know",
-    needs_acceptance=True,
+UNKNOWN_RECORDS: Final = _refusal(
+    _LOSS, "unknown-records", "what the copy of the metadata says, and this kdump does not know"
 )
-NO_COPY: Final = _register(_LOSS, "no-copy", "gone for good: no copy of the metadata was collected")
-NO_DATA: Final = _register(_LOSS, "no-data", "partitions that no collected disk has")
-HOLE: Final = _register(_LOSS, "hole", "missing numbers between a topic's partitions")
-LOST_TOPIC: Final = _register(
+NO_COPY: Final = _notice(_LOSS, "no-copy", "gone for good: no copy of the metadata was collected")
+NO_DATA: Final = _notice(_LOSS, "no-data", "partitions that no collected disk has")
+HOLE: Final = _notice(_LOSS, "hole", "missing numbers between a topic's partitions")
+LOST_TOPIC: Final = _notice(
     _LOSS, "lost-topic", "topics that internal topics name, and that no disk has"
 )
-DROPPED_BY_OPTION: Final = _register(_LOSS, "dropped-by-option", "topics dropped by --set")
+DROPPED_BY_OPTION: Final = _notice(_LOSS, "dropped-by-option", "topics dropped by --set")
 
-SHARED_ID: Final = _register(
-    _CONTRADICTION, "shared-id", "topics with the id of another topic", needs_acceptance=True
+SHARED_ID: Final = _refusal(_CONTRADICTION, "shared-id", "topics with the id of another topic")
+TWO_IDS: Final = _refusal(_CONTRADICTION, "two-ids", "topics with several ids")
+RECREATED: Final = _refusal(
+    _CONTRADICTION, "recreated-topic", "topics that have another id on disk than in the copy"
 )
-TWO_IDS: Final = _register(
-    _CONTRADICTION, "two-ids", "topics with several ids", needs_acceptance=True
+PARTED: Final = _refusal(
+    _CONTRADICTION, "parted", "partitions whose replicas parted: the loser truncates"
 )
-RECREATED: Final = _register(
-    _CONTRADICTION,
-    "recreated-topic",
-    "topics that have another id on disk than in the copy",
-    needs_acceptance=True,
-)
-PARTED: Final = _register(
-    _CONTRADICTION,
-    "parted",
-    "partitions whose replicas parted: the loser truncates",
-    needs_acceptance=True,
-)
-EXTRA_REPLICA: Final = _register(
+EXTRA_REPLICA: Final = _notice(
     _CONTRADICTION, "extra-replica", "directories on nodes that are not replicas in the copy"
 )
-DUPLICATE_REPLICA: Final = _register(
+DUPLICATE_REPLICA: Final = _notice(
     _CONTRADICTION, "duplicate-replica", "partitions in several log directories of one node"
 )
 
-MOVE_ASIDE: Final = _register(
+MOVE_ASIDE: Final = _notice(
     _WARNING, "move-aside", "nodes whose copy of the metadata must be moved aside"
 )
-START_ORDER: Final = _register(
+START_ORDER: Final = _notice(
     _WARNING, "start-order", "partitions with unclean leader election: the leader must start first"
 )
-UNCLEAN_OFF: Final = _register(
+UNCLEAN_OFF: Final = _notice(
     _WARNING, "unclean-switched-off", "topics whose unclean leader election is switched off"
 )
-UNCOMMITTED: Final = _register(
+UNCOMMITTED: Final = _notice(
     _WARNING, "uncommitted-end", "ends of copies that may never have been committed"
 )
-NOT_COLLECTED: Final = _register(
+NOT_COLLECTED: Final = _notice(
     _WARNING, "node-not-collected", "registered brokers whose disks were not collected"
 )
-DISK_NOT_COLLECTED: Final = _register(
+DISK_NOT_COLLECTED: Final = _notice(
     _WARNING, "disk-not-collected", "log directories of a broker that were not collected"
 )
-ISR_NOT_COLLECTED: Final = _register(
-    _LOSS,
-    "isr-not-collected",
-    "partitions whose in-sync replicas were not collected",
-    needs_acceptance=True,
+ISR_NOT_COLLECTED: Final = _refusal(
+    _LOSS, "isr-not-collected", "partitions whose in-sync replicas were not collected"
 )
-BROKER_AS_CONTROLLER: Final = _register(
-    _CONTRADICTION,
-    "controller-is-broker",
-    "controllers with the id of a broker",
-    needs_acceptance=True,
+BROKER_AS_CONTROLLER: Final = _refusal(
+    _CONTRADICTION, "controller-is-broker", "controllers with the id of a broker"
 )
-CLONED_DISK: Final = _register(
+CLONED_DISK: Final = _refusal(
     _LOSS,
     "cloned-directory-id",
     "log directories with the id of another: a broker does not start with both",
-    needs_acceptance=True,
 )
-BEHIND_COMMITTED: Final = _register(
+BEHIND_COMMITTED: Final = _notice(
     _WARNING, "behind-claims", "partitions that end before an offset that a group committed"
 )
-CLAIMED_PARTITION: Final = _register(
+CLAIMED_PARTITION: Final = _notice(
     _WARNING, "claimed-partition", "partition numbers that only internal topics name"
 )
-NO_PARTITION_METADATA: Final = _register(
+NO_PARTITION_METADATA: Final = _notice(
     _WARNING,
     "no-partition-metadata",
     "directories without a topic id: a starting broker makes them -stray",
 )
-FUTURE_ONLY: Final = _register(
-    _WARNING, "future-only", "replicas that are only a -future directory"
-)
-UNREADABLE: Final = _register(_WARNING, "unreadable", "damage that kdump metadata collect found")
-DAMAGED_FOLLOWER: Final = _register(
+FUTURE_ONLY: Final = _notice(_WARNING, "future-only", "replicas that are only a -future directory")
+UNREADABLE: Final = _notice(_WARNING, "unreadable", "damage that kdump metadata collect found")
+DAMAGED_FOLLOWER: Final = _notice(
     _WARNING,
     "damaged-follower",
     "damaged replicas that stay damaged: a follower fetches only what is after its own end",
 )
-UNCLEAN_SHUTDOWN: Final = _register(
+UNCLEAN_SHUTDOWN: Final = _notice(
     _WARNING, "unclean-shutdown", "log directories that were not stopped cleanly"
 )
-LEFTOVER: Final = _register(
+LEFTOVER: Final = _notice(
     _WARNING, "leftover-directories", "-stray and -delete directories that stay as they are"
 )
-IGNORED: Final = _register(_WARNING, "ignored", "collections that were not used")
+IGNORED: Final = _notice(_WARNING, "ignored", "collections that were not used")
 
-UNKNOWN_CONFIG: Final = _register(
+UNKNOWN_CONFIG: Final = _notice(
     _GUESS, "unknown-config", "topics whose configuration is unknown: nothing is deleted from them"
 )
-INTERNAL_CONFIG: Final = _register(
+INTERNAL_CONFIG: Final = _notice(
     _GUESS, "internal-config", "internal topics with the configuration that brokers give them"
 )
-PARTITION_COUNT: Final = _register(
+PARTITION_COUNT: Final = _notice(
     _GUESS, "partition-count", "topics whose number of partitions is only a lower bound"
 )
-FEATURES: Final = _register(_GUESS, "features", "levels of features")
-YOUNGER: Final = _register(
+FEATURES: Final = _notice(_GUESS, "features", "levels of features")
+YOUNGER: Final = _notice(
     _GUESS, "younger-than-copy", "topics that disks have and no copy knows: taken as younger"
 )
 
