@@ -23,6 +23,7 @@ from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.read_tables import as_in_json, read_table, table_rows
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats import names
 from kdump.formats.record_batch import Record
 from kdump.jobs.listing.listed_rows import REMOTE_FIELDS
 from kdump.jobs.table_rows.all_tables import TABLES
@@ -132,6 +133,16 @@ def test_findings_are_those_of_verify(crashed: Path, clean_dirs: list[Path]) -> 
     assert sorted(map(str, ours)) == sorted(map(str, theirs))
     assert {row["directory"] for row in rows} > {None, "crash-none-0"}
     assert {row["log_dir"] for row in rows} <= set(map(str, paths))
+
+
+def test_directories_of_several_brokers_are_not_held_against_each_other(tmp_path: Path) -> None:
+    paths = [log_directories.write_log_directory(tmp_path / name) for name in ("a", "b")]
+    properties = paths[1] / names.META_PROPERTIES
+    properties.write_bytes(properties.read_bytes().replace(b"node.id=7", b"node.id=8"))
+
+    found = table_rows("findings", paths)
+
+    assert not [each for each in found if each["code"] == "meta-properties-mismatch"]
 
 
 OF_THE_TABLE = {"log_dir", "directory", "topic", "partition"}

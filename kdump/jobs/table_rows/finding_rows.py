@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,8 +19,9 @@ from kdump.jobs.table_rows.partition_splits import (
     refuse_missing,
 )
 from kdump.jobs.verify.finding_row import finding_row
-from kdump.jobs.verify.verify import VerifyRequest, VerifyTarget, divide
+from kdump.jobs.verify.verify import VerifyRequest, VerifyTarget, about_directories, divide
 from kdump.jobs.verify.verify_partition import PartitionSplit, VerifyJob
+from kdump.log.broker import by_broker
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
@@ -77,8 +78,13 @@ class FindingsReader:
             now_ms=self.options.now_ms,
             settings=read_settings((around | {each.path: each for each in directories}).values()),
         )
-        found, splits = divide(request)
-        rows = tuple(_about_directory(each, directories) for each in found)
+        splits = divide(request)
+        # What has to hold between directories has to hold between those of one broker.
+        rows = tuple(
+            _about_directory(each, directories)
+            for own in by_broker(request.directories).values()
+            for each in about_directories(replace(request, directories=own))
+        )
         pairs = [
             (str(target.partition.path.parent), split)
             for target, split in zip(targets, splits, strict=True)

@@ -153,16 +153,20 @@ def verify(
     return _Verification(request, options).run()
 
 
-def divide(request: VerifyRequest) -> tuple[list[Finding], list[PartitionSplit]]:
+def about_directories(request: VerifyRequest) -> Iterator[Finding]:
+    """The findings about the log directories of a broker themselves."""
+    return _Verification(request, DEFAULT_OPTIONS).before()
+
+
+def divide(request: VerifyRequest) -> list[PartitionSplit]:
     """Divide a verification into whole partitions, for who runs the job :class:`VerifyJob` itself.
 
     Returns:
-        The findings about the log directories themselves, and a split for each partition.
+        A split for each target.
     """
     verification = _Verification(request, DEFAULT_OPTIONS)
     twice = partitions_twice(_directories(request))
-    scopes = [verification.scope_of(target, twice) for target in request.targets]
-    return list(verification.before()), [whole_split(*each) for each in scopes]
+    return [whole_split(*verification.scope_of(target, twice)) for target in request.targets]
 
 
 def whole_split(scope: PartitionScope, load: LoadSplit | None) -> PartitionSplit:
