@@ -52,19 +52,6 @@ INDEX_SUFFIXES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """The bytes from ``start`` to ``end`` of the file ``name`` on disk."""
-
-    name: str
-    start: int
-    end: int
-
-    @property
-    def size_bytes(self) -> int:
-        return self.end - self.start
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
     """New bytes, and a number of zeroes after them."""
 
@@ -77,17 +64,6 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """Concatenated ranges of files; two or more, none of them empty."""
-
-    pieces: tuple[Stored, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(piece.size_bytes for piece in self.pieces)
-
-
-@dataclass(frozen=True, slots=True)
 class Spilled:
     """New bytes that a store keeps as ``number``."""
 
@@ -96,7 +72,11 @@ class Spilled:
     size_bytes: int
 
 
-Content = Stored | Joined | Written | Spilled
+Content = CopiedFrom | JoinedFrom | Written | Spilled
+"""A file's content: ranges of files on disk, as the target state has them, or new bytes.
+
+Of joined ranges there are two or more, none of them empty.
+"""
 
 
 class RangeSource:
@@ -195,7 +175,7 @@ class VirtualDirectory:
         self._directories = frozenset(directories)
         self._is_untouched = only_files
         self._contents: dict[str, Content] = {
-            name: Stored(name, 0, size) for name, size in self._on_disk.items()
+            name: CopiedFrom(name, 0, size) for name, size in self._on_disk.items()
         }
         # In the order of the file system: of two snapshots at one offset, Kafka uses the later one.
         # The listing is kept up to date, except with two such snapshots.
@@ -350,7 +330,7 @@ class VirtualDirectory:
         if not is_large(content.size_bytes):
             return
         if self._is_on_disk(name, content.data):
-            self._contents[name] = Stored(name, 0, content.size_bytes)
+            self._contents[name] = CopiedFrom(name, 0, content.size_bytes)
         elif self._store is not None:
             number = self._store.put(content.data)
             if number is not None:
@@ -365,7 +345,7 @@ class VirtualDirectory:
             OSError: it cannot be read.
         """
         content = self._contents[name]
-        if not isinstance(content, Stored) or content.start:
+        if not isinstance(content, CopiedFrom) or content.start:
             return None
         size_bytes = content.end
         if size_bytes > LARGEST_SMALL_LOG_BYTES or size_bytes != self._on_disk[content.name]:
@@ -385,14 +365,14 @@ class VirtualDirectory:
 
     def open_content(self, content: Content) -> AbstractContextManager[ByteSource]:
         """Open ``content`` for reading."""
-        if not isinstance(content, Stored):
+        if not isinstance(content, CopiedFrom):
             return self._open_made(content)
         file = (self.path / content.name).open_file()
         is_whole = not content.start and content.end == file.size_bytes
         return file if is_whole else _open_range(file, content)
 
     @contextmanager
-    def _open_made(self, content: Joined | Written | Spilled) -> Iterator[ByteSource]:
+    def _open_made(self, content: JoinedFrom | Written | Spilled) -> Iterator[ByteSource]:
         """Open content that is not that of one file."""
         if isinstance(content, Written):
             yield BytesSource(content.data + bytes(content.padding_bytes))
@@ -445,7 +425,7 @@ class VirtualDirectory:
         changed = {
             name: content
             for name, content in self._contents.items()
-            if not isinstance(content, Stored)
+            if not isinstance(content, CopiedFrom)
             or content.start
             or content.name != name
             or (name, content.end) not in whole
@@ -467,16 +447,14 @@ class VirtualDirectory:
             return self._target_bytes(name, content.data + bytes(content.padding_bytes))
         if isinstance(content, Spilled):
             return content.store.target(content.number, content.size_bytes)
-        if isinstance(content, Joined):
-            return JoinedFrom(
-                tuple(CopiedFrom(piece.name, piece.start, piece.end) for piece in content.pieces)
-            )
+        if isinstance(content, JoinedFrom):
+            return content
         if content.name == name and content.start == 0:
             return self._kept(name, content.end)
         is_only_use = uses[content.name] == 1 and content.name not in self._contents
         if content.start == 0 and is_only_use:
             return RenamedFrom(content.name, content.end)
-        return CopiedFrom(content.name, content.start, content.end)
+        return content
 
     def _kept(self, name: str, size_bytes: int) -> TargetFile:
         return _KEPT if size_bytes == self._on_disk[name] else KeptUpTo(size_bytes)
@@ -508,9 +486,9 @@ def segment_file_names(base_offset: int) -> tuple[str, str, str, str]:
 
 def part_of(content: Content, start: int, end: int) -> Content:
     """The bytes from ``start`` to ``end`` of ``content``."""
-    if isinstance(content, Stored):
-        return Stored(content.name, content.start + start, content.start + end)
-    if isinstance(content, Joined):
+    if isinstance(content, CopiedFrom):
+        return CopiedFrom(content.name, content.start + start, content.start + end)
+    if isinstance(content, JoinedFrom):
         return _part_of_joined(content, start, end)
     if isinstance(content, Spilled):
         with content.store.source(content.number) as source:
@@ -519,46 +497,46 @@ def part_of(content: Content, start: int, end: int) -> Content:
     return Written(data, end - start - len(data))
 
 
-def join(pieces: Iterable[Stored]) -> Stored | Joined:
+def join(pieces: Iterable[CopiedFrom]) -> CopiedFrom | JoinedFrom:
     """Concatenate ``pieces``; there is at least one."""
-    joined: list[Stored] = []
+    joined: list[CopiedFrom] = []
     for piece in pieces:
         last = joined[-1] if joined else None
         if last is not None and not last.size_bytes:
             joined[-1] = piece
         elif last is not None and last.name == piece.name and last.end == piece.start:
-            joined[-1] = Stored(last.name, last.start, piece.end)
+            joined[-1] = CopiedFrom(last.name, last.start, piece.end)
         elif last is None or piece.size_bytes:
             joined.append(piece)
-    return joined[0] if len(joined) == 1 else Joined(tuple(joined))
+    return joined[0] if len(joined) == 1 else JoinedFrom(tuple(joined))
 
 
-def _pieces(content: Content) -> tuple[Stored, ...]:
+def _pieces(content: Content) -> tuple[CopiedFrom, ...]:
     """The file ranges in ``content``."""
-    if isinstance(content, Joined):
+    if isinstance(content, JoinedFrom):
         return content.pieces
-    return (content,) if isinstance(content, Stored) else ()
+    return (content,) if isinstance(content, CopiedFrom) else ()
 
 
-def _part_of_joined(content: Joined, start: int, end: int) -> Content:
+def _part_of_joined(content: JoinedFrom, start: int, end: int) -> Content:
     cut = []
     position = 0
     for piece in content.pieces:
         begin = min(max(start - position, 0), piece.size_bytes)
         until = min(max(end - position, begin), piece.size_bytes)
-        cut.append(Stored(piece.name, piece.start + begin, piece.start + until))
+        cut.append(CopiedFrom(piece.name, piece.start + begin, piece.start + until))
         position += piece.size_bytes
     return join(cut)
 
 
 @contextmanager
-def _open_range(file: StoredFile, piece: Stored) -> Iterator[ByteSource]:
+def _open_range(file: StoredFile, piece: CopiedFrom) -> Iterator[ByteSource]:
     """A range of a file that is open, and is closed in the end."""
     with file:
         yield _range(file, piece)
 
 
-def _range(source: StoredFile, piece: Stored) -> RangeSource:
+def _range(source: StoredFile, piece: CopiedFrom) -> RangeSource:
     # A file that has become shorter since it was listed has been replaced or truncated.
     if source.size_bytes < piece.end:
         raise OSError(f"{source.location} became shorter while it was read")

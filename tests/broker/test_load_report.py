@@ -9,12 +9,13 @@ from builders.message_sets import message, wrapped_values
 from builders.recovery import joined
 from kdump.broker.loader.load_report import Loss, measure_loss
 from kdump.storage.local_disk import local
-from kdump.target.virtual_directory import Stored, VirtualDirectory
+from kdump.target.target_file import CopiedFrom
+from kdump.target.virtual_directory import VirtualDirectory
 
 
 def loss_of(path: Path, content: bytes) -> Loss:
     (path / "log").write_bytes(content)
-    return measure_loss(VirtualDirectory(local(path)), Stored("log", 0, len(content)))
+    return measure_loss(VirtualDirectory(local(path)), CopiedFrom("log", 0, len(content)))
 
 
 def test_valid_batches_are_counted_with_their_offsets_and_records(tmp_path: Path) -> None:

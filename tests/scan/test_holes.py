@@ -17,7 +17,8 @@ from kdump.log.partition import read_partition
 from kdump.scan.resync import find_batch
 from kdump.scan.source import data_ranges, end_of_data, is_zero, next_data
 from kdump.storage.local_disk import local
-from kdump.target.virtual_directory import Joined, RangeSource, Stored, VirtualDirectory
+from kdump.target.target_file import CopiedFrom, JoinedFrom
+from kdump.target.virtual_directory import RangeSource, VirtualDirectory
 
 TERABYTE = 1 << 40
 
@@ -73,8 +74,8 @@ def test_the_end_of_data_is_found_without_reading_the_hole(sparse: Path) -> None
 def test_ranges_of_files_report_their_holes(sparse: Path) -> None:
     directory = VirtualDirectory(local(sparse.parent))
     size = sparse.stat().st_size
-    pieces = (Stored(sparse.name, 1 << 20, TERABYTE), Stored(sparse.name, 0, size))
-    with directory.open_content(Joined(pieces)) as source:
+    pieces = (CopiedFrom(sparse.name, 1 << 20, TERABYTE), CopiedFrom(sparse.name, 0, size))
+    with directory.open_content(JoinedFrom(pieces)) as source:
         assert next_data(source, 0) == TERABYTE - (1 << 20)
     with local(sparse).open_file() as source:
         part = RangeSource(source, 1 << 20, size - (1 << 20))

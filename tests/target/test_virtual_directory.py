@@ -17,7 +17,7 @@ from kdump.target.target_file import (
     NewBytes,
     RenamedFrom,
 )
-from kdump.target.virtual_directory import Stored, VirtualDirectory, Written, join
+from kdump.target.virtual_directory import VirtualDirectory, Written, join
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def test_a_renamed_file_whose_old_name_is_reused_is_copied(directory: VirtualDir
 
 def test_two_parts_of_a_file_are_copied(directory: VirtualDirectory) -> None:
     directory.remove("a")
-    directory.put("x", Stored("a", 0, 4))
-    directory.put("y", Stored("a", 4, 10))
+    directory.put("x", CopiedFrom("a", 0, 4))
+    directory.put("y", CopiedFrom("a", 4, 10))
 
     target = directory.target_files()
 
@@ -83,7 +83,7 @@ def test_padding_is_part_of_the_new_bytes(directory: VirtualDirectory) -> None:
 
 
 def test_a_range_of_a_file_reads_as_a_file(directory: VirtualDirectory) -> None:
-    directory.put("x", Stored("a", 3, 6))
+    directory.put("x", CopiedFrom("a", 3, 6))
 
     with directory.open("x") as source:
         assert source.size_bytes == 3
@@ -98,7 +98,7 @@ def test_a_file_that_became_shorter_is_an_error(directory: VirtualDirectory) -> 
 
 
 def test_joined_ranges_read_as_one_file(directory: VirtualDirectory) -> None:
-    directory.put("a", join([Stored("a", 0, 3), Stored("b", 2, 4), Stored("a", 7, 10)]))
+    directory.put("a", join([CopiedFrom("a", 0, 3), CopiedFrom("b", 2, 4), CopiedFrom("a", 7, 10)]))
 
     with directory.open("a") as source:
         whole = read_at(source, 0, source.size_bytes)
@@ -115,14 +115,16 @@ def test_joined_ranges_read_as_one_file(directory: VirtualDirectory) -> None:
 def test_joined_ranges_can_be_truncated(
     directory: VirtualDirectory, size_bytes: int, expected: int
 ) -> None:
-    directory.put("a", join([Stored("a", 0, 3), Stored("b", 2, 4), Stored("a", 7, 10)]))
+    directory.put("a", join([CopiedFrom("a", 0, 3), CopiedFrom("b", 2, 4), CopiedFrom("a", 7, 10)]))
     directory.truncate("a", size_bytes)
 
     assert directory.read("a") == b"012cd789"[:expected]
 
 
 def test_adjacent_ranges_are_merged() -> None:
-    assert join([Stored("a", 0, 3), Stored("a", 3, 3), Stored("a", 3, 5)]) == Stored("a", 0, 5)
+    assert join(
+        [CopiedFrom("a", 0, 3), CopiedFrom("a", 3, 3), CopiedFrom("a", 3, 5)]
+    ) == CopiedFrom("a", 0, 5)
 
 
 def test_changing_a_copy_does_not_change_the_original(directory: VirtualDirectory) -> None:

@@ -7,7 +7,8 @@ from typing import Final
 
 from kdump.formats import time_index
 from kdump.scan.source import read_at
-from kdump.target.virtual_directory import Stored, VirtualDirectory, segment_file_names
+from kdump.target.target_file import CopiedFrom
+from kdump.target.virtual_directory import VirtualDirectory, segment_file_names
 
 _TIMESTAMP: Final = struct.Struct(">q")
 
@@ -45,6 +46,6 @@ def modified_ms(directory: VirtualDirectory, base_offset: int, now_ms: int) -> i
     """
     log, *_ = segment_file_names(base_offset)
     content = directory.content(log)
-    if not isinstance(content, Stored):
+    if not isinstance(content, CopiedFrom):
         return now_ms
     return (directory.path / content.name).status().modified_ms

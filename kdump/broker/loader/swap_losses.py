@@ -38,7 +38,8 @@ from kdump.scan.batches import Column, Flags, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, walk_segment
 from kdump.state.transactions.markers import marker_rows, read_markers
-from kdump.target.virtual_directory import Content, Stored, VirtualDirectory
+from kdump.target.target_file import CopiedFrom
+from kdump.target.virtual_directory import Content, VirtualDirectory
 
 _NO_PRODUCER = -1
 _UNFINISHED_LOGS = tuple(
@@ -151,7 +152,7 @@ def _has_swap(directory: VirtualDirectory) -> bool:
 
 
 def _was_swap(content: Content) -> bool:
-    return isinstance(content, Stored) and content.name.endswith(FileStage.SWAP.value)
+    return isinstance(content, CopiedFrom) and content.name.endswith(FileStage.SWAP.value)
 
 
 class _Record(NamedTuple):

@@ -40,7 +40,8 @@ def as_loaded(partition: Partition) -> Partition:
     from kdump.broker.loader.load_context import IndexSettings
     from kdump.broker.loader.load_report import Recorder
     from kdump.target.refusal import Refused
-    from kdump.target.virtual_directory import Stored, VirtualDirectory
+    from kdump.target.target_file import CopiedFrom
+    from kdump.target.virtual_directory import VirtualDirectory
 
     directory = VirtualDirectory(partition.path)
     try:
@@ -53,7 +54,7 @@ def as_loaded(partition: Partition) -> Partition:
     stored = {
         name: content
         for name in directory.names()
-        if isinstance(content := directory.content(name), Stored)
+        if isinstance(content := directory.content(name), CopiedFrom)
     }
     loaded = list_partition(
         partition.path,

@@ -32,10 +32,10 @@ from kdump.repair.salvage.offset_order import INT32_MAX, increasing_batches, log
 from kdump.scan.batches import Column, Flags, read_windows
 from kdump.scan.source import read_at
 from kdump.state.transactions.producers import outside_of_txn
+from kdump.target.target_file import CopiedFrom
 from kdump.target.virtual_directory import (
     INDEX_SUFFIXES,
     Content,
-    Stored,
     VirtualDirectory,
     Written,
     file_name,
@@ -69,7 +69,7 @@ class KeptLog:
     """
 
     base_offset: int
-    content: Stored
+    content: CopiedFrom
     batches: ValidBatches
     keep: Flags
     reasons: dict[int, tuple[Cause, str]] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class SalvagedSegment:
         starts = position[np.concatenate(([0], breaks + 1))].tolist()
         ends = end[np.concatenate((breaks, [len(end) - 1]))].tolist()
         name = self.log.content.name
-        return join(Stored(name, *one) for one in zip(starts, ends, strict=True))
+        return join(CopiedFrom(name, *one) for one in zip(starts, ends, strict=True))
 
 
 class KeptLogs:
@@ -185,7 +185,7 @@ class KeptLogs:
         spans: dict[int, dict[int, SequenceSpan]] = {}
         for base_offset in base_offsets:
             content = directory.content(file_name(base_offset, FileKind.LOG))
-            assert isinstance(content, Stored), "a log is a file"
+            assert isinstance(content, CopiedFrom), "a log is a file"
             spans[base_offset] = {}
             self.log_offsets[base_offset] = LogOffsets(base_offset)
             batches = collected(self._walk(base_offset, spans[base_offset])).collapsed()

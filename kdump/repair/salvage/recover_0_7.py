@@ -24,7 +24,7 @@ from kdump.repair.salvage.recovered_0_7 import Recovered07
 from kdump.repair.salvage.salvage_files import quarantine_name
 from kdump.scan.walk_0_7 import Skipped, valid_messages
 from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo, TargetFile
-from kdump.target.virtual_directory import RangeSource, Stored, VirtualDirectory
+from kdump.target.virtual_directory import RangeSource, VirtualDirectory
 
 
 def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovered07:
@@ -114,7 +114,7 @@ def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
                     name, start, end
                 )
         for each in lost:
-            content = Stored(name, each.start, each.end)
+            content = CopiedFrom(name, each.start, each.end)
             file = None
             if directory.end_of_data(content):
                 file = quarantine_name(directory, f"{segment.base_offset:020d}.kafka", content)

@@ -44,11 +44,10 @@ from kdump.repair.salvage.missing_offsets import missing_ranges
 from kdump.repair.salvage.salvage_files import quarantine_name, resolve_for_salvage
 from kdump.state.epochs.epoch_history import start_within
 from kdump.target.refusal import Refusal, Refused
-from kdump.target.target_file import Gone, NewBytes
+from kdump.target.target_file import CopiedFrom, Gone, NewBytes
 from kdump.target.virtual_directory import (
     INDEX_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    Stored,
     VirtualDirectory,
     Written,
     file_name,
@@ -285,13 +284,13 @@ class _Salvage:
 
     def _quarantine(self, directory: VirtualDirectory) -> Iterator[QuarantinedRange]:
         for base_offset, lost in lost_ranges(self._logs.logs):
-            content = Stored(lost.name, lost.start, lost.end)
+            content = CopiedFrom(lost.name, lost.start, lost.end)
             data_bytes = directory.end_of_data(content)
             if not data_bytes:
                 yield lost
                 continue
             if content.size_bytes - data_bytes > _MAX_ZEROES:
-                content = Stored(lost.name, lost.start, lost.start + data_bytes)
+                content = CopiedFrom(lost.name, lost.start, lost.start + data_bytes)
             log = file_name(base_offset, FileKind.LOG)
             file = quarantine_name(directory, log, content)
             directory.put(file, content)

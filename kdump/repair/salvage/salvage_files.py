@@ -24,10 +24,10 @@ from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.loader.swap_losses import SwapRules, holds_all, resolve_swaps
 from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
 from kdump.formats.names import FileKind, FileStage, leading_offset
+from kdump.target.target_file import CopiedFrom
 from kdump.target.virtual_directory import (
     INDEX_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    Stored,
     VirtualDirectory,
     file_name,
 )
@@ -97,7 +97,7 @@ def resolve_for_salvage(
     return ResolvedFiles(recorder.finish({}).leftovers, tuple(quarantined), is_as_broker)
 
 
-def quarantine_name(directory: VirtualDirectory, log: str, content: Stored) -> str:
+def quarantine_name(directory: VirtualDirectory, log: str, content: CopiedFrom) -> str:
     """Name the file for quarantined bytes of ``log``; no file has the name yet."""
     return _free_name(directory, f"damaged-{log}-{content.start}-{content.end}")
 
