@@ -48,7 +48,6 @@ class EarlyContent:
     A value that can be pickled: tasks on partitions write the content of the same run.
 
     Attributes:
-        log_dir: the log directory.
         run: number of the run; it has no other files yet.
         lock: inode and modification time, in nanoseconds, of the lock file; None if there is none.
         files: through which the content is written.

@@ -25,7 +25,6 @@ class Unfinished:
     """An interrupted run, or an interrupted undo of one.
 
     Attributes:
-        run: the run.
         files: the files that finishing it changes.
     """
 

@@ -109,7 +109,6 @@ class _Content:
     """The content of a name: a current file, or a before-image.
 
     Attributes:
-        name: of the file.
         is_before: whether it is the file's before-image, not its current content.
     """
 

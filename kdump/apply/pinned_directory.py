@@ -27,7 +27,6 @@ class _Pin:
     """A log directory that is held open.
 
     Attributes:
-        descriptor: of the directory.
         users: how many callers hold it open.
     """
 

@@ -46,7 +46,6 @@ class TargetDirectory:
     """The target state of a log directory.
 
     Attributes:
-        path: the log directory.
         partitions: its partitions that change; each ``path`` is a directory in it.
         root: target state of the files in the log directory itself; files that are not named stay
             unchanged.
@@ -84,7 +83,6 @@ class Plan:
     marker.
 
     Attributes:
-        path: the log directory.
         partitions: the partitions that change.
         root: operations in the log directory itself.
         early_removals: files that can be deleted before anything else if the disk is full: leftover

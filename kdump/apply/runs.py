@@ -54,7 +54,6 @@ class FoundRun:
     """A run that has a journal.
 
     Attributes:
-        number: of the run.
         state: how far it is.
         files: its own files, by suffix.
     """

@@ -157,7 +157,6 @@ class UnfinishedCopy:
     """A directory to which files are copied, locked as a log directory.
 
     Attributes:
-        path: the directory.
         folder: where files are before they have their names.
     """
 

@@ -56,7 +56,6 @@ class ProducerEntry:
     """The state of one producer; times in milliseconds since 1970, offsets -1 where there is none.
 
     Attributes:
-        producer_id: its id.
         epoch: its current epoch.
         last_sequence: of its last batch.
         last_offset: of its last batch; below 0 where the log holds none.

@@ -56,8 +56,6 @@ class RemoteFileName:
     """The name of a file of a remote segment.
 
     Attributes:
-        start_offset: of the segment.
-        segment_id: of the segment.
         kind: what is in it.
     """
 

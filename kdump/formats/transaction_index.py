@@ -45,7 +45,6 @@ class AbortedTxn:
     """One aborted transaction.
 
     Attributes:
-        producer_id: of its producer.
         first_offset: of its first record.
         last_offset: of its abort marker.
         last_stable_offset: of the log, when the marker was written.

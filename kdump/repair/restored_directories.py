@@ -104,7 +104,6 @@ class Candidate:
     """A directory that may become a partition again.
 
     Attributes:
-        log_dir: its log directory.
         partition: the directory as it is listed; its topic may be cut short.
         topic: the full name of its topic; None if it is not known.
         topic_id: from ``partition.metadata``, as Kafka writes it; None if it cannot be read.

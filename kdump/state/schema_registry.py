@@ -62,7 +62,6 @@ class StoredSchema:
         version: in the subject, from 1.
         schema_id: of the schema; subjects that have the same schema share it.
         schema_type: :data:`AVRO`, :data:`JSON`, :data:`PROTOBUF`, or one that kdump does not know.
-        text: the schema.
         references: what it uses.
         guid: None if the record does not have it.
         is_deleted: whether it was deleted; payloads that were written with it still resolve.

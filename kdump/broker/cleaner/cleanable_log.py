@@ -21,7 +21,6 @@ class SegmentFiles:
 
     Attributes:
         base_offset: from the name of its log.
-        size_bytes: of the log.
         offset_index_bytes: of the whole entries of the offset index; 0 if there is none.
         time_index_bytes: of the whole entries of the time index; 0 if there is none.
         modified_ms: modification time of the log, as Java returns it.

@@ -43,7 +43,6 @@ class GroupToRewrite:
 
     Attributes:
         path: the partition's directory.
-        base_offsets: of the segments.
         parts: the parts that must be read again, in order.
         skipped: amount of data that need not be read, because nothing of it stays.
         aborted_txns: entries of the new transaction index.

@@ -80,7 +80,6 @@ class _Rewriter:
     """Rewrites one part.
 
     Attributes:
-        part: the part.
         largest_record_bytes: larger records of compressed batches are not decoded.
     """
 

@@ -48,7 +48,6 @@ class PartToScan:
     """A part of a segment's log.
 
     Attributes:
-        path: the log.
         start: position of a batch.
         end: end of the last batch, exclusive; None for the end of the file.
         mapped_position: position of the first dirty batch; None if there is none.

@@ -94,7 +94,6 @@ class SegmentFate(NamedTuple):
     """Whether a segment is deleted, and why. A tuple, as :class:`RetainableSegment`.
 
     Attributes:
-        segment: the segment.
         reason: why it is deleted or kept.
         goes_at_ms: the first time at which its age deletes it; None if it is deleted now, or if
             time alone will not delete it.

@@ -69,8 +69,6 @@ class LogRun:
     Attributes:
         base_offset: from the name of the log.
         rows: numbers of the batches.
-        first: the first offset.
-        last: the last offset.
         batches: number of batches.
         spans: of its producers.
         is_outside: whether the log's name rules its offsets out.

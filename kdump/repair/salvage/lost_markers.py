@@ -51,7 +51,6 @@ class RowCut:
     """What it takes to begin a new row of a log at a batch, in the middle of a run.
 
     Attributes:
-        place: of the batch.
         number: of the batches of the log before it.
         last_before: last offset of the batch before it.
         first: first offset of the batch.
@@ -83,7 +82,6 @@ class LostMarker:
     """A marker to insert.
 
     Attributes:
-        offset: of the marker.
         before: the batch before it.
         following: the batch after it.
         txn: the last batch of the transaction that it ends.

@@ -27,7 +27,6 @@ class LogOffsets:
     Attributes:
         base_offset: from the name of the log.
         first: its first offset; None if it has no batches or does not tell.
-        last: its last offset.
         gaps: first and last offset of each gap between its batches; none if it is thinned.
         is_thinned: whether batches have fewer records than offsets, as compaction leaves them.
     """

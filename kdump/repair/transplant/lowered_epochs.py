@@ -27,7 +27,6 @@ class StoredRange:
     """The bytes from ``start`` to ``end`` of a file of any storage, as it was when it was planned.
 
     Attributes:
-        location: of the file.
         start: the first byte.
         end: the byte after the last one.
         size_bytes: of the whole file; likewise ``modified_ns``.

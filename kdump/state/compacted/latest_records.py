@@ -50,7 +50,6 @@ class Latest(NamedTuple):
     """A record with a value.
 
     Attributes:
-        offset: of the record.
         value: None if a later tombstone made it irrelevant.
     """
 

@@ -59,8 +59,6 @@ class PendingOffset:
     """An offset that a transaction will commit, if it is committed.
 
     Attributes:
-        producer_id: of the transaction.
-        committed: the offset.
         is_undecided: whether the end of the transaction may be in damaged bytes.
     """
 

@@ -60,7 +60,6 @@ class AssignedTasks:
 
     Attributes:
         kind: ``active``, ``standby`` or ``warmup``.
-        subtopology: its id.
         partitions: the numbers, rising.
     """
 
@@ -77,7 +76,6 @@ class GroupMember:
     """A member of a group.
 
     Attributes:
-        member_id: its id.
         instance_id: of a static member.
         client_id: as the client set it; None where the record with it is missing.
         client_host: its address.

@@ -35,7 +35,6 @@ class SharePartition:
     """The state of a partition for a share group (``ShareGroupOffset``).
 
     Attributes:
-        group_id: the group.
         topic_id: as Kafka writes it.
         partition: the number.
         start_offset: the first offset that may still be delivered; :data:`UNKNOWN` before the

@@ -56,7 +56,6 @@ class ClusterTopic:
     """A topic in the cluster's metadata.
 
     Attributes:
-        name: of the topic.
         topic_id: as Kafka writes it.
         configs: the topic's own configuration, by Kafka's names.
         partitions: by number.

@@ -258,7 +258,6 @@ class ClusterPlan:
     Attributes:
         kdump: the version of kdump that made the plan.
         created_ms: when the newest of the collections was made.
-        cluster_id: of the cluster.
         snapshot_offset: of the snapshot's name; above every offset in any copy.
         snapshot_epoch: likewise; above every epoch in any copy.
         kraft_version: 0 if the configuration names the voters, 1 if the snapshot does.

@@ -98,7 +98,6 @@ class TopicProperty:
     """A topic property and the broker properties that set its default.
 
     Attributes:
-        key: of the topic.
         synonyms: of the broker; if one source sets several of them, the first one counts.
     """
 

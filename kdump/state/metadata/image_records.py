@@ -69,7 +69,6 @@ class ImageRecord(NamedTuple):
 
     Attributes:
         name: Kafka's name of the type.
-        version: of the record.
         fields: all that this version has.
     """
 

@@ -96,7 +96,6 @@ class MetadataRecord(NamedTuple):
         epoch: of the batch.
         timestamp_ms: when the batch was appended.
         name: Kafka's name of the type, also for control records.
-        fields: of the record.
     """
 
     offset: int

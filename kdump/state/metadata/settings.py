@@ -351,7 +351,6 @@ class ClusterMetadata:
     Attributes:
         path: of its log directory or partition.
         cluster_id: from ``meta.properties`` beside it; None if there is none.
-        image: the metadata.
         directory: the log directory, with its copies of the metadata only.
     """
 

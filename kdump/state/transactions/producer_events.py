@@ -29,8 +29,6 @@ class BatchRun(NamedTuple):
     """Consecutive batches of one producer, in one epoch, all inside or all outside a transaction.
 
     Attributes:
-        producer_id: of the producer.
-        producer_epoch: of the producer.
         first_sequence: of the first record; -1 if the producer does not number its records.
         last_sequence: of the last record.
         first_offset: of the first record.
@@ -92,10 +90,8 @@ class EndMarker(NamedTuple):
     """The marker that ends a transaction.
 
     Attributes:
-        producer_id: of the producer.
         producer_epoch: in the marker's batch.
         coordinator_epoch: of the coordinator that wrote the marker.
-        offset: of the marker.
         timestamp: of its record.
         is_abort: whether the transaction was aborted.
         position: byte at which its batch begins.

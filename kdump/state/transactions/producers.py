@@ -39,7 +39,6 @@ class Producer:
     """The state of one producer; follows ``ProducerStateEntry``.
 
     Attributes:
-        producer_id: of the producer.
         epoch: of the last batch or marker.
         coordinator_epoch: of the last marker.
         timestamp: of the last batch or marker.
@@ -167,10 +166,8 @@ class OpenTxn:
     """A transaction that no marker has ended.
 
     Attributes:
-        producer_id: of the producer.
         producer_epoch: of its last batch or marker.
         coordinator_epoch: of the last marker of the producer; -1 if it has none.
-        first_offset: of the transaction.
         last_offset: of the last batch of the producer.
         start_timestamp: base timestamp of its first batch; None if only a snapshot tells of it.
         last_timestamp: of the last batch of the producer.

@@ -70,12 +70,8 @@ class CoordinatorTransaction:
     """What a coordinator knows of a transactional id; follows ``TransactionMetadata``.
 
     Attributes:
-        transactional_id: the id.
-        producer_id: of its producer.
-        producer_epoch: of its producer.
         previous_producer_id: of the last committed transaction; None if it is not another.
         next_producer_id: the one that the producer goes on with; None if it is not another.
-        state: the state.
         timeout_ms: after which the coordinator aborts a transaction.
         start_time_ms: of the transaction; None if there was none.
         last_change_ms: time of the last change.
@@ -105,7 +101,6 @@ class UnreadableRecord:
     """A record that no coordinator can read: it loads nothing from there on.
 
     Attributes:
-        offset: of the record.
         transactional_id: that it is about; None if that cannot be read either.
         what: what is wrong.
     """
