@@ -213,6 +213,22 @@ class TestOutput:
         script.write_text("SELECT 'x;' AS a; -- b\n\nSELECT 2 AS b;")
         assert query("--file", script, log_dir).stdout == b"A\nx;\n\nB\n2\n"
 
+    @pytest.mark.parametrize(
+        ("wrong", "expected"),
+        [
+            ("SELECT\n  nope FROM records", "line 4, column 3: "),
+            ("SELECT 3 AS c; SELCT 4", "line 3: kdump query runs only"),
+            ("SELECT 3 AS c;   SELECT FROM", "line 3, column "),
+        ],
+    )
+    def test_what_is_wrong_in_a_file_has_the_line_of_the_file(
+        self, wrong: str, expected: str, log_dir: Path, tmp_path: Path
+    ) -> None:
+        script = tmp_path / "a.sql"
+        script.write_text(f"SELECT 1 AS a;\n-- why\n{wrong};\n")
+        error = query("--file", script, log_dir).stderr.decode()
+        assert error.startswith(f"kdump: {script}: {expected}")
+
     def test_a_wrong_statement_is_one_line_with_its_place(self, log_dir: Path) -> None:
         outcome = query("SELECT\n  nope FROM records", log_dir)
         (line,) = outcome.stderr.decode().splitlines()

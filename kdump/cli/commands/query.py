@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -111,7 +112,9 @@ def command(
             for number, text in enumerate(asked.statements):
                 if number:
                     sys.stdout.write("\n")
-                status |= print_result(session.query(text, shown.rows_to_read), output, shown, out)
+                with asked.named():
+                    result = session.query(text, shown.rows_to_read)
+                    status |= print_result(result, output, shown, out)
             return status
 
 
@@ -165,10 +168,12 @@ class _Asked:
     Attributes:
         paths: of the directories, absolute.
         statements: to run; None for a prompt.
+        script: name of the file with the statements, if they are in one.
     """
 
     paths: Sequence[str]
     statements: tuple[str, ...] | None
+    script: str | None
 
     @classmethod
     def of(cls, arguments: Sequence[str], script: Any, remote: RemotePlace | None) -> Self:
@@ -185,15 +190,29 @@ class _Asked:
                 raise UsageProblem("missing DIR after the statement")
         found = None
         if text is not None:
-            found = tuple(each.text for each in statements(text))
+            found = tuple(each.in_its_place for each in statements(text))
             if not found:
                 raise UsageProblem("the file has no statement")
-            for each in found:
-                require_statement(each)
         for name in names:
             _require_directory(name, remote, is_first=name is arguments[0])
         paths = list(map(_for_workers, names))
-        return cls(paths, found)
+        asked = cls(paths, found, None if script is None else script.name)
+        with asked.named():
+            for each in found or ():
+                require_statement(each)
+        return asked
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the file of the statements in what is wrong with one of them."""
+        from kdump.pipeline.sql.sql_statements import StatementError
+
+        try:
+            yield
+        except StatementError as failure:
+            if self.script is None:
+                raise
+            raise StatementError(f"{self.script}: {failure}") from failure
 
 
 def _for_workers(name: str) -> str:

@@ -86,7 +86,7 @@ def run_prompt(
             _answer(text.split(), session)
             continue
         for each in statements(text):
-            if not _run(session, each.text, output, limit):
+            if not _run(session, each.in_its_place, output, limit):
                 break
 
 

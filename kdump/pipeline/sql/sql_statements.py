@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kdump.errors import UsageProblem
@@ -87,10 +87,17 @@ class Statement:
     Attributes:
         text: without the semicolon.
         is_ended: whether there was one.
+        before: blanks in place of what comes before it.
     """
 
     text: str
     is_ended: bool
+    before: str = field(default="", compare=False)
+
+    @property
+    def in_its_place(self) -> str:
+        """The statement after blanks, so that places in messages are places in the whole text."""
+        return self.before + self.text
 
 
 def statements(text: str) -> Iterator[Statement]:
@@ -98,15 +105,18 @@ def statements(text: str) -> Iterator[Statement]:
     start = 0
     for token in _TOKEN.finditer(text):
         if token[0] == ";":
-            yield from _statement(text[start : token.start()], is_ended=True)
+            yield from _statement(text, start, token.start(), is_ended=True)
             start = token.end()
-    yield from _statement(text[start:], is_ended=False)
+    yield from _statement(text, start, len(text), is_ended=False)
 
 
-def _statement(text: str, *, is_ended: bool) -> Iterator[Statement]:
+def _statement(whole: str, start: int, end: int, *, is_ended: bool) -> Iterator[Statement]:
+    text = whole[start:end]
     without_comments = _TOKEN.sub(lambda found: "" if found[0][:2] in ("--", "/*") else "x", text)
     if without_comments.strip():
-        yield Statement(text, is_ended)
+        lines = whole.count("\n", 0, start)
+        columns = start - (whole.rfind("\n", 0, start) + 1)
+        yield Statement(text, is_ended, "\n" * lines + " " * columns)
 
 
 def with_quoted_offset(text: str) -> str:
@@ -155,9 +165,10 @@ def require_statement(text: str) -> None:
     if not is_statement(text):
         found = _FIRST_WORD.match(text)
         word = found[1].upper() if found else text.strip()[:20]
+        line = 1 + text.count("\n", 0, found.start(1)) if found else 1
         raise StatementError(
-            f"{_ONLY_READING}: they begin with SELECT, WITH, VALUES, FROM, TABLE, SHOW or DESCRIBE,"
-            f" not with {word}"
+            f"{f'line {line}: ' if line > 1 else ''}{_ONLY_READING}: they begin with SELECT, WITH,"
+            f" VALUES, FROM, TABLE, SHOW or DESCRIBE, not with {word}"
         )
 
 
