@@ -51,11 +51,7 @@ class StoreGoneError(KdumpError):
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal stopped the command.
-
-    Attributes:
-        signal_number: of the signal.
-    """
+    """A signal stopped the command."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)

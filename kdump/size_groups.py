@@ -19,8 +19,6 @@ def size_groups(
     """Yield all items, in order, in groups of neighbours.
 
     Args:
-        items: what to group.
-        size_bytes: the size of an item.
         most_bytes: the largest size of a group, unless a single item is larger.
         most_items: the largest number of items in a group; None for no limit.
         least_groups: the smallest number of groups, if there are as many items.

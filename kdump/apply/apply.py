@@ -65,7 +65,6 @@ def apply_plan(
     """Apply ``plan``. Its directory must be locked, and unchanged since the plan was made.
 
     Args:
-        plan: the operations.
         keep_undo: whether to keep undo data.
         command: the command that the user runs, for the list of undo data.
         files: through which everything is written.

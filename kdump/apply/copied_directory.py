@@ -29,7 +29,6 @@ class WatchedStream:
     """A stream that says how far it was read.
 
     Attributes:
-        stream: the content.
         on_read: takes the bytes of each piece.
     """
 

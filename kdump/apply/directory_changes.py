@@ -183,7 +183,6 @@ def name_in_run(name: str, number: int, what: str, state: PartitionState) -> str
 
     Args:
         name: of the directory of a partition.
-        number: of the run.
         what: tells the directories of the run from each other, such as ``new-0``.
         state: DELETE or STRAY.
 
@@ -200,7 +199,6 @@ class RunDirectory(NamedTuple):
     """What the name of a directory says about the run that it is of.
 
     Attributes:
-        number: of the run.
         is_complete: whether it has all of its files: it is undo data. Otherwise it was being filled
             or emptied.
     """

@@ -29,7 +29,6 @@ class Places:
     """Finds the files in directories that move.
 
     Attributes:
-        log_dir: the log directory.
         moves: by key.
     """
 

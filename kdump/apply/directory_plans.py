@@ -55,7 +55,6 @@ def plan_directory_changes(
     """Plan the changes of the directories of partitions. Only reads.
 
     Args:
-        log_dir: the log directory.
         target: the target state of the directories.
         freed: names that are still taken, and will be free when the plan is applied.
 

@@ -64,8 +64,6 @@ class Metadata:
 
     Attributes:
         mode: permission bits, without set-user-ID and set-group-ID.
-        uid: the owner.
-        gid: the group.
         accessed_ns: time of the last access.
         modified_ns: time of the last modification.
     """

@@ -63,7 +63,6 @@ def kept_file_fingerprint(path: Path, *, is_whole: bool = False) -> Fingerprint:
     """Take the fingerprint of one of the run's own files, or of a symbolic link.
 
     Args:
-        path: of the file.
         is_whole: whether the checksum covers the whole file. Otherwise, above 64 KiB, it covers
             the first and last 16 KiB: a file that only gets a hard link is not read as a whole.
 

@@ -25,7 +25,6 @@ class KeptRange:
 
     Attributes:
         position: where the range starts in the original file.
-        size_bytes: of the range.
         kept_at: where the range starts in the ``-cut`` file.
     """
 

@@ -173,7 +173,6 @@ class Replay:
         """Restore kept bytes, size and metadata of a file; the caller makes that durable.
 
         Args:
-            path: of the file.
             before: its before-image.
             ranges: the bytes that the run keeps.
             names: further names that the file may have.

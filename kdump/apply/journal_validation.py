@@ -57,7 +57,6 @@ def require_valid(journal: Journal, number: int, state: RunState) -> None:
     """Refuse a journal that contains something that no journal may contain.
 
     Args:
-        journal: the journal.
         number: of its run, by the name of its file.
         state: of its run, likewise.
 

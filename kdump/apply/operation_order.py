@@ -125,7 +125,6 @@ class _Planner:
     """Makes the operations of one directory.
 
     Attributes:
-        states: the files in it.
         target: the files that change.
         made: files that earlier operations have created, and whose lost bytes those have counted.
     """

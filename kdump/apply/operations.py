@@ -181,8 +181,6 @@ class Operation:
     """One change of one file, or of the directory of a partition as a whole.
 
     Attributes:
-        kind: of the operation.
-        directory: of the file.
         name: of the file, afterwards.
         target: what the file should become.
         size_bytes: its size afterwards; 0 if it is removed.

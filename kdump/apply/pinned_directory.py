@@ -218,7 +218,6 @@ def require_own(descriptor: int, path: Path, names: Iterable[Path] = ()) -> os.s
     """Refuse to change a file in place if it has hard links outside of kdump's control.
 
     Args:
-        descriptor: of the open file.
         path: by which it was opened.
         names: further names that it may have.
 

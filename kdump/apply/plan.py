@@ -245,8 +245,6 @@ def plan_partition(
     """Make the part of a plan for one partition; without operations if nothing changes.
 
     Args:
-        log_dir: its log directory.
-        change: its target state.
         in_place: of the log directory.
         files: the names of the files in the partition, if it was just listed.
 

@@ -160,7 +160,6 @@ def explained(log_dir: Path, journal: Journal, what: str) -> Iterator[None]:
     """Turn the error of a failed record into advice on how to continue.
 
     Args:
-        log_dir: the log directory.
         journal: whose records are executed.
         what: "undone" or "finished".
 

@@ -64,7 +64,6 @@ class EarlierCopy:
     """What earlier runs of the same copy left.
 
     Attributes:
-        request: what is copied.
         files: the files that have their names, as their sources were.
         made: those among them that the source does not have.
         reports: of the directories that are complete, by name.

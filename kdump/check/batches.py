@@ -55,7 +55,6 @@ class SegmentScope:
     """What the check of a part of a segment needs to know about the segment.
 
     Attributes:
-        log: location of its log.
         base_offset: from its name.
         next_base_offset: of the segment after it; None for the last one.
         is_active: whether it is the last segment, to which a broker appends.
@@ -99,7 +98,6 @@ class SegmentScope:
         return Place(self.path, int(position), None if offset is None else int(offset))
 
     def of_batch(self, batches: BatchColumns, row: int) -> Place:
-        """The place of a batch."""
         return self.place(int(batches.position[row]), int(batches.base_offset[row]))
 
 
@@ -111,7 +109,6 @@ class Surroundings:
     segments, a column with a row for each batch.
 
     Attributes:
-        base_offset: of the segment.
         end_offset: the base offset of the segment after it; :data:`NO_END` for the last one.
         last_offset_before: of the batch before; for the first batch of a segment, one below its own
             base offset.
@@ -440,7 +437,6 @@ def classify_bytes(
         end: byte after them.
         file_bytes: size of the file.
         is_zero: whether all of them are zeroes.
-        scope: the segment.
 
     Returns:
         The finding, and whether they are padding rather than damage.

@@ -22,7 +22,6 @@ class Collector:
         self._count: Counter[str] = Counter()
 
     def add(self, finding: Finding) -> None:
-        """Add a finding."""
         self._count[finding.code] += 1
         if self._count[finding.code] <= MOST_OF_A_CODE:
             self._findings.append(finding)

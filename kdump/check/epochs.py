@@ -51,7 +51,6 @@ class EpochCheck:
         """Compare ``leader-epoch-checkpoint`` with the epochs of the batches.
 
         Args:
-            partition: the partition.
             end_offset: the end offset of its log.
             is_expected: whether the file must exist.
 
@@ -92,7 +91,6 @@ class EpochCheck:
     def _compare(
         self, path: str, entries: Sequence[EpochEntry], runs: Sequence[EpochRun], end_offset: int
     ) -> Iterator[Finding]:
-        """Compare the entries with the epoch of each run at its offset."""
         ordered = sorted(entries, key=lambda entry: entry.start_offset)
         starts = [entry.start_offset for entry in ordered]
         for index, run in enumerate(runs):

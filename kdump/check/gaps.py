@@ -37,8 +37,6 @@ def judged_gaps(
     """Give the findings about gaps their severity.
 
     Args:
-        gaps: of the partition.
-        scope: the partition.
         is_thinned: whether its batches show that it was compacted.
     """
     quarantined = quarantined_bases(scope.partition.foreign)

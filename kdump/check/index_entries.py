@@ -112,7 +112,6 @@ class OffsetEntries:
     """Compares the entries of an offset index with batches, which come in order.
 
     Args:
-        path: of the index.
         index: without its padding.
         start: byte of the log at which the batches begin.
     """

@@ -42,10 +42,8 @@ class Invariant:
     """Something that must hold.
 
     Attributes:
-        code: of its findings.
         severity: of its findings, unless the check that makes one knows better.
         meaning: what is wrong if it does not hold, in a few words.
-        remedy: what repairs it.
     """
 
     code: str

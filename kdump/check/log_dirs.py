@@ -65,8 +65,6 @@ def check_log_dirs(
     """Check that the names of a properties file are the given directories, each once.
 
     Args:
-        path: of the properties file.
-        server: its content.
         configured: the directories by name.
         directories: those that were given.
     """

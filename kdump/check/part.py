@@ -92,7 +92,6 @@ class SegmentPart:
     """The result for a part of a segment's log and of its offset and time indexes.
 
     Attributes:
-        path: of the log.
         start: byte at which the part begins.
         end: byte at which the part ends and the next one begins: the first batch at or after the
             requested end.
@@ -106,7 +105,6 @@ class SegmentPart:
         first_offset: base offset of the first valid batch; None if there is none.
         first_position: byte at which that batch begins.
         last_offset: of the last valid batch.
-        max_offset: the maximum offset.
         max_timestamp: the maximum timestamp, -1 if no batch has one.
         max_timestamp_offset: last offset of the batch that has it.
         epochs: runs of leader epochs.

@@ -75,10 +75,8 @@ def check_files(
     """Check all files of a partition except those of its segments.
 
     Args:
-        scope: the partition.
         boundaries: offsets at which producer snapshots belong: where segments begin, and the end of
             the log.
-        snapshots: its producer snapshots.
         into: takes the findings.
 
     Returns:

@@ -19,8 +19,6 @@ class SegmentMap:
     """The map of a segment's log.
 
     Attributes:
-        base_offset: of the segment.
-        log_name: of its log.
         runs: from its first byte to its last.
     """
 
@@ -91,7 +89,6 @@ class PartitionStatisticsBuilder:
             open_txns: the transactions without a marker.
             unreplicated_offset: as in
                 :class:`~kdump.state.transactions.open_transactions.LogTransactions`.
-            end_offset: of the log.
         """
         self._end_segment()
         return PartitionStatistics(

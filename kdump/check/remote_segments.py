@@ -64,7 +64,6 @@ class RemoteScope:
     """What is known of a remote partition.
 
     Attributes:
-        listing: its files.
         segments: by ``__remote_log_metadata``, or else by the files.
         is_by_metadata: whether by the metadata.
         has_whole_metadata: whether the metadata of every partition are known.

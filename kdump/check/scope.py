@@ -49,7 +49,6 @@ class PartitionScope:
     """A partition, and what its check needs to know about its surroundings.
 
     Attributes:
-        partition: the partition on disk.
         is_clean: whether its log directory has a clean shutdown marker that counts for it.
         log_start_offset: from the checkpoint; 0 without a line.
         recovery_point: from the checkpoint; None without a line.
@@ -108,7 +107,6 @@ def scope_in(
     """The scope of a partition, from its log directory and the cluster's metadata.
 
     Args:
-        partition: the partition.
         directory: its log directory; None if unknown.
         cluster: the cluster's metadata; None if unknown.
         twice: the result of :func:`~kdump.log.broker.partitions_twice`.

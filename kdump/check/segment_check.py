@@ -58,7 +58,6 @@ def check_part(
     """Check the batches of a segment that begin at or after byte ``start`` and before ``end``.
 
     Args:
-        scope: the segment.
         start: byte at which a batch begins.
         end: byte at which the next part begins; None for the last part.
         level: how far to go.

@@ -23,7 +23,6 @@ class SnapshotFile:
     """What the check of a snapshot as a file needs to know.
 
     Attributes:
-        size_bytes: of the file.
         finding: why Kafka cannot read it; None if it can.
         has_open_transactions: whether a transaction is open in it.
     """
@@ -41,7 +40,6 @@ class SnapshotFiles:
         self._known: dict[int, SnapshotFile] = {}
 
     def path(self, offset: int) -> Location:
-        """The location of the snapshot at ``offset``."""
         return self._partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
 
     def read(self, offset: int) -> ProducerSnapshot | Finding:
@@ -127,9 +125,6 @@ class _Expiry:
     A broker drops the producers whose timestamp is too old at that moment, but for those with an
     open transaction. Timestamps may be any: a producer that wrote later than the missing one may
     have come after that moment with an older timestamp, but one that wrote before must be younger.
-
-    Args:
-        entries: of the snapshot.
     """
 
     def __init__(self, entries: Iterable[ProducerEntry]) -> None:

@@ -34,7 +34,6 @@ class StartProblem(NamedTuple):
     """A finding about the start of a node.
 
     Attributes:
-        finding: what is wrong.
         is_refusal: whether the node does not start; otherwise it starts without the directory.
     """
 
@@ -78,7 +77,6 @@ class NodeDirectories:
         Args:
             directories: by their names in the file.
             metadata: the name of the directory for the cluster's metadata.
-            node_id: of the file.
         """
         own = directories.get(metadata)
         return cls(

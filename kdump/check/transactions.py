@@ -25,7 +25,6 @@ def check_aborted(
     """Compare the entries of a transaction index with the transactions aborted in its segment.
 
     Args:
-        path: of the index.
         index: its content; None if it is missing.
         aborted: from the log; an unknown first offset is negative.
         into: takes the findings.

@@ -59,12 +59,7 @@ def read_voters(partition: Partition) -> LoggedVoters | None:
 
 
 def check_configured_voters(path: str, server: ServerProperties) -> Iterator[StartProblem]:
-    """Check that the static voters of a properties file fit the node.
-
-    Args:
-        path: of the properties file.
-        server: its content.
-    """
+    """Check that the static voters of a properties file fit the node."""
     is_voter = server.node_id in server.voters
     what = ""
     if CONTROLLER_ROLE in server.roles and server.voters and not is_voter:
@@ -88,9 +83,6 @@ def check_logged_voters(
     """Check that the voters in the cluster's metadata name this node with this directory.
 
     Args:
-        directory: the log directory with the metadata.
-        logged: its voters.
-        node_id: of the node.
         roles: of the node; empty if unknown.
     """
     properties = directory.meta_properties

@@ -75,7 +75,6 @@ class CompiledText:
     """The text of a segment as far as it is plain, in pieces.
 
     Args:
-        source: the segment.
         options: what lines of records show; they must be ones that :func:`can_be_compiled`.
         deep: whether to print records.
 

@@ -34,7 +34,6 @@ class OffsetPairs:
         self._keys_ascend = True
 
     def append(self, key: int, value: int) -> None:
-        """Append a pair."""
         self._keys_ascend &= self._last_key is None or key > self._last_key
         self._last_key = key
         self._single.append((key, value))

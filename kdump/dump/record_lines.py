@@ -36,9 +36,7 @@ def join_lines(
     """Format the lines of the records of ``columns`` (one or more), each with its line end.
 
     Args:
-        columns: the records.
         heads: for each batch the text before its first record, also if it has none.
-        options: what a line shows.
         damage: called for each record that cannot be shown completely.
 
     Returns:

@@ -84,8 +84,6 @@ def dump(
     """Print a segment as the official tool's ``dumpLog`` does.
 
     Args:
-        file: what to print.
-        options: what to print.
         report: where to report its problems.
         workers: workers that may produce part of the text.
 
@@ -203,9 +201,7 @@ class SegmentReading:
     """One pass over a segment that collects its problems.
 
     Args:
-        file: the file.
         source: its bytes.
-        options: what to print.
         report: where to report problems.
 
     Attributes:
@@ -233,7 +229,6 @@ class SegmentReading:
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
         return self._source.size_bytes
 
     def steps(self) -> Iterator[Step]:

@@ -36,7 +36,6 @@ class ClassArchive:
     """The archive of one JVM and one Spark; it may not exist.
 
     Attributes:
-        path: its path.
         made_for: the program ``java`` and Spark's home.
     """
 

@@ -39,8 +39,6 @@ class Engine(Protocol):
         """Run both steps of ``job``: map the splits, then reduce each bucket.
 
         Args:
-            job: what to run.
-            splits: on what.
             buckets: how many, so that each fits into the memory of a worker. An engine may use
                 more, or a single one where all pieces are in this process anyway.
 

@@ -108,7 +108,6 @@ class JobFailedError(KdumpError):
     """A job failed on one of its splits; the others may not have run.
 
     Attributes:
-        split: the split.
         what: the message, without the file and byte.
         trace: the traceback of an unexpected failure, perhaps of another process.
     """

@@ -209,7 +209,6 @@ class _Done:
 
     Attributes:
         index: of the split.
-        result: of the job.
         requests: what was asked of object stores for it, by their names.
     """
 
@@ -231,7 +230,6 @@ def _run_in(
     """Give the index of each split with its result, as they come.
 
     Args:
-        pool: the workers.
         splits: all splits.
         sent: the same if workers have to be sent theirs; None if they have them.
         tasks: the indexes of the splits of each task.

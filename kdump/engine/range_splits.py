@@ -72,7 +72,6 @@ def range_splits(
     Args:
         partition: as a starting broker loads it.
         segments: which of its segments to read.
-        records: the range.
         size_bytes: the approximate size of a split.
 
     Raises:
@@ -152,8 +151,6 @@ def _within(
     """The pieces, or parts of them, from byte ``start`` until they pass ``to_offset``.
 
     Args:
-        log: the log.
-        pieces: of it.
         start: no selected record is before it.
         to_offset: end of the selected offsets, exclusive.
         end: where an undamaged log has the last selected record. What is read decides itself where

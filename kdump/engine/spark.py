@@ -146,8 +146,6 @@ class SparkEngine:
         """Run a job, and yield its answers as they come.
 
         Args:
-            name: of the job.
-            splits: the work.
             action: runs an RDD of tasks, with an accumulator for their answers.
         """
         if not splits:
@@ -341,7 +339,6 @@ def _done(
         answers: takes it.
         origin: the current directory of the driver.
         reads: how many small files to read at the same time before.
-        tasks: the splits.
     """
     keep_freed_memory()
     for task in tasks:

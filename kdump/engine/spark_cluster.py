@@ -143,9 +143,7 @@ def check_executors(url: str, context: Any, java: JavaProcess, waiting_seconds: 
     """Check that a cluster has an executor, or still has time to start one.
 
     Args:
-        url: of the master.
         context: the ``pyspark.SparkContext``.
-        java: its JVM.
         waiting_seconds: the time since the last answer of a task.
 
     Raises:

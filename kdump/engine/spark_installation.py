@@ -84,7 +84,6 @@ class Spark:
 
     Attributes:
         home: the directory with its ``jars``.
-        version: its version.
     """
 
     home: Path

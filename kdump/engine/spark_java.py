@@ -103,7 +103,6 @@ class JavaProcess:
 
         Args:
             command: the command, for example :func:`gateway_command`.
-            spark_home: the Spark installation.
             archive: the archive of classes in the command. If the JVM does not start with it, it
                 is started without.
 
@@ -272,8 +271,6 @@ def gateway_command(
     """The command that starts a JVM on this machine.
 
     Args:
-        java: the Java installation.
-        spark: the Spark installation.
         heap: the memory limit, as ``-Xmx`` takes it.
         archive: the archive of classes to use; None for none.
         archive_to: where to write an archive of all loaded classes when the JVM ends, which makes

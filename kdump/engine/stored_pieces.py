@@ -26,7 +26,6 @@ class StoredPiece:
     """Where a piece is.
 
     Attributes:
-        path: the file.
         start: its first byte.
         size_bytes: how many it has.
     """
@@ -73,7 +72,6 @@ class MapToFiles(Generic[SplitT, ResultT, PieceT]):
     """The map step of a shuffle, which stores the pieces.
 
     Attributes:
-        job: the shuffle.
         buckets: how many.
         folder: where to store the pieces.
     """
@@ -116,11 +114,7 @@ def bucket_splits(folder: str, mapped: Iterable[Mapping[int, StoredPiece]]) -> l
 
 @dataclass(frozen=True, slots=True)
 class ReduceFiles(Generic[PieceT, ReducedT]):
-    """The reduce step of a shuffle, whose pieces are stored.
-
-    Attributes:
-        job: the shuffle.
-    """
+    """The reduce step of a shuffle, whose pieces are stored."""
 
     job: ShuffleJob[Any, Any, PieceT, ReducedT]
 

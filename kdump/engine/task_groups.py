@@ -28,7 +28,6 @@ def task_groups(splits: Sequence[Split], workers: int, limits: TaskLimits) -> It
     """Yield the indexes of the splits of each task, in order.
 
     Args:
-        splits: the work.
         workers: how many share it; with few splits, each still gets one.
         limits: how much a task may be.
     """

@@ -74,7 +74,6 @@ class JsonObject:
         return self.fields[name]
 
     def text(self, name: str) -> str:
-        """A string."""
         value = self.value(name)
         if type(value) is not str:
             _refuse(self.path(name), "a string", value)
@@ -114,7 +113,6 @@ class JsonObject:
         return None if self.value(name) is None else self.number(name, most=MOST_INT32)
 
     def object(self, name: str) -> JsonObject:
-        """An object."""
         return JsonObject.of(self.value(name), self.path(name))
 
     def each(self, name: str) -> Iterator[tuple[Any, str]]:
@@ -233,7 +231,6 @@ def document_lines(fields: Mapping[str, Any], spread: Collection[str]) -> Iterat
     """Yield the text of a document: readable, and one line for each of many things.
 
     Args:
-        fields: the document.
         spread: names of lists whose elements get a line each; objects with such a list are spread,
             too.
     """

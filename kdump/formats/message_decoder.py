@@ -83,7 +83,6 @@ def decode(schema: MessageSchema, cursor: Cursor, version: int) -> MessageValue:
     version is read as the lowest.
 
     Args:
-        schema: of the message.
         cursor: at the message; afterwards it is after the message. Bytes after the message are up
             to the caller.
         version: of the message, an int16.

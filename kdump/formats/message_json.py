@@ -44,8 +44,6 @@ def fields_from_json(schema: MessageSchema, version: int, node: object) -> Messa
     """Read a message from parsed JSON.
 
     Args:
-        schema: of the message.
-        version: of the message.
         node: a dict, as :func:`~kdump.formats.java.jackson.message_node` makes it: bytes in base64,
             tagged fields only where they are not at their default.
 

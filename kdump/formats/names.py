@@ -149,7 +149,6 @@ class OffsetFileName(NamedTuple):
     Attributes:
         offset: base offset of the segment; of a producer snapshot, the offset at which it was
             taken; in Kafka 0.7 a byte position in the stream.
-        kind: what is in it.
         stage: live, or a leftover.
     """
 
@@ -267,7 +266,6 @@ class PartitionDirectoryName(NamedTuple):
     Attributes:
         topic: as the name has it; in a ``-delete`` or ``-stray`` directory it may be cut short,
             because the whole name has 255 characters at most.
-        partition: its number.
         state: live, or one of the three suffixes.
         unique_id: the text between partition and suffix (32 hexadecimal digits, if Kafka generated
             it); empty for a live partition.

@@ -53,7 +53,6 @@ class OffsetIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
         return len(self.offset) * ENTRY_BYTES + self.trailing_bytes
 
 

@@ -201,7 +201,6 @@ def decode_records(
     falls back to this one to say what is wrong and where.
 
     Args:
-        header: of the batch.
         body: the bytes after the header, decompressed.
         position: where in ``body`` to begin.
 

@@ -53,11 +53,7 @@ class TopicIdPartition:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFileName:
-    """The name of a file of a remote segment.
-
-    Attributes:
-        kind: what is in it.
-    """
+    """The name of a file of a remote segment."""
 
     start_offset: int
     segment_id: str

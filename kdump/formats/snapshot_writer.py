@@ -68,7 +68,6 @@ def encode_snapshot(head: SnapshotHead, values: Iterable[bytes]) -> Iterator[byt
     """Yield the batches of a snapshot.
 
     Args:
-        head: what it begins with.
         values: of the records, encoded; they are taken as the batches are written.
 
     Raises:
@@ -140,7 +139,6 @@ class _Batches:
         return batch
 
     def control(self, records: Iterable[tuple[MessageSchema, Mapping[str, Any]]]) -> bytes:
-        """A batch of control records."""
         encoded = [
             self._record(
                 at, _CONTROL_KEY.pack(0, _TYPE_IDS[schema.name]), encode(schema, fields, 0)

@@ -46,7 +46,6 @@ class TimeIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Of the file."""
         return len(self.offset) * ENTRY_BYTES + self.trailing_bytes
 
 

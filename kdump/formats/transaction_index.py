@@ -48,8 +48,6 @@ class AbortedTxn:
         first_offset: of its first record.
         last_offset: of its abort marker.
         last_stable_offset: of the log, when the marker was written.
-        version: of the entry.
-
     """
 
     producer_id: int

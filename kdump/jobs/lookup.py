@@ -65,7 +65,6 @@ class LookupRequest:
     """What to look up, and where.
 
     Attributes:
-        directories: the log directories.
         selection: which partitions.
         question: the same for all of them.
     """
@@ -151,7 +150,6 @@ class UnreadableReplica:
     """A replica that could not be read.
 
     Attributes:
-        path: the file.
         what: the error.
     """
 
@@ -430,7 +428,6 @@ class ReplicaAnswer:
     """The answer of a replica.
 
     Attributes:
-        replica: the replica.
         answer: what was found, or why nothing could be read.
         is_most_advanced: whether it is the one of its partition that should lead; None if that is
             not known.

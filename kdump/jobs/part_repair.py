@@ -60,7 +60,6 @@ class PartSplit(LoadSplit):
     """A partition, or some of its segments, and the part of it to repair.
 
     Attributes:
-        part: what to repair.
         base_offsets: of the segments to repair; None for all.
         scope: what to check the files against, so that only damaged or missing files change; None
             if the damaged files are known.
@@ -157,9 +156,6 @@ class PartTarget:
     """A part of a partition to repair.
 
     Attributes:
-        directory: its log directory.
-        partition: the partition.
-        part: what to repair.
         base_offsets: of the segments to repair; None for all.
         only: the names of the files to repair; None for all.
     """
@@ -206,9 +202,7 @@ def repair_parts(
     """Compute the repair of parts of partitions; nothing is written.
 
     Args:
-        targets: what to repair.
         settings: of the topics, by the path of the log directory.
-        options: of the engine.
         large_content: where large new content of files is put; None leaves it in memory.
 
     Raises:
@@ -251,7 +245,6 @@ def _unchanged(target: PartTarget, reason: str) -> Repaired:
 
 
 def _split(target: PartTarget, settings: Settings) -> PartSplit:
-    """The split for a target."""
     load = load_split(target.partition, target.directory, settings)
     is_read = target.part not in (RepairPart.LEFTOVERS, RepairPart.ALL_OF_DELETED)
     chosen = [

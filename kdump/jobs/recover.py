@@ -58,9 +58,7 @@ class RecoverRequest:
     """What to recover, and how.
 
     Attributes:
-        directories: the log directories.
         settings: of their topics, by the path of the directory.
-        selection: which partitions.
         policy: what to do with damaged data.
         now_ms: the current time.
         large_content: where large new content of files is put.
@@ -98,7 +96,6 @@ class PartitionRecovery:
     """What a partition becomes.
 
     Attributes:
-        partition: the partition.
         outcome: of loading it; None if it was not loaded.
         verdict: what a broker would do, or what the policy does.
         unchanged: why it is left unchanged all the same; None if it is changed.

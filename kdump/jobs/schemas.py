@@ -51,7 +51,6 @@ class SchemasRead:
     """The schemas that were found, and what could not be read.
 
     Attributes:
-        registry: the schemas.
         damage: in the logs of the topic.
         unreadable: files.
         has_source: whether there is the topic, or a file with schemas.

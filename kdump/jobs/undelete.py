@@ -65,7 +65,6 @@ class UndeleteOutcome:
     """The result for one log directory.
 
     Attributes:
-        directory: the log directory.
         candidates: the selected directories, by partition.
         ends: of their logs, by name of the directory.
         target: the target state of the log directory.

@@ -72,7 +72,6 @@ class BatchJudge:
 
     Args:
         source: the segment's log.
-        part: the part.
     """
 
     def __init__(self, source: StoredFile, part: LogPart) -> None:
@@ -84,7 +83,6 @@ class BatchJudge:
         """Judge the next window, which has a batch.
 
         Args:
-            window: its batches.
             ahead: the batches of the next window, if that was read; otherwise its first header is.
 
         Raises:

@@ -63,7 +63,6 @@ def read_bounds(
     """Find the bounds of a partition's log.
 
     Args:
-        partition: the partition.
         checkpoints: of its log directory; none for a partition on its own.
         is_clean: whether that directory has a clean shutdown marker.
 
@@ -121,9 +120,6 @@ class _SmallLogs:
 
     One read has all headers of a small log. Finding the last ones by its indexes takes several, in
     three files.
-
-    Args:
-        partition: the partition.
     """
 
     def __init__(self, partition: Partition) -> None:

@@ -20,7 +20,6 @@ class MisplacedLine:
     has no line, the cleaner adds one after the next round on that log.
 
     Attributes:
-        key: the partition.
         directories: which have a line.
         without_log: those of them that do not have the log.
         has_log: whether another of the broker's directories has the log.

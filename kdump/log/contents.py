@@ -98,7 +98,6 @@ def survey_segment(
 
     Args:
         path: of its log.
-        segment: the segment.
         following: the next segment; None for the last.
     """
     parts: list[LogContents] = []

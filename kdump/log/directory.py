@@ -88,13 +88,11 @@ class LogDirectory:
     """A log directory: its own files, and its partitions as they are listed.
 
     Attributes:
-        path: the directory.
         kind: one of the three kinds of log directories.
         is_clean: whether the clean shutdown marker exists. It covers the whole directory.
         clean_shutdown: its content; None if it is missing or not readable.
         has_lock_file: whether ``.lock`` exists: a broker uses the directory, or was killed.
         meta_properties: None if the file is missing or not readable.
-        checkpoints: the offset checkpoints.
         partitions: by topic, number and state.
         identities: partition and state, by the names of all directories of partitions, also of
             those that were not selected; in this order.
@@ -180,7 +178,6 @@ def read_lone_partition(path: Location, name: str) -> Partition:
     """List the directory of a single partition.
 
     Args:
-        path: the directory.
         name: the name that says which partition it is; it need not be one of Kafka's.
 
     Raises:
@@ -222,7 +219,6 @@ def read_log_directory(
     """Read the files in the root of a log directory, and list its partitions.
 
     Args:
-        path: the directory.
         kind: from :func:`directory_kind`, if it is known.
         select: which partitions to list, by the name of the directory and the partition.
 

@@ -34,7 +34,6 @@ class FoundRecord:
     """A record, and the batch that holds it.
 
     Attributes:
-        offset: of the record.
         timestamp_ms: of the record; None if it has none.
         key_bytes: size of the key; None for null.
         value_bytes: size of the value; None for null.
@@ -89,7 +88,6 @@ def first_record(
 
     Args:
         log: the segment's log.
-        span: the batch.
         wanted: offsets and times of the record.
         most_bytes: how much to read of a larger batch.
 

@@ -111,8 +111,6 @@ def _generation(
     """As above.
 
     Args:
-        partition: the partition.
-        segment: the segment.
         header_at: reads as many bytes as a header has, at a position of the log.
     """
     first = header_at(0)
@@ -223,7 +221,6 @@ def broker_generation(directory: LogDirectory, partitions: Iterable[Location]) -
     """Return which versions can have used a log directory last, by the small files in it.
 
     Args:
-        directory: the log directory.
         partitions: the directories of its partitions.
     """
     found = ANY

@@ -24,7 +24,6 @@ class BatchSpan(NamedTuple):
 
     Attributes:
         position: byte of the file at which the batch begins.
-        size_bytes: of the batch.
         base_offset: first offset; of a compressed message of magic 0 or 1, the last one, because
             its header has no other.
         last_offset: last offset.
@@ -130,7 +129,6 @@ def spans_of_whole(data: bytes, least_offset: int) -> list[BatchSpan] | None:
     """Return the batches of a small log that is in memory; None unless they are all of it.
 
     Args:
-        data: the log.
         least_offset: as for :func:`batch_spans`.
     """
     spans = []

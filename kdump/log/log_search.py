@@ -97,7 +97,6 @@ class SegmentSearch:
 
     Attributes:
         log: its bytes.
-        base_offset: of the segment.
         offset_index: the file; None if it is known to be missing or empty.
         time_index: the file.
         trust: what counts.
@@ -405,7 +404,6 @@ class ReplicaEnd:
         offset: after the last batch; the base offset of the last segment in a log without one.
         damage: what follows the last offset index entry and is not valid, such as a torn tail; only
             with ``Trust.CHECKSUMS``.
-        has_batches: whether there is a batch.
     """
 
     leader_epoch: int

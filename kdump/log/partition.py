@@ -71,7 +71,6 @@ class Partition:
     """A partition, as its directory is listed.
 
     Attributes:
-        path: its directory.
         topic_partition: from the directory's name; None if it has another name, as copies may.
         state: from the suffix of the name.
         segments: by base offset.
@@ -125,7 +124,6 @@ class Partition:
 
     @property
     def leftover_counts(self) -> Mapping[LeftoverKind, int]:
-        """Count the leftovers by kind."""
         return Counter(leftover.kind for leftover in self.leftovers)
 
     def with_following(self) -> Iterator[tuple[Segment, Segment | None]]:
@@ -246,7 +244,6 @@ def read_partition(
     """List a partition's directory.
 
     Args:
-        path: the directory.
         topic_partition: the partition, if it is known.
         state: from its name.
         keep_entries: whether to keep the entries, for who would list the directory again.

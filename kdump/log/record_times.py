@@ -92,7 +92,6 @@ def largest_timestamp_of_usual(data: bytes, base_offset: int, entry: TimeIndexEn
 
     Args:
         data: all of the log.
-        base_offset: of the segment.
         entry: the last one of its time index.
     """
     largest = compiled_loops.largest_timestamps(data)

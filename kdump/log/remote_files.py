@@ -68,7 +68,6 @@ class RemoteListing:
     """What the directory of a partition has.
 
     Attributes:
-        path: the directory.
         segments: by id.
         foreign: names of anything else.
     """

@@ -40,7 +40,6 @@ class PartitionSelection:
         """Whether a partition is selected.
 
         Args:
-            directory_name: of the partition's directory.
             key: the partition; None for a copy whose directory is not named after one, which no
                 topic glob matches.
         """

@@ -28,10 +28,8 @@ class Damage:
     """Bytes without readable records.
 
     Attributes:
-        path: the file.
         start: the first byte.
         end: the byte after the last one; the same as ``start`` if whole files are missing.
-        problem: what is wrong.
     """
 
     path: str
@@ -79,7 +77,6 @@ def valid_windows(
 
     Args:
         source: the segment's log.
-        part: the part to read.
         window_bytes: as for :func:`~kdump.scan.batches.read_windows`.
         buffer: likewise.
 

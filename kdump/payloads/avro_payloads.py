@@ -51,7 +51,6 @@ class AvroDecoder:
         """Prepare to decode payloads of a schema.
 
         Args:
-            schema: the schema.
             used: what it references, and what that references, with the names in references.
 
         Raises:

@@ -99,8 +99,6 @@ class PayloadDecoder:
 
     Attributes:
         format: how they become text.
-        registry: the schemas.
-        is_key: whether they are keys.
     """
 
     format: PayloadFormat

@@ -39,7 +39,6 @@ class ProtobufDecoder:
     """Decodes the payloads of one schema.
 
     Attributes:
-        file: the schema.
         counts_map_entries: whether indexes count the types that stand for the entries of maps.
         pool: the schema, and what it imports.
         classes: by the indexes of a message type, its class.
@@ -55,7 +54,6 @@ class ProtobufDecoder:
         """Prepare to decode payloads of a schema.
 
         Args:
-            schema: the schema.
             used: what it references, and what that references, with the names in references.
 
         Raises:

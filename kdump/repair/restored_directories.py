@@ -167,7 +167,6 @@ def with_full_name(candidate: Candidate, names: Mapping[str, str], given: str | 
     leads to it.
 
     Args:
-        candidate: the directory.
         names: names of topics by id.
         given: the name that the user gives; None if there is none.
     """
@@ -259,7 +258,6 @@ def forecast(
     compared.
 
     Args:
-        candidate: the directory.
         cluster: the metadata that the broker will have; None if it is not known.
         node_id: of the broker; None if it is not known.
     """

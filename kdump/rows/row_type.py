@@ -71,7 +71,6 @@ class Field(NamedTuple):
 
     Attributes:
         name: key in the rows, in JSON and in the header of CSV; ends in its unit, if it has one.
-        type: of its values.
         what: its meaning, for the pages.
         title: heading for people; "" for a field that only programs see.
         unknown: what people see if the value is None.

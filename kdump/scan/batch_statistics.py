@@ -117,7 +117,6 @@ class BatchStatistics:
 
     @property
     def total(self) -> Volume:
-        """All batches."""
         found = Volume()
         for each in self.codecs.values():
             found = found.plus(each)

@@ -161,7 +161,6 @@ class Window:
     """Consecutive whole batches and their bytes.
 
     Attributes:
-        source: the file.
         data: the bytes from file position ``start`` on, then :data:`PADDING_BYTES` zeroes.
         start: file position of ``data[0]``.
         batches: one row for each batch, in file order.
@@ -209,7 +208,6 @@ def read_windows(
     :data:`LARGEST_WINDOW_BYTES` comes alone, as a giant.
 
     Args:
-        source: the file.
         start: byte to begin at.
         end: byte at which the file counts as ended; None for its real end.
         checksums: whether to verify checksums; otherwise ``is_valid`` only covers sizes.

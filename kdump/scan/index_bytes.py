@@ -18,7 +18,6 @@ class IndexBytes:
 
     Attributes:
         data: its bytes; only zeroes follow in the file, which begin at an entry.
-        size_bytes: of the file.
     """
 
     data: bytes
@@ -39,7 +38,6 @@ def read_index(
     was copied.
 
     Args:
-        path: of the file.
         entry_bytes: the size of an entry.
         used_bytes: how many bytes come before the padding; None if the padding has to be read.
 

@@ -33,7 +33,6 @@ class RangeChecksums:
     """The checksums of ranges of one file; each byte is read once, and a few around the ends.
 
     Args:
-        source: the file.
         polynomial: of CRC-32C or CRC-32.
     """
 

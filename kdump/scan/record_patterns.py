@@ -276,7 +276,6 @@ class RecordPatterns:
         """Return which records match.
 
         Args:
-            columns: the records.
             contents: what to look at instead of their keys and values, as large_binary.
         """
         return self._in_contents(

@@ -68,7 +68,6 @@ def valid_records_of(window: Window, pieces: Iterable[RecordColumns]) -> Iterato
     """Yield only the valid records of a window; a batch that had others has a problem.
 
     Args:
-        window: the batches.
         pieces: their records, in order.
     """
     undecodable = undecodable_without_records(window)
@@ -93,7 +92,6 @@ def rising_in_batch(columns: RecordColumns, greatest: int = -1) -> Flags:
     """Which records have offsets within their batch, above all before them in it.
 
     Args:
-        columns: the records.
         greatest: the greatest offset of the first batch in earlier columns.
     """
     offset, batch, batches = columns.offset, columns.batch, columns.batches

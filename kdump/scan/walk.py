@@ -78,7 +78,6 @@ def walk_segment(
     """Yield the batches of ``source`` in order, and then the :class:`Stop`.
 
     Args:
-        source: the segment.
         start: byte where a batch begins.
         end: byte at which the file counts as ended; None for its real end.
         with_records: yield records (``RecordColumns`` and ``MessageSet``) instead of batches
@@ -180,8 +179,6 @@ def expand_window(
     here.
 
     Args:
-        window: the batches.
-        selection: what to yield.
         with_records: as for :func:`walk_segment`.
         largest_record_bytes: likewise.
         only_valid: leave out the records that :mod:`kdump.scan.record_validity` does not take for

@@ -40,7 +40,6 @@ class GroupRefusal(Exception):
     """A request of a member is refused.
 
     Attributes:
-        error: what it is told.
         member_id: the id that it should use from now on.
     """
 
@@ -59,13 +58,10 @@ class LiveMember:
     """A member.
 
     Attributes:
-        member_id: its id.
         instance_id: of a static member.
         client_id: as the client calls itself.
-        client_host: its address.
         session_s: after so long without a word, it has left.
         rebalance_s: so long a rebalance waits for it.
-        protocols: what it supports.
         assignment: what the leader gave it.
         heard_at: when it last said something, by the clock of the loop.
         joining: is done when all members have joined; None if it does not wait for that.
@@ -95,9 +91,7 @@ class JoinedGroup:
     """What a member learns when all have joined.
 
     Attributes:
-        generation: of the group.
         protocol: that all members support.
-        protocol_type: of the group.
         leader: the member that assigns partitions.
         members: all of them, for the leader; none for the others.
     """
@@ -114,8 +108,6 @@ class LiveGroup:
     """A group.
 
     Attributes:
-        group_id: its name.
-        state: of the group.
         generation: counts the rebalances.
         protocol_type: what its members are.
         protocol: that all of them support.

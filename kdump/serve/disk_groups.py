@@ -53,7 +53,6 @@ class DiskGroups:
     """Reads the groups once.
 
     Attributes:
-        cluster: what is served.
         notices: takes what is damaged or missing.
     """
 

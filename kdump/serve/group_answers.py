@@ -54,7 +54,6 @@ class ServedOffset(NamedTuple):
     """A committed offset, from the disk or from a client.
 
     Attributes:
-        offset: the committed one.
         leader_epoch: of the last record that was read; -1 if the consumer did not say.
         metadata: text of the consumer's.
     """

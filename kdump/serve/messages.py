@@ -42,7 +42,6 @@ class Request(NamedTuple):
 
     Attributes:
         api_key: the number of its API.
-        version: of the request.
         correlation_id: repeated in the response.
         client_id: what the client calls itself.
         body: of a class of ``kio``; None if the version is not one that is answered.

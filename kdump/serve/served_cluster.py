@@ -37,7 +37,6 @@ class ServeRequest:
     Attributes:
         directories: the log directories, with partitions as a starting broker loads them.
         image: the cluster's metadata; None if there is none.
-        selection: which partitions.
         broker_id: serve the replicas of this broker; None for the most advanced ones.
         skips_damage: whether damaged batches are left out.
     """
@@ -74,7 +73,6 @@ class ServedTopic:
     """A topic.
 
     Attributes:
-        name: of the topic.
         topic_id: its id; None if it has none, as before Kafka 2.8.
         partitions: by number, without gaps.
     """
@@ -93,7 +91,6 @@ class ServedCluster:
     """The cluster that clients see: one node, and all topics.
 
     Attributes:
-        node_id: of the node.
         cluster_id: None if the log directories do not say.
         topics: by name.
         image: the cluster's metadata; None if there is none.
@@ -126,7 +123,6 @@ class ServedCluster:
 
     @property
     def logs(self) -> list[ServedLog]:
-        """The logs that are served."""
         found = (each.log for topic in self.topics.values() for each in topic.partitions.values())
         return [each for each in found if each is not None]
 
@@ -143,7 +139,6 @@ def open_cluster(
     """Choose what is served.
 
     Args:
-        request: what to serve.
         notices: takes what readers meet.
         on_failure: takes each replica whose end cannot be read, and why.
 

@@ -87,8 +87,6 @@ class ServedLog:
     """The log of the replica that is served of a partition.
 
     Attributes:
-        key: the partition.
-        replica: the replica.
         verified: what was verified of all logs.
         readers: of committed records, of all logs.
         skips_damage: whether damaged batches are left out.

@@ -34,7 +34,6 @@ class _Stretch:
         start: its first byte, where a batch begins.
         end: the byte up to which it was read.
         first_offset: no batch before the stretch has this offset or a larger one.
-        steps: what was found.
         last_offsets: up to the end of each step, the largest offset.
         is_complete: whether nothing follows in the segment.
     """
@@ -62,7 +61,6 @@ class SegmentBatches:
 
     Attributes:
         partition: as a starting broker loads it.
-        segment: of the partition.
         following: the segment after it; None for the last one.
     """
 

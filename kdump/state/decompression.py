@@ -24,7 +24,6 @@ def require_decompressible(
     Args:
         attributes: of the batch or message; they contain the codec.
         data: the compressed bytes.
-        file_name: of the log.
         position: of the batch or message.
         magic: of the batch or message.
 

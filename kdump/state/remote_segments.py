@@ -40,7 +40,6 @@ class RemoteSegment:
     """A remote segment, as its metadata describe it.
 
     Attributes:
-        segment_id: its own id.
         start_offset: the first offset that it may hold.
         end_offset: the last one, inclusive.
         leader_epochs: the epochs in it, each with its first offset in it; by epoch.

@@ -62,7 +62,6 @@ class StoredSchema:
         version: in the subject, from 1.
         schema_id: of the schema; subjects that have the same schema share it.
         schema_type: :data:`AVRO`, :data:`JSON`, :data:`PROTOBUF`, or one that kdump does not know.
-        references: what it uses.
         guid: None if the record does not have it.
         is_deleted: whether it was deleted; payloads that were written with it still resolve.
     """
@@ -180,7 +179,6 @@ class RegistryReplay:
         """Take the next record; one that a registry could not use is a problem.
 
         Args:
-            key: of the record.
             value: of the record; None for a tombstone.
             where: the record in words, such as ``offset 5``.
         """
@@ -281,7 +279,6 @@ def stored_schema(found: Mapping[str, Any], at: VersionKey | None = None) -> Sto
     """Return a version from its JSON (``SchemaValue``, or ``Schema`` of the REST interface).
 
     Args:
-        found: the object.
         at: its subject and version by the key of its record; None for what the object says.
 
     Raises:

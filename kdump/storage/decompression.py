@@ -31,7 +31,6 @@ def decompressed_pieces(source: ByteSource, kind: str) -> Iterator[bytes]:
     """Decompress a file, which may be several compressed ones after each other.
 
     Args:
-        source: the file.
         kind: ``gzip``, ``xz`` or ``zstd``.
 
     Raises:

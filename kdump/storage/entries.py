@@ -37,7 +37,6 @@ def special_file_error(name: str, kind: EntryKind, advice: str = "") -> SpecialF
     Args:
         name: as messages give it.
         kind: one of :data:`SPECIAL_KINDS`.
-        advice: what to do.
     """
     what = f"a {kind.value}, not a regular file{advice and f'; {advice}'}"
     return SpecialFileError(errno.EINVAL, what, name)

@@ -34,7 +34,6 @@ class HdfsFileSystem:
         """Prepare a client; nothing is asked for yet.
 
         Args:
-            uri: of the root.
             attempts: to reach a name node, with growing pauses in between.
             read_seconds: a data node that is silent for so long is given up.
 

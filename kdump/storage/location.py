@@ -217,7 +217,6 @@ class StoredFile(ABC):
     """A file that is open for reading; a context that closes it.
 
     Attributes:
-        location: of the file.
         size_bytes: its size when it was opened.
         reached_bytes: where the last read ended.
         expected_end: up to where it will be read, if the reader knows; nothing more is read ahead.

@@ -33,7 +33,6 @@ class ObjectVersion(NamedTuple):
     """An object as it was listed.
 
     Attributes:
-        size_bytes: its size.
         modified_ns: in nanoseconds since the epoch; some stores know only seconds.
     """
 
@@ -90,8 +89,6 @@ class ObjectFile(StoredFile):
         """Open an object.
 
         Args:
-            location: of it.
-            connection: to its store.
             path: in the connection's file system.
             listed: as the process has listed it; None if it has not.
 

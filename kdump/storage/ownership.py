@@ -9,10 +9,8 @@ class Ownership(NamedTuple):
     """Who may do what with a file or directory.
 
     Attributes:
-        user_id: the owner.
         group_id: the owner's group.
         permissions: the permission bits, 0 to 0o7777.
-        is_directory: whether it is a directory.
     """
 
     user_id: int

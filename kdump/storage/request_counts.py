@@ -23,7 +23,6 @@ class RequestCounts(NamedTuple):
 
     @property
     def requests(self) -> int:
-        """All requests."""
         return self.listings + self.lookups + self.reads
 
     def plus(self, other: RequestCounts) -> RequestCounts:
@@ -44,7 +43,6 @@ class RequestCounter:
         return self._counts
 
     def add(self, more: RequestCounts) -> None:
-        """Count requests."""
         with self._lock:
             self._counts = self._counts.plus(more)
 

@@ -162,7 +162,6 @@ def _require_space(name: str, folder: Path, needed_bytes: int) -> None:
 
     Args:
         name: of the archive.
-        folder: on the disk.
         needed_bytes: what will be needed at least.
     """
     if not folder.is_dir():

@@ -68,7 +68,6 @@ class StoreVersion(NamedTuple):
     """What a store says about an object that is opened.
 
     Attributes:
-        size_bytes: its size.
         etag: changes with its bytes; None if the store has none.
         modified_s: when it was written, in seconds since the epoch; None if it does not say.
     """
@@ -84,7 +83,6 @@ class OpenObject:
 
     Attributes:
         handle: Arrow's; threads may read from it at the same time.
-        version: of it.
     """
 
     handle: Any
@@ -241,7 +239,6 @@ class StoreConnection:
         """Ask the store something.
 
         Args:
-            ask: the call.
             name: what is asked for, in messages.
 
         Raises:

@@ -75,8 +75,6 @@ def read_gnu_sparse_map(
     """The map of a member of the type ``S``.
 
     Args:
-        archive: the archive.
-        header: the header of the member.
         start: where the header ends.
         stored_bytes: how much of the file is stored.
 
@@ -103,8 +101,6 @@ def read_pax_sparse_map(
     """The map of a member whose pax header says that it is sparse.
 
     Args:
-        archive: the archive.
-        fields: of the pax header.
         start: where the header ends.
         stored_bytes: how much is stored, the map included.
 

@@ -23,7 +23,6 @@ class RowGroupWriter:
 
         Args:
             file: takes the bytes; it stays open.
-            schema: of the batches.
             options: others of :class:`pyarrow.parquet.ParquetWriter`.
         """
         import pyarrow.parquet as pq

@@ -45,7 +45,6 @@ class TableColumn:
     """A column.
 
     Attributes:
-        name: of the column.
         arrow_type: of its values; every column may be null.
         what: its meaning, for people.
         is_default: whether it is returned if no columns are named.

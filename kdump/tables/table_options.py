@@ -21,9 +21,7 @@ class TableOptions:
     """What to read.
 
     Attributes:
-        table: which table.
         paths: as named.
-        topics: which partitions.
         columns: to return if no schema selects any.
         now_ms: the current time.
         level: how much to verify: ``quick``, ``default`` or ``deep``.

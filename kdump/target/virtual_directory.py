@@ -143,7 +143,6 @@ class VirtualDirectory:
     """The regular files of the directory ``path``, which rules can change.
 
     Args:
-        path: the directory.
         store: keeps large new content; None leaves it in memory.
         entries: of the directory, if it was listed before.
 
@@ -187,7 +186,6 @@ class VirtualDirectory:
         """The same directory as if it had no files; it is not listed.
 
         Args:
-            path: the directory.
             directories: names of directories in it that new files could have.
         """
         empty = cls.__new__(cls)
@@ -402,7 +400,6 @@ class VirtualDirectory:
             return without_padding(read_at(source, 0, size_bytes))
 
     def read_first(self, name: str, size_bytes: int) -> bytes:
-        """The first bytes of ``name``."""
         with self.open(name) as source:
             return read_at(source, 0, size_bytes)
 

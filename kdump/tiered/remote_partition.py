@@ -38,7 +38,6 @@ class RemoteSlice:
     """A file of a partition that is remote, or part of a remote one.
 
     Attributes:
-        path: the remote file.
         start: the first byte of it.
         size_bytes: how many bytes.
         modified_ns: when the remote file was modified.
@@ -98,8 +97,6 @@ def plan_partition(
     """Find out which remote bytes a consumer of a partition reads.
 
     Args:
-        local: its local directory.
-        listing: its remote one.
         known: the segments by ``__remote_log_metadata``; None if that has none of this partition.
         log_start_offset: as checkpointed; None if unknown.
 

@@ -50,8 +50,6 @@ class CompactedLog:
         unstable_batch_offset: base offset of the batch at the start of the first open transaction;
             None if there is none.
         producers: the active producers, whose last batches must stay.
-        settings: of the topic.
-        now_ms: the clock.
         with_aborted_txns: the segments whose transaction index is not empty.
     """
 
@@ -125,8 +123,6 @@ def loaded_log(
         directory: the partition's directory after loading.
         loaded: the partition.
         high_watermark: from ``replication-offset-checkpoint``.
-        settings: of the topic.
-        now_ms: the clock.
 
     Raises:
         OSError: the log of a segment has disappeared.

@@ -79,7 +79,6 @@ def cleanable_range(log: CompactedLog, cleaner_offset: int | None) -> CleanableR
     """Find the cleanable range of ``log``.
 
     Args:
-        log: the log.
         cleaner_offset: from ``cleaner-offset-checkpoint``, where the last round stopped; None if it
             has no line.
 

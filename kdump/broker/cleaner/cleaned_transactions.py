@@ -197,7 +197,6 @@ def collect_aborted(
 
     Args:
         indexes: the transaction index entries of a segment and of all segments after it.
-        log_start_offset: of the log.
         end_offset: of the range, exclusive.
     """
     found = []

@@ -49,7 +49,6 @@ def preview(
     """Sum up a round.
 
     Args:
-        begun: the round.
         compacted: the outcome.
         keys: number of distinct keys in its segments.
         records_without_key: number of data records without a key in them.

@@ -60,7 +60,6 @@ def rewrite_part(
     """Apply the cleaner's rules to all batches of ``part``, and rewrite those that change.
 
     Args:
-        part: the part.
         largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
 
     Returns:

@@ -106,7 +106,6 @@ def begin_round(
     Args:
         partition: the partition; its log was closed cleanly.
         context: for loading it; has the high watermark and the clock.
-        settings: of the topic.
         cleaner_offset: from ``cleaner-offset-checkpoint``; None if it has no line.
 
     Returns:

@@ -95,7 +95,6 @@ def scan_part(
     """Scan all batches and records of ``part``.
 
     Args:
-        part: the part.
         largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
 
     Returns:

@@ -69,7 +69,6 @@ def log_to_clean(log: CompactedLog, cleaner_offset: int | None) -> LogToClean:
     """Find what the cleaner knows of ``log``.
 
     Args:
-        log: the log.
         cleaner_offset: from ``cleaner-offset-checkpoint``; None if it has no line.
 
     Raises:

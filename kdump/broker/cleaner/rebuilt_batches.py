@@ -68,8 +68,6 @@ def refused_records(problem: FormatError, log_name: str, position: int) -> Refus
     """The refusal of a batch whose records cannot be decoded.
 
     Args:
-        problem: what is wrong.
-        log_name: the file.
         position: byte at which the batch begins.
     """
     if isinstance(problem, OverLimitError):

@@ -23,7 +23,6 @@ def group_segments(
 
     Args:
         segments: the segments to compact, by base offset.
-        settings: of the topic.
         end_offset: end of the last one, exclusive.
     """
     limits = (

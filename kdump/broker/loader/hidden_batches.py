@@ -41,9 +41,6 @@ def batches_past_end(
     """Yield the batches that a broker does not reach: past the end, or where others begin.
 
     Args:
-        directory: the directory.
-        segments: of the log.
-        end_offset: of the log.
         recovered: base offsets of the segments that were recovered, whose indexes are right.
         is_in_doubt: whether to read the other segments, too.
 
@@ -106,9 +103,7 @@ def contradict_producers(
     wrote earlier is there.
 
     Args:
-        segments: of the log.
         producers: that the broker has after loading it.
-        start_offset: of the log.
 
     Raises:
         OSError: a log cannot be read.
@@ -172,7 +167,6 @@ def wrong_txns(
 
     Args:
         directory: the directory, which is not changed.
-        segments: of the log.
         open_txns: first offset of each transaction that the broker takes for open, by producer.
         bounds: where to begin to compare, and the end of the log.
         is_foreign: whether what the broker has of producers contradicts the log otherwise. Else an

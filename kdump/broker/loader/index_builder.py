@@ -51,7 +51,6 @@ class IndexBuilder:
     """Collects entries, which :meth:`store` writes to the indexes at the end.
 
     Args:
-        base_offset: of the segment.
         interval_bytes: ``index.interval.bytes``.
     """
 

@@ -27,7 +27,6 @@ class IndexSettings:
     Attributes:
         interval_bytes: ``index.interval.bytes``.
         max_bytes: ``segment.index.bytes``.
-        kafka_version: of the broker.
     """
 
     interval_bytes: int = 4096
@@ -83,10 +82,6 @@ def load_context(
     """The context for loading one partition of ``directory``.
 
     Args:
-        directory: the log directory.
-        topic_partition: the partition.
-        settings: its index settings.
-        now_ms: the clock.
         producer_id_expiration_ms: ``producer.id.expiration.ms``; None expires no producer.
         is_compacted: whether its topic is compacted; None if unknown.
     """
@@ -120,10 +115,6 @@ def configured_context(
     """The context for loading one partition of ``directory`` as its broker is configured.
 
     Args:
-        directory: the log directory.
-        topic_partition: the partition.
-        settings: of the broker.
-        now_ms: the clock.
         is_compacted: whether its topic is compacted; None if unknown.
         is_replicated: whether to assume that the log is fully replicated.
 

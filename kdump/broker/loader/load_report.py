@@ -75,10 +75,8 @@ class LogCut:
     """A log that is truncated.
 
     Attributes:
-        name: of the log.
         position: its new size, in bytes.
         reason: why it is truncated.
-        loss: what is lost.
         is_padding: whether the truncated bytes are only preallocated space: zeroes, no batch
             follows, and no checkpoint indicates that the log was longer.
     """
@@ -106,7 +104,6 @@ class SwapLoss:
     Or records of an unfinished, deleted log that no other log contains.
 
     Attributes:
-        name: of the log.
         loss: the lost records, and the batches that they are in.
     """
 
@@ -247,9 +244,7 @@ class LoadReport:
     Attributes:
         cuts: truncated logs; at most one after an unclean shutdown.
         dropped: deleted segments.
-        splits: segments that are split.
         leftovers: leftover files.
-        recovered: recovered segments.
         rebuilt_indexes: names of index files that get other entries.
         quarantined: byte ranges that are moved to separate files; only salvage does that.
         added_markers: abort markers that replace lost ones, without which Kafka would not load the

@@ -86,7 +86,6 @@ class LoadedSegment:
     Args:
         directory: of the partition.
         base_offset: from the name of the log.
-        settings: of the topic.
         suffix: of its file names, such as ``.swap``.
 
     Raises:

@@ -75,9 +75,7 @@ def unindexed_segments(
     """All segments of ``partition``, with empty offset indexes, to be read without trusting them.
 
     Args:
-        partition: the partition.
         directory: its directory, which is not changed.
-        settings: of the topic.
 
     Raises:
         Refused: a log is larger than Kafka accepts.

@@ -43,7 +43,6 @@ def finish_metadata_log(
     """Apply the rules for snapshots and indexes to the log as the loader leaves it.
 
     Args:
-        partition: the cluster metadata log.
         outcome: of the loader, with :func:`metadata_context`.
         settings: of its indexes, and of the controller.
 

@@ -29,7 +29,6 @@ def recover_segment(
     """Check every batch, truncate at the first invalid one, and rebuild the indexes.
 
     Args:
-        segment: the segment.
         producers: their state at the base offset; is advanced to the end.
         epochs: the leader epochs of the log; epochs of the segment are added.
 

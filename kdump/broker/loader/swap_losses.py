@@ -160,7 +160,6 @@ class _Record(NamedTuple):
 
     Attributes:
         position: of its batch in the log.
-        offset: of the record.
         key: None if it has none.
         has_value: False for a tombstone.
         digest: equal for equal keys and values.

@@ -50,7 +50,6 @@ class RetainedPartition:
 
     Attributes:
         files: target state of the files that change, by name.
-        log_start_offset: first offset of the log.
         recovery_point: the new line in the recovery point checkpoint.
         checkpointed_log_start_offset: the new line in the log start checkpoint; None for no line.
     """
@@ -153,7 +152,6 @@ def load_log(
 
     Args:
         path: of its directory.
-        context: for loading it.
         high_watermark: from ``replication-offset-checkpoint`` or the operator; None if unknown.
         entries: of the directory, if it was listed before.
 
@@ -355,7 +353,6 @@ def retained_root(
     start checkpoint while segments are being deleted.
 
     Args:
-        directory: the log directory.
         outcomes: of the partitions that change; the lines of others stay.
         stale: other partitions whose log start line has no effect.
 

@@ -146,7 +146,6 @@ class Line:
     """A line to set in a checkpoint.
 
     Attributes:
-        key: the partition.
         offset: its new offset; None to remove the line.
     """
 

@@ -126,7 +126,6 @@ class _Electing:
     Attributes:
         name: the file, as typed.
         image: the cluster's metadata.
-        keys: the partitions.
     """
 
     name: str

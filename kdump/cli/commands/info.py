@@ -101,9 +101,7 @@ def info_rows(
     """Yield the rows of directories in any storage; what cannot be read is reported.
 
     Args:
-        paths: the directories.
         deep: how to read every batch; None to read none.
-        selection: of partitions.
         diagnostics: takes what cannot be read.
         is_tiered: whether the directories have remote segments.
     """

@@ -37,7 +37,6 @@ def queue_events(queue: CleaningQueue, *, verbose: bool) -> Iterator[Event]:
     """Yield an event for each partition of a broker, and one for the broker.
 
     Args:
-        queue: of the broker.
         verbose: whether to list every partition to people.
     """
     is_short = verbose or len(queue.partitions) <= MAX_LISTED

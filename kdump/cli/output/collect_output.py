@@ -66,8 +66,6 @@ def summary_row(collection: DiskCollection, name: str, size_bytes: int) -> dict[
 
     Args:
         collection: what was found.
-        name: of the file.
-        size_bytes: of the file.
     """
     directories = collection.log_directories
     partitions = [each for directory in directories for each in directory.partitions]

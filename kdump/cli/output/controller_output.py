@@ -57,7 +57,6 @@ def voter_lines(
 
     Args:
         kraft_version: 0 or 1.
-        voters: the voters.
         addresses: ID@HOST:PORT of each.
     """
     if kraft_version:
@@ -131,11 +130,8 @@ def applied_event(
     """Return what applying a plan to a directory did, or would do.
 
     Args:
-        path: the directory.
         plan: the plan's file; None without one.
         result: the new state of the directory.
-        cluster: the plan.
-        done: the outcome.
         repair: the options of the command.
     """
     operations = Operations([done], verbose=repair.verbose)
@@ -168,10 +164,8 @@ def reset_event(
     """Return what a reset did to a directory, or would do.
 
     Args:
-        path: the directory.
         request: what was asked for.
         reset: the new state of the directory.
-        done: the outcome.
         repair: the options of the command.
     """
     operations = Operations([done], verbose=repair.verbose)

@@ -23,7 +23,6 @@ class Diagnostics:
     """Report problems as lines on standard error, and collect the exit status.
 
     Attributes:
-        status: the exit status.
         lines: what was reported, without the name of the program.
     """
 

@@ -77,7 +77,6 @@ class DiffReport:
         """Make the row of a partition that one side has and another has not.
 
         Args:
-            key: the partition.
             there: the number of a side that has it.
             absent: of the side that has not.
             is_assigned: whether it should have it; None if unknown.

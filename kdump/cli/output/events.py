@@ -33,7 +33,6 @@ class Event:
     Attributes:
         type: what happened.
         fields: the other fields of the row; a function makes them if they are printed.
-        lines: the lines.
     """
 
     type: str

@@ -124,7 +124,6 @@ def directory_events(
     """Yield an event for each log directory: its ids.
 
     Args:
-        node: the node.
         holders: which process holds the lock of a directory; with it, no other broker starts.
     """
     configured = {} if node.configured is None else node.configured.by_name
@@ -193,7 +192,6 @@ def summary(node: NodeIdentity, *, is_preview: bool = False) -> Event:
     """Return the event about the node as a whole.
 
     Args:
-        node: the node.
         is_preview: whether the files are not written yet.
     """
     refusal = first_refusal(node.problems)

@@ -121,7 +121,6 @@ def refuse_log_directories(path: str, named: str | None = None) -> None:
     """Refuse to write to a path inside a log directory or a partition, at any depth.
 
     Args:
-        path: the path.
         named: how messages name it; None for the path itself.
 
     Raises:

@@ -49,7 +49,6 @@ def summary_row(
     """The summary of a plan.
 
     Args:
-        plan: the plan.
         name: of the file; None without a file.
         size_bytes: of the file; None if it was not written.
         is_refused: whether the plan drops something, and nobody accepted that.

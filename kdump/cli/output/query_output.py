@@ -396,7 +396,6 @@ class _Pieces(io.RawIOBase):
 
 
 def _parquet(rows: _Rows) -> Iterator[bytes]:
-    """The bytes of a Parquet file."""
     from kdump.tables.row_groups import RowGroupWriter
 
     pieces = _Pieces()

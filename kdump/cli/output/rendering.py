@@ -166,7 +166,6 @@ def open_output(
     """Open an output; collected rows are written when the context ends without an error.
 
     Args:
-        output_format: the format.
         columns: all columns of the rows; JSON has whatever is in a row, its ``type`` first.
         vertical: whether people see each row as a block with a line for each column: for few and
             wide rows.

@@ -26,7 +26,6 @@ def summary_lines(shown: ShownTransactions, now_ms: int) -> Iterator[str]:
     """The summary for people.
 
     Args:
-        shown: what is shown.
         now_ms: the current time.
     """
     opened = shown.open_transactions()

@@ -140,9 +140,7 @@ def report_undelete(
         printer: prints it.
         outcomes: for each log directory.
         changed: those that could be changed, with their plans.
-        operations: of the plans.
         metadata: where the metadata of the next start is, if it was given.
-        repair: the options.
     """
     status = ExitStatus.SOUND
     for outcome, result in changed:

@@ -129,7 +129,6 @@ def summary_lines(
     """Yield the summary for people.
 
     Args:
-        summary: the totals.
         verbose: whether all findings were shown.
         has_hidden: whether some findings above info were not shown.
     """

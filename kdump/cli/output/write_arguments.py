@@ -18,7 +18,6 @@ class RepairArguments:
     Attributes:
         dry_run: whether to preview the changes only.
         keep_undo: whether to keep undo data.
-        output_format: the output format.
         verbose: whether to list everything, rather than counts of what is harmless.
     """
 

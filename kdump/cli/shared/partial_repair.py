@@ -135,7 +135,6 @@ def run_parts(
         named: the log directories, partitions and segments named by the paths.
         selection: which partitions of that.
         repair: how to write, and what to print.
-        config: the configuration.
         engine: what does the work.
     """
     if not named:

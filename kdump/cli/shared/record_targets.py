@@ -30,7 +30,6 @@ class TargetFinder:
     """Finds partitions at paths, and reports what cannot be read.
 
     Attributes:
-        selection: which partitions.
         diagnostics: takes the problems.
         done: what the command does with records, as in "searched".
         missing_hint: added if there is nothing at a path.

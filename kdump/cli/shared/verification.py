@@ -60,7 +60,6 @@ class Verification:
         level: how thorough to be.
         now_ms: the time to compare timestamps with.
         config: the configuration options.
-        engine: the engine options.
         is_strict: whether a warning counts as damage.
         largest_record_bytes: the limit for decoding records of compressed batches; None for the
             default.
@@ -90,7 +89,6 @@ class Verification:
         """Verify, and print the results.
 
         Args:
-            printer: prints the results.
             diagnostics: reports paths that cannot be verified.
             take: also called with each finding.
 

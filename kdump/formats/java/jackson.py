@@ -36,7 +36,6 @@ def message_node(schema: MessageSchema, message: MessageValue, version: int) -> 
     Leaves out tagged fields that have their default value, and unknown tagged fields.
 
     Args:
-        schema: of the message.
         message: as :func:`~kdump.formats.message_decoder.decode` gives it. It may have been read as
             another version than ``version``; missing fields have their default.
         version: whose fields to print.

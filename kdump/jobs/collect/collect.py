@@ -44,7 +44,6 @@ class CollectRequest:
     """What to collect.
 
     Attributes:
-        directories: the log directories.
         now_ms: the current time.
         is_quick: whether to read no more than the result needs: damage elsewhere is not named.
     """

@@ -170,8 +170,6 @@ def read_headers(
     """Read all batches of a segment.
 
     Args:
-        partition: the partition.
-        segment: the segment.
         following: the next one; None for the last.
         sums: takes what the headers say.
         on_damage: takes damage.
@@ -215,7 +213,6 @@ def agree(history: EpochHistory | None, samples: Iterable[EpochSample], log_star
 
     Args:
         history: of the checkpoint; None if that is missing or malformed.
-        samples: the headers.
         log_start: batches that begin before it are not in the checkpoint.
     """
     with_epoch = [

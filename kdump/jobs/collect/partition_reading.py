@@ -51,7 +51,6 @@ class CollectSplit(Split):
 
     Attributes:
         partition: as it is listed.
-        key: the partition.
         log_start_offset: from the checkpoint; None if it has no line.
         recovery_point: likewise.
         high_watermark: likewise.

@@ -182,7 +182,6 @@ class ClaimsSplit(Split):
 
     Attributes:
         partition: as it is listed.
-        key: the partition.
     """
 
     partition: Partition

@@ -87,8 +87,6 @@ class QueuedPartition:
     """A compacted partition, as its broker's cleaner sees it.
 
     Attributes:
-        directory: its log directory.
-        partition: the partition.
         topic: the configuration of its topic.
         cleaner_offset: from ``cleaner-offset-checkpoint``; None if it has no line.
         checkpoint_line: where that line is.
@@ -195,10 +193,7 @@ def may_be_compacted(
     topic, or if it is given by its exact name.
 
     Args:
-        settings: of its broker.
-        key: the partition.
         cleaned: topics with a line in the cleaner's checkpoint: they have been compacted.
-        selection: which partitions to explain.
 
     Raises:
         InvalidSettingError: a property of the topic has a value that Kafka does not take.
@@ -220,7 +215,6 @@ def list_compacted(
     Args:
         roots: the directories, whose partitions need not be listed.
         settings: of their topics, by the path of the directory.
-        selection: which partitions to explain.
 
     Raises:
         InvalidSettingError: a property of a topic has a value that Kafka does not take.

@@ -51,9 +51,7 @@ class CompactRequest:
     """What to compact, and how.
 
     Attributes:
-        directories: the log directories.
         settings: of their topics, by the path of the directory.
-        selection: which partitions.
         all_compacted: whether to select exactly the topics that are known to be compacted.
         force: whether to compact topics that are known not to be compacted, too.
         is_replicated: whether to assume that every log is fully replicated.
@@ -127,7 +125,6 @@ class PartitionCompaction:
     """The result of compacting a partition.
 
     Attributes:
-        partition: the partition.
         unchanged: why it was not read; None if it was.
         problem: why it is left unchanged, perhaps only from some group of segments on.
         unknown: properties of its topic that decide how it is compacted, but are unknown.

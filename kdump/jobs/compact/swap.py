@@ -108,7 +108,6 @@ class Swapper:
     Attributes:
         directory: the directory as it was.
         writing: how to write.
-        files: writes the files.
         is_first: whether the command has changed nothing yet in the directory.
     """
 

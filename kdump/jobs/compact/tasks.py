@@ -71,7 +71,6 @@ class LiveKeys:
     """The live records of some keys of a log.
 
     Attributes:
-        live: the live records.
         keys: the number of distinct keys.
     """
 

@@ -95,7 +95,6 @@ class CopyCheck:
 
     Attributes:
         directory: the source.
-        settings: of its topics.
         target: the directory of the copy.
         copy: it, as it is written.
         now_ms: the current time.
@@ -208,7 +207,6 @@ class _Complete:
     """A directory whose files are all there.
 
     Attributes:
-        copied: the directory.
         checked: the results of its segments, by path of the log in the copy.
         scope: what to check it against; None if it is not of a partition.
         made: of how many segments the indexes were made.

@@ -64,8 +64,6 @@ class CopyRequest:
 
     Attributes:
         directory: the source, with the selected partitions listed.
-        selection: which partitions.
-        settings: of the topics.
         target: the directory of the copy.
         words: what the journal says of the request: another run continues the same only.
         now_ms: the current time.
@@ -100,7 +98,6 @@ class CopyResult:
         partitions: how many directories of partitions the source has, as selected.
         needed_bytes: the space that is needed.
         free_bytes: the space that there is.
-        is_complete: whether the copy is complete.
     """
 
     reports: list[dict[str, Any]] = field(default_factory=list)

@@ -91,7 +91,6 @@ class CopiedPartition:
     """A directory of a copy.
 
     Attributes:
-        name: of the directory.
         partition: as it is listed in the source; None if it is no partition's.
         segments: with the files of each.
         others: all other files.
@@ -105,7 +104,6 @@ class CopiedPartition:
     directories: tuple[str, ...] = ()
 
     def files(self) -> Iterator[CopiedFile]:
-        """All its files."""
         for each in self.segments:
             yield from each.files
         yield from self.others
@@ -132,7 +130,6 @@ class CopyPlan:
     cut: list[str] = field(default_factory=list)
 
     def files(self) -> Iterator[CopiedFile]:
-        """All files."""
         for each in self.partitions:
             yield from each.files()
         yield from self.root
@@ -320,7 +317,6 @@ def changed_since(plan: CopyPlan, selection: PartitionSelection) -> Iterator[str
 
     Args:
         plan: what was copied.
-        selection: which partitions.
 
     Raises:
         OSError: the root cannot be listed.

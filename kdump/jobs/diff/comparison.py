@@ -88,7 +88,6 @@ class ComparedLog:
     """A log to compare.
 
     Attributes:
-        log: the log.
         cleaned_to: before this offset the cleaner may have removed records.
         dropped: the offsets of records that a starting broker drops from it.
     """

@@ -47,7 +47,6 @@ class ReplicaToCompare:
     Attributes:
         side: the number of its side.
         path: the directory.
-        name: its name.
         context: what loading it depends on.
         has_root: whether the files in the root of its log directory are known; otherwise the high
             watermark is not.
@@ -117,7 +116,6 @@ def compare_replicas(
     """Compare the replicas of one partition.
 
     Args:
-        split: the replicas.
         largest_record_bytes: larger records of compressed batches are not decoded.
         on_records: takes the records that one replica has and another has not, with the numbers of
             the two replicas.

@@ -41,7 +41,6 @@ class Election:
     """A partition without a leader, and who could lead it.
 
     Attributes:
-        key: the partition.
         candidates: the assigned replicas that were read, the one to elect first.
         problem: why none can be elected; None if one can.
         missing: the brokers whose replicas were not read, and may have more records.

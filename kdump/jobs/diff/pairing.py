@@ -22,7 +22,6 @@ class PlacedReplica:
     """A replica and where it is.
 
     Attributes:
-        partition: the replica.
         directory: the directory that was named.
     """
 

@@ -73,7 +73,6 @@ class Batches:
         window: with them.
         first_offset: the first offset that each can hold. A set of magic 0 or 1 has only its last
             offset: it may begin right after the batch before it.
-        path: the file.
     """
 
     window: Window

@@ -121,7 +121,6 @@ class PartitionDiff:
     """The replicas of a partition compared.
 
     Attributes:
-        key: the partition.
         topics: usually one; several if topics of one name have different ids.
         unrelated: each two replicas of different topics.
     """
@@ -151,7 +150,6 @@ class NotCompared:
     """A partition that could not be compared.
 
     Attributes:
-        key: the partition.
         path: the file or directory.
         what: the error; a text if a replica has a format that is not compared.
     """

@@ -52,8 +52,6 @@ class ExportRequest:
     Attributes:
         targets: the partitions, each with the name of one, and no two of one.
         columns: of the files, by the names of the data source.
-        file_format: of the files.
-        layout: of the files.
         records: which offsets.
         to_time_ms: only records before this time.
         is_committed: leave out records of aborted and open transactions.

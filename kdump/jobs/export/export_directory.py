@@ -219,7 +219,6 @@ class ExportDirectory:
         """The exported files of some partitions that are not wanted.
 
         Args:
-            wanted: files that are.
             partitions: what the paths of their files begin with.
         """
         paths = (str(path.relative_to(self.path)) for path in self._files())

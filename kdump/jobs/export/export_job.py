@@ -36,7 +36,6 @@ class ExportSplit(Split):
     """A file to write: parts of logs, in order.
 
     Attributes:
-        pieces: the parts.
         file: where to write, relative to the directory of the export.
     """
 
@@ -84,13 +83,11 @@ class WrittenPart:
     Attributes:
         temporary: the path of the file; None if there are no records, and so there is no file.
         records: how many.
-        size_bytes: of the file.
         first_offset: of the first record; None without one.
         last_offset: of the last record.
         aborted_records: of the batches of aborted transactions, which were left out.
         open_records: the same of transactions that are open, or whose marker may be damaged.
         undecoded: those without a text for a key or value.
-        problems: what was skipped.
         more_problems: how many more.
         unreadable: why a log cannot be read; there is no file then.
         unwritable: why the file cannot be written.
@@ -117,7 +114,6 @@ class ExportJob:
     Attributes:
         directory: of the export.
         reading: which records and columns to read; one of them is the offset.
-        file_format: of the files.
         columns: names of the columns to write, in the order of ``reading``.
     """
 

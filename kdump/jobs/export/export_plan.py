@@ -37,7 +37,6 @@ class PartitionExport:
     """A partition to export.
 
     Attributes:
-        key: the partition.
         source: what it is read from, for the manifest.
         fingerprint: changes if the source does.
         parts: the files to write.
@@ -72,10 +71,8 @@ def plan_partition(
     """Plan the files of one partition, which has the name of a partition.
 
     Args:
-        found: the partition.
         records: which offsets, and from which time on.
         layout: how files are arranged.
-        extension: of the files.
         is_committed: end at the last stable offset.
         schemas: the fingerprint of those that payloads are decoded with.
 

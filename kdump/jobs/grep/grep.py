@@ -46,7 +46,6 @@ class FoundInFile(NamedTuple):
     """What was found in a part of a log.
 
     Attributes:
-        partition: the partition.
         path: the log; the partition's directory if that cannot be read.
         found: what was found; it has no rest.
     """

@@ -66,7 +66,6 @@ class SearchResult:
         matches: how many records.
         text: their lines, with ``LINES``.
         rows: one for each, with ``ROWS``.
-        damages: what is damaged.
         not_decoded: batches with records over the limit, which were not searched.
         undecoded: records that have no text; their bytes were searched.
         failure: why the rest of the split cannot be read; None if it can.

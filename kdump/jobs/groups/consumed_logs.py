@@ -24,7 +24,6 @@ class ConsumedLog:
     """The log of a partition that a group consumes, in its most advanced replica.
 
     Attributes:
-        replica: the replica.
         log_start_offset: None if unknown; so are the others.
         high_watermark: as checkpointed: after a crash it is old.
         end: of the valid batches.
@@ -91,7 +90,6 @@ class ConsumedLogs:
         """Whether a topic is the one that an offset was committed for.
 
         Args:
-            topic: its name.
             committed_id: the topic id of the commit; None if it has none.
             log: of the partition.
 

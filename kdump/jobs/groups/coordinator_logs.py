@@ -129,13 +129,11 @@ class GroupLog:
     """The log of a coordinator as it was read.
 
     Attributes:
-        partition: of the topic.
         replica: which of its replicas was read.
         records: what its records add up to.
         end: where its last valid batch ends.
         uncertain_up_to: records up to this offset may have been replaced by some that could not be
             read; :data:`~kdump.log.batch_validity.NO_OFFSET` if all could be.
-        damage: in it.
         unreadable: why not all of it could be read; None if it could.
     """
 
@@ -162,7 +160,6 @@ def read_logs(
     Args:
         wanted: partitions of the coordinators' topics, each with the replica to read, as a starting
             broker loads it.
-        options: of the engine.
 
     Raises:
         KdumpError: the engine failed.

@@ -37,7 +37,6 @@ class OtherLog:
     """A replica that was read, and is not believed.
 
     Attributes:
-        log: what was read.
         only: the offsets of records that the replica which is believed does not have.
     """
 
@@ -107,7 +106,6 @@ def read_coordinators(
 
     Args:
         directories: the log directories, with partitions as a starting broker loads them.
-        options: of the engine.
         topics: whose partitions to read.
 
     Raises:

@@ -30,7 +30,6 @@ class GroupsRequest:
         directories: the log directories, with partitions as a starting broker loads them.
         image: the cluster's metadata; None if there is none.
         groups: globs for names of groups; empty for all.
-        selection: which partitions' offsets.
         offsets_retention_ms: how long offsets are kept after they were committed.
     """
 
@@ -51,7 +50,6 @@ class OtherOffset:
 
     Attributes:
         replica: of the coordinator's log.
-        committed: the offset.
     """
 
     replica: Replica
@@ -64,7 +62,6 @@ class OtherShare:
 
     Attributes:
         replica: of the coordinator's log.
-        state: of the partition.
     """
 
     replica: Replica
@@ -76,7 +73,6 @@ class OffsetReport:
     """What a group committed for a partition.
 
     Attributes:
-        partition: the partition.
         offsets: what is committed or pending.
         log: None if no replica is in the directories.
         topic_state: ``live``, ``recreated`` (the offset was committed for another topic of that
@@ -169,7 +165,6 @@ class GroupsReport:
         absent: names given in full of groups that do not exist.
         offsets_topic: the partitions of ``__consumer_offsets``.
         share_topic: those of ``__share_group_state``; None if no group needs them.
-        coordinators: the logs of coordinators.
         failures: why coordinators do not load their logs: the log, and what is wrong.
         unreadable: files that cannot be read or are malformed.
         damaged_ends: what is not valid at the end of the logs that groups consume.

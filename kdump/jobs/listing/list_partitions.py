@@ -72,8 +72,6 @@ def described_partitions(
     """List a log directory, and describe its partitions: in workers if they are many.
 
     Args:
-        path: the directory.
-        kind: of it.
         select: as for :func:`~kdump.log.directory.read_log_directory`.
         describe: describes each partition.
         in_workers: whether workers may do it, which pickles the descriptions.
@@ -102,8 +100,6 @@ def describe_places(
     """Describe partitions of a log directory that was read without them.
 
     Args:
-        root: the log directory.
-        places: the partitions.
         describe: describes each partition.
         what: this does, for progress.
         in_workers: as for :func:`described_partitions`.

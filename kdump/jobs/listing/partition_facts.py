@@ -103,8 +103,6 @@ def listed_as_loaded(
     """List a log directory, with its partitions as :func:`with_partitions_as_loaded` says.
 
     Args:
-        path: the directory.
-        kind: of it.
         problems: takes what cannot be read or loaded.
         select: as for :func:`~kdump.log.directory.read_log_directory`.
 

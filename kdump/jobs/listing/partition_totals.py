@@ -20,7 +20,6 @@ class PartitionTotals(NamedTuple):
     Attributes:
         name: of its directory.
         topic_partition: None if the directory has another name.
-        state: of the partition.
         segments: how many, as a broker loads the partition.
         log_bytes: of their logs.
         total_bytes: of all files.

@@ -115,7 +115,6 @@ def verdict_words(
     """Put the verdict on a partition into words.
 
     Args:
-        partition: the partition.
         codes: the codes of the findings about it.
         predicted: the verdict of loading or repairing it; None if unknown.
         worst: the worst severity of these findings; None without findings.

@@ -73,7 +73,6 @@ class AppliedPlan:
 
     Attributes:
         target: the target state of the directory.
-        node_id: of the directory.
         snapshot: for a controller; None for a broker.
         voters: the plan's; without directory ids with kraft.version 0.
         moved_to: name under which a broker's own copy is moved aside; None for a controller, and
@@ -103,7 +102,6 @@ def apply_plan_to(
     Args:
         path: the metadata directory of one of the plan's controllers, formatted or empty, or the
             log directory of a broker whose copy is to be moved aside.
-        plan: the plan.
         node_id: of an empty directory; None if the plan has a single controller.
         image: what :func:`image_of_plan` makes of the plan; None to make it here.
 

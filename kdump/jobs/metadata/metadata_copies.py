@@ -41,8 +41,6 @@ class LogOutline:
         last_offset: of each batch.
         epoch: of each batch.
         crc: of each batch.
-        snapshots: the ends of the snapshots.
-        end: of the copy.
         highest_epoch: in any batch header, also after what ends the copy; 0 without one.
     """
 
@@ -75,8 +73,6 @@ class MetadataCopy:
     """A copy of the cluster's metadata in a log directory.
 
     Attributes:
-        log_dir: the log directory.
-        partition: the directory of the copy.
         node_id: of the node; None if ``meta.properties`` does not name it.
         directory_id: of the log directory, likewise.
         cluster_id: likewise.

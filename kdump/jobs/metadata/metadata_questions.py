@@ -42,7 +42,6 @@ class ShownMetadata:
     Attributes:
         copy: the most advanced one, from which the metadata is.
         others: the other copies.
-        image: the metadata.
         committed_end: offset up to which records are known to be committed; None if unknown.
         uncommitted: what the records after it changed.
     """

@@ -98,9 +98,7 @@ def moves_between(
     """Plan to move the selected partitions of one directory to others.
 
     Args:
-        source: the directory.
         targets: where they go; the largest partitions first, to the disk with the most space.
-        selection: of partitions.
 
     Raises:
         OSError: a directory cannot be read.

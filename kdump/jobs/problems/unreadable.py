@@ -13,7 +13,6 @@ class Unreadable:
     """A file of a partition that could not be read.
 
     Attributes:
-        path: its path.
         what: the error.
     """
 

@@ -62,8 +62,6 @@ class QuorumReset:
 
     Attributes:
         target: the target state of the controller's directory.
-        snapshot: what it starts with.
-        image: the metadata.
         kraft_version: with 0, the configuration names the voters, not the snapshot.
         voters: the new voters; without directory ids with kraft.version 0.
         dropped_controllers: node ids of the registered controllers that are not among them.

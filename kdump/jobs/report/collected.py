@@ -53,7 +53,6 @@ class CollectedResults:
 
     @property
     def statistics(self) -> BatchStatistics:
-        """The statistics of all batches."""
         return sum(self.topics.values(), BatchStatistics())
 
 

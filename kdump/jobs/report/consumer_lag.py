@@ -21,7 +21,6 @@ class GroupLag:
     """The lag of a group in a partition.
 
     Attributes:
-        group: its name.
         state: of the group; None if unknown.
         partition: the partition; None if its topic is not known.
         offset: committed, or where a share group starts; None if there is none.
@@ -65,8 +64,6 @@ def consumer_lag(
     Args:
         directories: the log directories, with partitions as a starting broker loads them.
         settings: of their topics.
-        selection: which partitions' offsets.
-        options: of the engine.
 
     Raises:
         KdumpError: the engine failed.

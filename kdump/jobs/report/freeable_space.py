@@ -33,9 +33,7 @@ class FreeablePartition:
     """A partition in which a running broker would delete or rewrite something.
 
     Attributes:
-        log_dir: its log directory.
         directory: the name of its directory.
-        topic: the topic.
         log_bytes: the size of its log.
         retention_bytes: what retention would delete now.
         cleanable_bytes: what the log cleaner would read and rewrite; at most so much is freed.
@@ -76,11 +74,8 @@ def freeable_space(
     """Preview retention and compaction.
 
     Args:
-        directories: the log directories.
         settings: of their topics, by the path of the directory.
-        selection: which partitions.
         now_ms: the current time.
-        options: of the engine.
 
     Raises:
         KdumpError: the engine failed.

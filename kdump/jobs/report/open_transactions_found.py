@@ -33,7 +33,6 @@ class JudgedTransaction:
     """A transaction without a marker.
 
     Attributes:
-        txn: the transaction.
         is_certain: whether it is open; if not, damage may hide its marker.
         judgement: of its coordinator.
     """
@@ -48,9 +47,7 @@ class UnstablePartition:
     """A partition whose last stable offset a transaction may pin.
 
     Attributes:
-        key: the partition.
         log_dir: of its most advanced replica, which was judged.
-        log_start_offset: of the log.
         log_end_offset: after its last valid batch.
         high_watermark: from the checkpoint; None without a line.
         stability: its last stable offset.
@@ -80,7 +77,6 @@ def unstable_partitions(
         reports: of a verification with statistics.
         directories: their log directories, with ``__transaction_state`` as a broker loads it.
         now_ms: the current time.
-        options: of the engine.
 
     Raises:
         KdumpError: the engine failed.

@@ -36,8 +36,6 @@ class DeleteRecordsRequest:
     """Which records to delete.
 
     Attributes:
-        directory: the log directory.
-        partition: a partition in it.
         settings: of the topics of its broker.
         before: delete the records below this offset; -1 for the high watermark.
         now_ms: the current time.

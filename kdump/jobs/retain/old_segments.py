@@ -102,8 +102,6 @@ class SegmentDecision:
     """Whether to delete a segment, and why.
 
     Attributes:
-        segment: the segment.
-        is_deleted: whether it is deleted.
         why: the reason, in words.
         goes_at_ms: when it will be old enough; None if it is deleted now, or age alone is not
             enough.
@@ -120,9 +118,6 @@ class PartitionDeletion:
     """The result for a partition.
 
     Attributes:
-        directory: its log directory.
-        partition: the partition.
-        settings: of its topic.
         unchanged: why no segment is deleted; None if its log was read.
         missing: all settings that are not known and needed, as ``--config`` takes them.
         problem: why its log cannot be read or changed; None if it can.
@@ -252,7 +247,6 @@ def why_not_deleted(
     """Why no segment of a log may be deleted; None if they may.
 
     Args:
-        result: the partition.
         is_policy_needed: whether an unknown cleanup.policy is a reason. It is not if the topic was
             given by its exact name: then its name and Kafka's defaults count.
         twice: the partitions that are in two directories of a broker.
@@ -327,7 +321,6 @@ def target_of_root(
     """The target state of the files in the root, before anything is deleted and at the end.
 
     Args:
-        directory: the log directory.
         outcomes: of the partitions that change.
         stale: the partitions whose line about the log start has no effect.
     """

@@ -142,7 +142,6 @@ def preview(
     """Preview retention.
 
     Args:
-        directories: the directories.
         request: what to delete; its directories are not used.
         show: what is shown of each partition.
 
@@ -200,8 +199,6 @@ class _Previewed(NamedTuple, Generic[Shown]):
     """A selected partition. A tuple, because 10,000 come from workers.
 
     Attributes:
-        key: the partition.
-        shown: what is shown of it.
         findings: the severe ones about it.
         is_changed: whether one of its files changes.
         is_stale: whether its line about the log start has no effect.

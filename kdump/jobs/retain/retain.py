@@ -47,9 +47,7 @@ class RetainRequest:
     """What to delete.
 
     Attributes:
-        directories: the log directories.
         settings: of their topics, by the path of the directory.
-        selection: which partitions.
         now_ms: the current time.
         is_replicated: whether to assume that every log is fully replicated.
         free_bytes: how much to free, whatever retention says; None to apply retention.

@@ -140,9 +140,6 @@ def delete_segments_split(
     """The split for a partition of ``directory``.
 
     Args:
-        partition: the partition.
-        directory: its log directory.
-        settings: of the broker.
         rule: which of its segments are deleted.
         now_ms: the current time.
         is_replicated: whether to assume that the log is fully replicated.
@@ -175,7 +172,6 @@ class DeleteSegmentsJob:
         """Load the partition, and apply the rule unless a broker would repair or refuse it.
 
         Args:
-            split: the partition.
             entries: of its directory, if it was just listed.
         """
         loaded = load_undamaged(split, entries)

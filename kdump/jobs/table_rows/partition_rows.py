@@ -44,7 +44,6 @@ class ListingReader:
     """Reads a table about single partitions.
 
     Attributes:
-        options: what to list.
         columns: to return.
     """
 

@@ -77,8 +77,6 @@ class ListingSplit:
     """Some partitions of a log directory, or a partition named itself.
 
     Attributes:
-        path: the directory.
-        kind: of it.
         names: the directories of the partitions; empty for a partition.
         most_advanced: those of the partitions that no other split has a better replica of.
     """
@@ -99,7 +97,6 @@ def listing_splits(
     """The splits of the partitions that match.
 
     Args:
-        options: what to list.
         filters: that rows have to match.
         is_ranked: whether to find the most advanced replicas.
 

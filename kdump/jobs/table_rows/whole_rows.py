@@ -84,7 +84,6 @@ class WholeReader:
     """Reads a table about all log directories together.
 
     Attributes:
-        options: what to read.
         columns: to return.
     """
 

@@ -48,8 +48,6 @@ class TxnsRequest:
     """What to find.
 
     Attributes:
-        directories: the log directories.
-        selection: in which partitions.
         now_ms: the current time.
         max_timeout_ms: only transactions without a batch for longer can hang.
     """
@@ -70,7 +68,6 @@ class OpenTransaction:
     """A transaction that is open in a partition.
 
     Attributes:
-        txn: the transaction.
         is_certain: whether it is open; if not, damage may hide its marker.
         size: of it; None if its log cannot be read any more.
         judgement: of its coordinator.
@@ -87,7 +84,6 @@ class PartitionTransactions:
     """The transactions of a partition.
 
     Attributes:
-        topic_partition: the partition.
         replica: the most advanced of its replicas, which was read.
         other_ends: the replicas that end elsewhere, and where.
         replicas_count: how many replicas there are.

@@ -49,12 +49,10 @@ class TxnsResult:
     """What one partition says.
 
     Attributes:
-        log: its transactions.
         log_start_offset: where it begins.
         log_end_offset: where it ends.
         sizes: of the open transactions, by producer id.
         coordinator: what the coordinator knows, if it is a partition of ``__transaction_state``.
-        damages: the damage found.
     """
 
     log: LogTransactions

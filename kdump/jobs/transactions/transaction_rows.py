@@ -218,7 +218,6 @@ def transaction_row(
     """The row of a transactional id.
 
     Args:
-        shown: what is shown.
         number: the partition of ``__transaction_state`` that has it.
         transaction: what its coordinator knows.
     """

@@ -48,7 +48,6 @@ class TransplantRequest:
     """What to transplant, and where to.
 
     Attributes:
-        source: the partition.
         source_directory: the log directory around it; None if it cannot be read.
         target: the log directory that gets it.
         topic: in the target; None for the source's.
@@ -76,7 +75,6 @@ class Transplant:
 
     Attributes:
         key: the partition in the target.
-        topic_id: of its topic.
         is_topic_id_given: whether the user named it; otherwise it is from the metadata.
         highest_epoch: no batch has a higher leader epoch afterwards; None if epochs are kept.
         keeps_producers: whether producer snapshots are kept.

@@ -100,7 +100,6 @@ class RepairOptions:
         settings: of the topics, by the path of the log directory.
         policy: what to do with damaged data that a broker would not check; BROKER leaves it.
         now_ms: the current time.
-        options: of the engine.
         large_content: where large new content of files is put.
     """
 

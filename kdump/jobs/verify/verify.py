@@ -75,7 +75,6 @@ class VerifyTarget:
     """A partition to verify.
 
     Attributes:
-        partition: the partition.
         directory: its log directory; None if unknown.
     """
 

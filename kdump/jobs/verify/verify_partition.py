@@ -50,8 +50,6 @@ class PartitionReport:
     """The result of verifying a partition.
 
     Attributes:
-        partition: the partition.
-        log_dir: its log directory.
         verdict: what a broker would do to it, in one sentence; empty if unknown.
         verdict_kind: the same in one word.
         worst: the worst severity of its findings; None without findings.
@@ -217,7 +215,6 @@ class VerifyJob:
                 yield part or self.check(SegmentSplit(scope.log, scope=scope))
 
     def check(self, split: SegmentSplit) -> SegmentPart:
-        """Check a part of a segment."""
         try:
             return check_part(
                 split.scope,

@@ -139,7 +139,6 @@ class RemotePieces:
     """The splits of a remote partition, and its results.
 
     Attributes:
-        key: the partition.
         path: its remote directory.
         scope: what is known of it; None if it cannot be listed.
         failure: why not.

@@ -44,8 +44,6 @@ class Interrupted:
     """An earlier run that was interrupted.
 
     Attributes:
-        log_dir: its log directory.
-        command: the command that was run.
         is_finished: whether the run is finished now; a dry run does not finish it.
         files: the files that finishing it changes; empty unless this is a dry run.
     """

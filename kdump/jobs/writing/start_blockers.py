@@ -62,8 +62,6 @@ def severe_in(
     """The severe findings about one partition, without its segments.
 
     Args:
-        partition: the partition.
-        directory: its log directory.
         cluster: the cluster's metadata; None if unknown.
         twice: the result of :func:`~kdump.log.broker.partitions_twice`.
     """

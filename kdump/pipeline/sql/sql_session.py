@@ -69,7 +69,6 @@ class ResultColumn:
 
     Attributes:
         name: as Spark names it; two may be the same.
-        sql_type: of its values.
     """
 
     name: str

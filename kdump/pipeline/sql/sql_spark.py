@@ -39,7 +39,6 @@ class SqlSpark:
     """A Spark that starts in the background.
 
     Attributes:
-        session: its context.
         chosen: names of the properties that the user set.
     """
 

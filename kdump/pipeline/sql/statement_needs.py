@@ -171,7 +171,6 @@ class _Walk:
         """Visit an operator.
 
         Args:
-            node: the operator.
             conditions: all that its rows have to meet.
         """
         name = str(node.nodeName())

@@ -43,7 +43,6 @@ class SkippedData:
 
     Attributes:
         what: where, and what is wrong.
-        status: its exit status.
     """
 
     what: str

@@ -184,7 +184,6 @@ class Notices:
         partition: int | None = None,
         override: str | None = None,
     ) -> None:
-        """Add a notice."""
         self.found.append(
             Notice(code.kind, code.code, topic, partition, what, code.needs_acceptance, override)
         )

@@ -308,7 +308,6 @@ class PartitionPlanner:
         """Whether everything that a node may have of a replica was collected.
 
         Args:
-            node: the node.
             directory_id: of the log directory that the copy assigns; None if it does not say.
         """
         if node not in self.evidence.nodes:

@@ -33,7 +33,6 @@ def report_surroundings(
     Args:
         evidence: with all directories.
         copy: the chosen copy.
-        topics: of the plan.
         notices: takes what is found.
     """
     for sentence in evidence.ignored:

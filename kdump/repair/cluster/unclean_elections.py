@@ -45,7 +45,6 @@ def settle_unclean_elections(
     """Find an order in which the brokers can start, or switch unclean leader election off.
 
     Args:
-        topics: of the plan.
         choices: by name.
         default: whether it is on where a topic does not say.
         overrides: ``unclean=off`` switches it off, ``unclean=on`` leaves it on without an order.

@@ -149,7 +149,6 @@ def files_with_snapshot(
 
     Args:
         names: of the files in the directory. Those that are not Kafka's stay.
-        snapshot: the snapshot.
     """
     files: dict[str, TargetFile] = {
         name: Gone()

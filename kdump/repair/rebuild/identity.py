@@ -64,8 +64,6 @@ def known_directory_id(
     """The id of a directory in Kafka's form: its own, or as the cluster's metadata has it.
 
     Args:
-        directory: the log directory.
-        node_id: of its broker.
         taken: ids that other directories have.
         cluster: the cluster's metadata; None if unknown.
 
@@ -90,8 +88,6 @@ def assigned_directory_id(
     """The directory to which the cluster assigns most partitions that are in this one.
 
     Args:
-        directory: the log directory.
-        node_id: of its broker.
         cluster: the cluster's metadata.
         taken: ids that do not count.
 

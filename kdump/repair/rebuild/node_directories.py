@@ -66,7 +66,6 @@ class RepairedIdentity:
     """New ``meta.properties`` of a directory.
 
     Attributes:
-        directory: the log directory.
         properties: the new content.
         changes: what is different, a sentence for each.
         is_new_id: whether the directory id is a new random one.

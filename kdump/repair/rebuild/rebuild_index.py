@@ -30,7 +30,6 @@ def rebuild_indexes(
     newest snapshot at or below it, or from the segment before if that is rebuilt too.
 
     Args:
-        partition: the partition.
         context: as for the loader; its settings decide.
         base_offsets: of the segments to look at; None for all.
 

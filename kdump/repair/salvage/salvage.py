@@ -108,7 +108,6 @@ def _differ_in_aborted(
     Args:
         directory: as it is.
         rebuilt: after all segments were recovered.
-        context: of the load.
     """
     start_offset = context.log_start_offset
     return not context.is_compacted and (

@@ -134,8 +134,6 @@ def transplanted(
     """Compute the files of a partition for another cluster. Reads all of its batches.
 
     Args:
-        source: the partition.
-        context: for loading it.
         destination: what it becomes.
 
     Raises:

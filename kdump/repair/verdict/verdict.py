@@ -75,7 +75,6 @@ def harmless_verdict(
     Args:
         unclean: base offsets of the segments that are recovered.
         active_base_offset: of the last segment.
-        policy: of the repair.
     """
     if not unclean:
         return lasting_verdict(VerdictKind.VALID, "valid")

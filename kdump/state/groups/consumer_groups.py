@@ -75,7 +75,6 @@ def read_groups(latest: LatestRecords, is_selected: Callable[[str], bool]) -> Gr
     """What the records of a partition of ``__consumer_offsets`` add up to.
 
     Args:
-        latest: the records.
         is_selected: which groups, by name.
     """
     sorter = GroupRecordSorter(latest, is_selected)

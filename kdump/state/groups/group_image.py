@@ -37,7 +37,6 @@ class CommittedOffset:
 
     Attributes:
         record_offset: of its record in ``__consumer_offsets``.
-        offset: the committed one.
         leader_epoch: of the last record that was read; None if the consumer did not say.
         metadata: text of the consumer's.
         commit_timestamp_ms: when it was committed.
@@ -87,7 +86,6 @@ class Group:
     """A group.
 
     Attributes:
-        group_id: its name.
         type: None if only offsets are left of it.
         state: as far as the log says it: nobody knows from a disk which members still live; None
             if its record is missing or cannot be decoded.

@@ -78,13 +78,11 @@ class GroupMember:
     Attributes:
         instance_id: of a static member.
         client_id: as the client set it; None where the record with it is missing.
-        client_host: its address.
         rack_id: if it has one.
         epoch: of a member of a group with the new protocols; None for a classic group.
         state: whether it has what it was assigned, in Kafka's words; None for a classic group.
         subscribed_topics: names; None if they cannot be read.
         subscribed_regex: the pattern that it subscribes to.
-        server_assignor: which it asks for.
         assigned: what it has now.
         target: what it shall have; None for a classic group.
         subscription: of a member of a classic group, as it sent it; likewise its assignment.
@@ -112,7 +110,6 @@ class MemberRecords:
 
     Attributes:
         metadata: its subscription and client.
-        current: its current assignment.
         has_left: whether a tombstone of the current assignment came after it.
         target: its target assignment.
     """

@@ -36,7 +36,6 @@ class SharePartition:
 
     Attributes:
         topic_id: as Kafka writes it.
-        partition: the number.
         start_offset: the first offset that may still be delivered; :data:`UNKNOWN` before the
             first delivery.
         delivery_complete_count: records from there on that are done; :data:`UNKNOWN` if not known.
@@ -223,7 +222,6 @@ def read_share_partitions(records: ShareRecords, is_selected: Callable[[str], bo
     """What the records of a partition of ``__share_group_state`` add up to.
 
     Args:
-        records: the records.
         is_selected: which groups, by name.
     """
     found, problems = [], []

@@ -83,7 +83,6 @@ class ClusterImage:
             brokers.
         log_dirs: ids of the log directories at each broker's last registration, as Kafka writes
             them.
-        end: of the metadata log.
         metadata_version: the level of that feature; 0 if it is unknown.
         known_levels: the highest ``metadata.version`` that each broker said it knows when it
             registered, which tells its release.

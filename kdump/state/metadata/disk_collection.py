@@ -108,7 +108,6 @@ class CollectedRecord:
 
     Attributes:
         type: Kafka's name of the type, such as ``TOPIC_RECORD``.
-        version: of the record's fields.
         data: the fields by Kafka's names; bytes in base64.
     """
 

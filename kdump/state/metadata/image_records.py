@@ -126,7 +126,6 @@ def records_of(
     Voters and ``kraft.version`` are not among them: they are in control records.
 
     Args:
-        image: the metadata.
         metadata_version: level of the feature to write for (default: that of the image).
         on_loss: takes what that level cannot hold; each loss once.
 
@@ -157,7 +156,6 @@ def all_records_of(
     writes them for one takes :func:`records_of`, which refuses both.
 
     Args:
-        image: the metadata.
         on_loss: as of :func:`records_of`.
     """
     level = _level_of(image)

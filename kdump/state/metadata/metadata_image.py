@@ -93,7 +93,6 @@ class MetadataRecord(NamedTuple):
 
     Attributes:
         offset: in the log; in a snapshot its position there.
-        epoch: of the batch.
         timestamp_ms: when the batch was appended.
         name: Kafka's name of the type, also for control records.
     """

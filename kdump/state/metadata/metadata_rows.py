@@ -97,7 +97,6 @@ def image_row(image: MetadataImage, doubtful: Doubtful = ()) -> dict[str, Any]:
     """The whole image, in the order of names and ids.
 
     Args:
-        image: the metadata.
         doubtful: what gets null for ``is_committed``; everything else gets true.
     """
 

@@ -81,8 +81,6 @@ class Coordinators:
         """Decide whether an open transaction hangs.
 
         Args:
-            partition: in which it is open.
-            txn: the transaction.
             now_ms: the current time.
             max_timeout_ms: it hangs only if the last batch of its producer is older.
         """

@@ -74,7 +74,6 @@ def read_markers(window: Window, file_name: str, rows: Column | None = None) -> 
     """Read the markers of a window.
 
     Args:
-        window: the batches.
         file_name: of the log, for what is refused.
         rows: those to read; by default all of :func:`marker_rows`.
     """

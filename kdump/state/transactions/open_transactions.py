@@ -137,7 +137,6 @@ def snapshot_transactions(partition: Partition, end_offset: int) -> LogTransacti
 
     Args:
         partition: as a starting broker loads it.
-        end_offset: of the log.
 
     Returns:
         The transactions; None if there is no such snapshot, or it is damaged.

@@ -92,7 +92,6 @@ class EndMarker(NamedTuple):
     Attributes:
         producer_epoch: in the marker's batch.
         coordinator_epoch: of the coordinator that wrote the marker.
-        timestamp: of its record.
         is_abort: whether the transaction was aborted.
         position: byte at which its batch begins.
     """

@@ -25,7 +25,6 @@ class ProducerStateManager:
     snapshots when it is created, and keeps that list even if it becomes wrong.
 
     Args:
-        directory: the directory.
         expire_before_ms: reading a snapshot drops producers that have no open transaction and were
             last seen at or before this time; None drops none.
 

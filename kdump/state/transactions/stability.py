@@ -37,8 +37,6 @@ def stability(log: LogTransactions, log_start_offset: int, high_watermark: int |
     """Find the last stable offset of a log.
 
     Args:
-        log: its transactions.
-        log_start_offset: of the log.
         high_watermark: of the log; None if it is unknown. The last stable offset is then known only
             if a transaction pins it.
     """

@@ -69,7 +69,6 @@ def find_partitions(
     themselves, whatever else is.
 
     Args:
-        options: what to read.
         filters: that rows have to match.
         skips_unreadable: log partitions that cannot be listed, and leave them out.
 

@@ -71,7 +71,6 @@ class SourceOptions:
 
     Attributes:
         paths: of log directories, partitions and segments.
-        topics: which partitions.
         start: where to start in each.
         end: before what to end in each.
         is_committed: leave out aborted transactions, and everything from the first open one on.
@@ -87,7 +86,6 @@ class SourceOptions:
         schemas: where schemas are; empty to look for the registry's topic beside the data.
         remote: where remote segments of tiered storage are; None to read local ones only.
         private_key: decrypts them; None without one.
-        replicas: which replicas to read.
     """
 
     paths: tuple[str, ...]

@@ -19,7 +19,6 @@ def read_ahead(log: Location, part: LogPart) -> Iterator[Step]:
     """The batches and the damage of a segment from a part on, then those of the segments after it.
 
     Args:
-        log: of the segment.
         part: what will be asked about.
 
     Raises:

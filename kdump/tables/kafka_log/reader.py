@@ -120,7 +120,6 @@ class SourceReading:
         """The records of a split, in order.
 
         Args:
-            split: what to read.
             left_out: takes damage, which is then skipped whatever the mode is, and what else is
                 left out.
 

@@ -42,7 +42,6 @@ class RecordOrigin:
         topic: from the name of the directory; None if it has another form.
         partition: like ``topic``.
         segment: path of the log.
-        log_dir: of the partition.
     """
 
     topic: str | None

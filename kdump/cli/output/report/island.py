@@ -27,7 +27,6 @@ class Strings:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """The number of a text."""
         if len(text) > LONGEST_CELL:
             text = f"{text[:LONGEST_CELL]}…"
         return self._numbers.setdefault(text, len(self._numbers))
@@ -41,7 +40,6 @@ class PageTable:
     """A table that sorts and filters.
 
     Attributes:
-        columns: of the table.
         rows: by the names of the columns.
         left_out: how many rows are not in the page.
     """

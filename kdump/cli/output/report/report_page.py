@@ -52,8 +52,6 @@ class ReportContent:
 
     Attributes:
         paths: as typed.
-        directories: the log directories.
-        results: of the verification.
         advice: what to run next.
         lag: of consumer groups; None if it could not be read.
         unstable: partitions with open transactions.

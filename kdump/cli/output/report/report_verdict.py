@@ -28,7 +28,6 @@ class ReportVerdict:
 
     Attributes:
         word: for the color: ``sound``, ``unclean``, ``damaged`` or ``unknown``.
-        sentence: the verdict.
     """
 
     word: str
@@ -45,7 +44,6 @@ class CodeSummary:
     """All findings of one code and severity.
 
     Attributes:
-        code: the code.
         severity: of the findings, as a word.
         meaning: what is wrong, in a few words.
         count: how many findings there are.
