@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,33 @@ def test_a_log_directory_has_totals(log_dir: Path) -> None:
         "generations": {"0.11 or later": 5},
         "log_bytes": 5 * len(LOG),
         "total_bytes": total,
+        "largest_topics": sizes_of_topics(log_dir),
         "leftovers": {"orphan": 1},
         "refused": [],
         "unreadable": [],
         "foreign": ["notes.txt"],
     }
+
+
+def sizes_of_topics(log_dir: Path) -> dict[str, int]:
+    """The bytes of the files of each topic, in all its directories."""
+    sizes = Counter[str]()
+    for file in log_dir.glob("*/*"):
+        name = file.parent.name.partition(".")[0]
+        sizes[name.rpartition("-")[0]] += file.stat().st_size
+    return dict(sizes)
+
+
+def test_the_largest_topics_come_first(tmp_path: Path) -> None:
+    root = write_log_directory(tmp_path / "logs")
+    for number in range(7):
+        for partition in range(2):
+            folder = root / f"t{number}-{partition}"
+            folder.mkdir()
+            (folder / "00000000000000000000.log").write_bytes(bytes(number * 1024))
+    assert only_row(root)["largest_topics"] == {f"t{n}": n * 2048 for n in (6, 5, 4, 3, 2)}
+    text = run_kdump(["info", str(root)], tmp_path).stdout.decode()
+    assert "Largest topics:         t6: 12.0 KiB, t5: 10.0 KiB," in text
 
 
 def test_a_clean_directory_has_the_brokers_epoch(tmp_path: Path) -> None:

@@ -226,6 +226,7 @@ def _log_directory_fields(
         "delete_partitions": by_state[PartitionState.DELETE],
         "stray_partitions": by_state[PartitionState.STRAY],
         **_totals(partitions),
+        "largest_topics": _largest_topics(partitions),
         "refused": list(found.refused),
         "unreadable": list(found.unreadable),
         "foreign": list(found.foreign),
@@ -275,6 +276,15 @@ def _totals(partitions: Sequence[PartitionTotals]) -> Row:
     }
 
 
+def _largest_topics(partitions: Sequence[PartitionTotals]) -> Row:
+    """Return the size of the few topics that take the most space, largest first."""
+    sizes = Counter[str]()
+    for each in partitions:
+        if each.topic_partition is not None and each.total_bytes:
+            sizes[each.topic_partition.topic] += each.total_bytes
+    return dict(sorted(sizes.items(), key=lambda size: (-size[1], size[0]))[:_LARGEST])
+
+
 def _remote_totals(partitions: Sequence[Partition], *, is_one: bool) -> Row:
     """How much is in tiered storage, and where the local log of a single partition begins."""
     from kdump.jobs.listing.listed_rows import remote_fields
@@ -285,6 +295,7 @@ def _remote_totals(partitions: Sequence[Partition], *, is_one: bool) -> Row:
     return {**start, **sums}
 
 
+_LARGEST: Final = 5
 _REMOTE_SUMS: Final = ("remote_segments", "remote_log_bytes")
 
 

@@ -46,7 +46,7 @@ def format_value(value: Any, kind: Kind = Kind.TEXT) -> str:
             return format_timestamp(value)
         return str(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {format_value(content)}" for key, content in value.items())
+        return ", ".join(f"{key}: {format_value(each, kind)}" for key, each in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(format_value(item, kind) for item in value)
     return str(value)

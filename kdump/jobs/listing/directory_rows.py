@@ -14,6 +14,7 @@ from kdump.rows.row_type import (
     TIME,
     Field,
     JsonAnswer,
+    Kind,
     RowType,
     list_of,
     map_of,
@@ -96,6 +97,12 @@ FIELDS: Final = (
         is_optional=True,
     ),
     Field("total_bytes", SIZE, "Size of all files.", "Size of all files"),
+    Field(
+        "largest_topics",
+        map_of(SIZE)._replace(kind=Kind.BYTES),
+        "The topics that take the most space, largest first: the size of all files in bytes.",
+        "Largest topics",
+    ),
     Field("log_start_offset", INTEGER.or_null, "Log start offset.", "Log start offset"),
     Field(
         "local_log_start_offset",
@@ -234,6 +241,7 @@ _OF_LOG_DIRECTORY: Final = frozenset(
         "future_partitions",
         "delete_partitions",
         "stray_partitions",
+        "largest_topics",
         "refused",
         "unreadable",
     }
