@@ -119,8 +119,8 @@ class _Rewriter:
         new = self._new_batches(window, fates, live)
         return Chunk(
             before,
-            _content(window, kept, new, self.part.path.name),
-            _as_written(batches.rows(kept), kept, new),
+            content_of(window, kept, new, self.part.path.name),
+            as_written(batches.rows(kept), kept, new),
             int(fates.records_count.sum()),
             tombstones_dropped,
         )
@@ -179,7 +179,7 @@ class _Rewriter:
                 kept = [message for message in kept if message.value is not None]
                 tombstones_dropped = live - len(kept)
             if kept:
-                batch = rewritten(found, kept, rules, log_name)
+                batch = rewritten(found, kept, rules.new_horizon_ms, log_name)
                 (written,) = read_windows(BytesSource(batch.data), checksums=False)
                 yield Chunk(before, batch.data, written.batches, len(kept), tombstones_dropped)
                 continue
@@ -194,7 +194,7 @@ class _Rewriter:
             yield Chunk(before, tombstones_dropped=tombstones_dropped)
 
 
-def _as_written(batches: BatchColumns, rows: Column, new: dict[int, NewBatch]) -> BatchColumns:
+def as_written(batches: BatchColumns, rows: Column, new: dict[int, NewBatch]) -> BatchColumns:
     """The columns of batches, some of them rewritten, by row."""
     size_bytes, max_timestamp = batches.size_bytes.copy(), batches.max_timestamp.copy()
     for at, row in enumerate(rows.tolist()):
@@ -205,7 +205,7 @@ def _as_written(batches: BatchColumns, rows: Column, new: dict[int, NewBatch]) -
     return BatchColumns(**{**batches.columns(), **changed})
 
 
-def _content(window: Window, rows: Column, new: dict[int, NewBatch], log_name: str) -> Piece:
+def content_of(window: Window, rows: Column, new: dict[int, NewBatch], log_name: str) -> Piece:
     """The batches ``rows`` of ``window``, rewritten ones replaced."""
     if window.is_giant and 0 not in new:
         return CopiedFrom(log_name, window.start, int(window.batches.next_position[0]))

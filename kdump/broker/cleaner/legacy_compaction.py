@@ -28,9 +28,22 @@ def live_messages(found: MessageSet, rules: RetentionRules) -> list[Message]:
 
 
 def rewritten(
-    found: MessageSet, kept: list[Message], rules: RetentionRules, log_name: str
+    found: MessageSet,
+    kept: list[Message],
+    new_horizon_ms: int,
+    log_name: str,
+    *,
+    keeps_offsets: bool = False,
 ) -> NewBatch:
     """Write a batch of magic 2 with the messages ``kept``; there is at least one.
+
+    Args:
+        found: the messages as they are.
+        kept: those that stay.
+        new_horizon_ms: delete horizon of a batch with tombstones; :data:`NO_HORIZON` for none.
+        log_name: for refusals.
+        keeps_offsets: whether the batch begins and ends where ``found`` does, rather than with the
+            first and last message that stay.
 
     Raises:
         Refused: Kafka's cleaner fails on them.
@@ -49,9 +62,10 @@ def rewritten(
             position,
         )
     has_tombstones = any(message.value is None for message in kept)
-    horizon_ms = rules.new_horizon_ms if has_tombstones else NO_HORIZON
+    horizon_ms = new_horizon_ms if has_tombstones else NO_HORIZON
     base_timestamp = horizon_ms if horizon_ms >= 0 else timestamps[0]
-    base_offset, last_offset = kept[0].offset, kept[-1].offset
+    ends = found.messages if keeps_offsets else kept
+    base_offset, last_offset = ends[0].offset, ends[-1].offset
     body = b"".join(_encoded(message, base_offset, base_timestamp) for message in kept)
     codec = Codec.of_attributes(int(batches.attributes[0]))
     max_timestamp = append_time if is_append_time else max(timestamps)
@@ -72,6 +86,28 @@ def rewritten(
     )
     content = body if codec is Codec.NONE else compress(codec, body)
     return NewBatch(record_batch.encode_batch(header, content), max_timestamp)
+
+
+def emptied(found: MessageSet) -> NewBatch:
+    """Write a batch of magic 2 without records in place of the messages, for their offsets."""
+    base_offset, last_offset = found.messages[0].offset, found.messages[-1].offset
+    max_timestamp = int(found.window.batches.max_timestamp[0])
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        partition_leader_epoch=record_batch.NO_PARTITION_LEADER_EPOCH,
+        magic=2,
+        crc=0,
+        attributes=_outer_flags(found.window.batches) & ~record_batch.CODEC_MASK,
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=record_batch.NO_TIMESTAMP,
+        max_timestamp=max_timestamp,
+        producer_id=record_batch.NO_PRODUCER_ID,
+        producer_epoch=record_batch.NO_PRODUCER_EPOCH,
+        base_sequence=record_batch.NO_SEQUENCE,
+        records_count=0,
+    )
+    return NewBatch(record_batch.encode_batch(header, b""), max_timestamp)
 
 
 def _outer_flags(batches: BatchColumns) -> int:
