@@ -24,7 +24,10 @@ SECTIONS: Final = {
         *("verify", "explain", "recover", "undo"),
         *("rebuild-index", "snapshot", "checkpoint", "resolve"),
     ),
-    "Find and take out records": ("lookup", "grep", "dump-segment", "query", "export", "serve"),
+    "Find and take out records": (
+        *("lookup", "grep", "dump-segment", "query", "export", "serve"),
+        "erase",
+    ),
     "Free space": ("retain", "compact", "delete-records"),
     "Bring back brokers and clusters": (
         *("copy", "move", "undelete", "transplant"),

@@ -301,6 +301,7 @@ DELETE: Final = (
     "--config",
     "cleanup.policy=delete",
 )
+ERASE: Final = ("erase", *ORDERS, "--key-prefix", "k", "--yes")
 RETAIN: Final = (
     *("retain", *ORDERS),
     *("--config", "cleanup.policy=delete", "--config", "retention.ms=1"),
@@ -353,6 +354,16 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
     "delete-records": {
         0: ((*DELETE, "."), NOTHING),
         4: ((*DELETE, "."), become_unclean),
+    },
+    "erase": {
+        0: (("erase", *ORDERS, "--key", "of nobody", "."), NOTHING),
+        1: ((*ERASE, "."), NOTHING),
+        4: ((*ERASE, "."), become_unclean),
+    },
+    "erase --dry-run": {
+        0: (("erase", *ORDERS, "--key", "of nobody", "--dry-run", "."), NOTHING),
+        1: ((*ERASE, "--dry-run", "."), NOTHING),
+        4: ((*ERASE, "--dry-run", "."), become_unclean),
     },
     "diff": {
         0: (DIFF, copy_after(NOTHING)),
@@ -547,6 +558,7 @@ ARGUMENTS: Final = {
     "checkpoint": ("checkpoint", "rebuild"),
     "compact": COMPACT,
     "delete-records": DELETE,
+    "erase": ERASE,
     "lookup": LOOKUP,
     "metadata": ("metadata", "show"),
     "move": ("move", "--balance"),

@@ -167,6 +167,7 @@ NEEDED = {
     "metadata diff": ("--from", "0", "--to", "1"),
     "quorum reset": ("--voter", "1@h:1"),
     "delete-records": ("--partition", "a-0", "--before", "1"),
+    "erase": ("--topic", "a", "--key", "k"),
     "move": ("--balance",),
     "copy": ("new",),
     "retain": ("--topic", "a"),

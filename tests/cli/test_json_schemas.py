@@ -54,6 +54,7 @@ READING: Final = (
     "checkpoint set --dry-run DIR recovery-point orders-0=0",
     f"retain --topic * --explain --dry-run {' '.join(CONFIG)}",
     f"delete-records --partition orders-0 --before 1 --dry-run {' '.join(CONFIG)}",
+    "erase --topic orders --key-prefix k --dry-run",
     f"compact --topic * --force --dry-run {' '.join(CONFIG)}",
     f"compact --explain --dry-run {' '.join(CONFIG)}",
     "diff --records DIR COPY",

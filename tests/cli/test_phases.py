@@ -47,6 +47,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("compact", "--dry-run", "--explain", *CLEANED, "."),
     ("compact", "--recover", *TOPIC, *CLEANED, "."),
     ("delete-records", "--partition", "users-0", "--before", "30", "."),
+    ("erase", *TOPIC, "--key-prefix", "k", "--yes", "."),
     ("diff", "--records", ".", "users-0"),
     ("dump-segment", "--print-data-log", SEGMENT),
     ("dump-segment", "--from-offset", "23", "--output", "jsonl", SEGMENT),

@@ -57,6 +57,7 @@ WRITING: Final = (
     "checkpoint set D1 recovery-point orders-0=0",
     "compact --topic * --config cleanup.policy=compact D1",
     "delete-records --partition orders-0 --before 1 --config cleanup.policy=delete D1",
+    "erase --topic orders --key-prefix k D1",
     "identity --repair --cluster-id a --node-id 1 D1",
     "metadata apply PLAN D1",
     "metadata rebuild --accept-loss --controller 9@h:9093 --into D1 D2",

@@ -55,6 +55,7 @@ OUT: Final = "OUT"
 OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "compact": COMPACTED,
     "delete-records": ("--before", "1", "--high-watermark", "end", *KNOWN),
+    "erase": ("--key-prefix", "k", "--dry-run"),
     "lookup": ("--timestamp", "max"),
     "export": ("--out", OUT),
     "grep": ("",),

@@ -1,0 +1,177 @@
+"""Erase records by key or offset, wherever they are in a log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.deletion_options import refuse_cluster_metadata
+from kdump.cli.options.engine_options import engine_options
+from kdump.cli.options.named_records import NamedArguments, named_records_options
+from kdump.cli.options.parameters import max_record_bytes_option, now_option, paths_argument
+from kdump.cli.options.repair_options import repair_options
+from kdump.cli.options.selection_options import nothing_selected_in, selection_options
+from kdump.cli.output.write_arguments import RepairArguments
+from kdump.cli.output.write_report import emit_findings
+from kdump.engine.engine_choice import EngineOptions
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.storage.location import Location
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.cli.output.events import Printer
+    from kdump.jobs.erase.erase import EraseRequest, PartitionErasure
+    from kdump.log.partition import Partition
+    from kdump.log.selection import PartitionSelection
+
+_MOST_PERCENT: Final = 10
+"""A larger share of a topic is erased only with ``--yes``: a wrong list of keys is easily given."""
+
+
+@click.command("erase")
+@paths_argument("LOG_DIR", written=True)
+@selection_options
+@named_records_options
+@click.option(
+    "--yes", is_flag=True, help=f"Erase even more than {_MOST_PERCENT}% of the records of a topic."
+)
+@max_record_bytes_option
+@now_option("Load partitions as of TIME")
+@repair_options
+@config_options
+@engine_options
+def command(
+    paths: Sequence[Location],
+    selection: PartitionSelection,
+    named: NamedArguments,
+    yes: bool,
+    max_record_bytes: int | None,
+    now_ms: int,
+    repair: RepairArguments,
+    config: ConfigArguments,
+    engine: EngineOptions,
+) -> ExitStatus:
+    """Erase records by key or offset; offsets, producers and transactions stay as they are.
+
+    LOG_DIR is a log directory after a clean shutdown. If the broker has several, name all of them.
+    Each replica has to be erased: run it on the disks of all brokers that have one.
+    """
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.output.erase_output import ErasureReport, status_of, summary
+    from kdump.cli.shared.change_run import changing
+    from kdump.cli.shared.directories import find_log_directories
+    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
+    from kdump.jobs.erase.erase import ErasedLogs, EraseRequest, find_named, targets
+    from kdump.jobs.writing.start_blockers import severe_findings
+    from kdump.log.broker import partitions_twice
+    from kdump.log.directory import read_log_directory
+
+    begin = time.monotonic()
+    if selection.is_everything:
+        raise UsageProblem("erase requires --topic or --partition")
+    if not named.is_given:
+        raise UsageProblem("erase requires --key, --keys-file, --key-prefix or --offsets")
+    refuse_cluster_metadata(selection)
+    records = named.read()
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs:
+        return diagnostics.status
+    with changing("erase", log_dirs, repair) as run:
+        directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+        settings = config.settings_of(directories)
+        request = EraseRequest(
+            directories=directories,
+            settings=settings,
+            selection=selection,
+            named=records,
+            now_ms=now_ms,
+            twice=partitions_twice(directories),
+            largest_record_bytes=max_record_bytes or LARGEST_RECORD_BYTES,
+        )
+        selected = {
+            each.path: [one for one in each.partitions if request.selects(one)]
+            for each in directories
+        }
+        if not any(selected.values()):
+            raise nothing_selected_in(selection, directories)
+        severe = severe_findings(directories, settings, selected)
+        for directory in directories:
+            diagnostics.report_problems(directory)
+        found = find_named(request, engine)
+        if not (yes or repair.dry_run):
+            _require_few(found)
+        with ErasedLogs(request) as logs:
+            if not repair.dry_run:
+                found = [logs.write(each) if each.is_changed else each for each in found]
+                run.apply(targets(found))
+    report = ErasureReport(run.operations(), repair)
+    with run.report() as printer:
+        emit_findings(printer, severe, verbose=repair.verbose)
+        printer.emit_all(map(report.partition, found))
+        printer.emit_text(report.rest())
+        for done in run.done:
+            printer.emit(report.directory(done))
+        _emit_copies(printer, request, found)
+        printer.emit(summary(found, repair, time.monotonic() - begin))
+        printer.emit_text(report.unchanged.lines())
+        if repair.dry_run:
+            printer.emit_text(_wide_lines(found))
+    status = diagnostics.status | status_of(found)
+    return run.status(status | (ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND))
+
+
+def _require_few(found: Sequence[PartitionErasure]) -> None:
+    """Refuse to erase a large share of a topic.
+
+    Raises:
+        UsageProblem: it was not confirmed.
+    """
+    wide = list(_wide_lines(found))
+    if wide:
+        raise UsageProblem(f"{'; '.join(wide)}; nothing has been changed")
+
+
+def _wide_lines(found: Sequence[PartitionErasure]) -> list[str]:
+    from kdump.jobs.erase.erase import shares_of_topics
+
+    return [
+        f"{share.topic}: {share.amount.erased_records} of"
+        f" {counted(share.amount.records, 'record')} would be erased, more than {_MOST_PERCENT}%:"
+        " give --yes to confirm"
+        for share in shares_of_topics(found)
+        if share.is_over(_MOST_PERCENT)
+    ]
+
+
+def _emit_copies(
+    printer: Printer, request: EraseRequest, found: Sequence[PartitionErasure]
+) -> None:
+    """Say where in the log directories the records may still be."""
+    from kdump.apply.runs import list_undos
+    from kdump.cli.output.erase_output import undo_copies, unsearched_copies
+
+    for directory in request.directories:
+        if any(each.amount.erased_records for each in found if each.directory is directory):
+            printer.emit_all(undo_copies(directory, list_undos(directory.path.local_path)))
+        matching = [
+            each
+            for each in directory.partitions
+            if each in request.selection and not each.is_cluster_metadata
+        ]
+        others = [each.path.name for each in matching if not request.selects(each)]
+        printer.emit_all(unsearched_copies(directory, "directory", others))
+        printer.emit_all(unsearched_copies(directory, "leftover", _leftovers(request, matching)))
+
+
+def _leftovers(request: EraseRequest, partitions: Iterable[Partition]) -> Iterator[str]:
+    """The leftover files of selected partitions that are still there."""
+    for partition in partitions:
+        if request.selects(partition):
+            for leftover in partition.leftovers:
+                if (partition.path / leftover.name).kind() is not None:
+                    yield f"{partition.path.name}/{leftover.name}"

@@ -1,0 +1,190 @@
+"""The options that name the records to erase: by key, by the start of a key, or by offset."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kdump.errors import UsageProblem
+from kdump.storage.local_disk import local
+
+if TYPE_CHECKING:
+    from kdump.repair.erase.named_records import NamedRecords
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class KeyFormat(enum.Enum):
+    """How keys are written; the value is the word for ``--key-format``."""
+
+    TEXT = "text"
+    HEX = "hex"
+    BASE64 = "base64"
+
+    def parse(self, text: bytes) -> bytes:
+        """The bytes of a key.
+
+        Raises:
+            ValueError: the text is not in this format.
+        """
+        match self:
+            case KeyFormat.TEXT:
+                return text
+            case KeyFormat.HEX:
+                return binascii.unhexlify(text)
+            case KeyFormat.BASE64:
+                return base64.b64decode(text, validate=True)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedArguments:
+    """These options as given on the command line.
+
+    Attributes:
+        keys: the keys.
+        key_format: how they are written, also in the file, and the prefixes.
+        keys_file: a file with a key on each line.
+        prefixes: what keys begin with.
+        offsets_file: a file with a partition and an offset on each line.
+    """
+
+    keys: tuple[str, ...]
+    key_format: KeyFormat
+    keys_file: Path | None
+    prefixes: tuple[str, ...]
+    offsets_file: Path | None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any record is named."""
+        files = (self.keys_file, self.offsets_file)
+        return bool(self.keys or self.prefixes or any(each is not None for each in files))
+
+    def read(self) -> NamedRecords:
+        """Read the files, and return what is named.
+
+        Raises:
+            UsageProblem: a key or an offset cannot be understood.
+            OSError: a file cannot be read.
+        """
+        from kdump.repair.erase.named_records import NamedRecords
+
+        keys = {self._key("--key", _bytes_of(each)) for each in self.keys}
+        if self.keys_file is not None:
+            for number, line in _lines(self.keys_file):
+                keys.add(self._key(f"{self.keys_file}, line {number}", line))
+        prefixes = tuple(self._key("--key-prefix", _bytes_of(each)) for each in self.prefixes)
+        if b"" in prefixes:
+            raise UsageProblem("--key-prefix: every key begins with the empty prefix")
+        offsets = {} if self.offsets_file is None else _read_offsets(self.offsets_file)
+        return NamedRecords(frozenset(keys), prefixes, offsets)
+
+    def _key(self, where: str, text: bytes) -> bytes:
+        try:
+            return self.key_format.parse(text)
+        except ValueError as error:
+            # The key itself is not repeated: messages end in logs and tickets.
+            raise UsageProblem(
+                f"{where}: a key is not in --key-format {self.key_format.value}"
+            ) from (error)
+
+
+def _bytes_of(argument: str) -> bytes:
+    """The bytes that were typed: Python reads those that are not UTF-8 as surrogates."""
+    return argument.encode("utf-8", "surrogateescape")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not empty, and their numbers.
+
+    Raises:
+        UsageProblem: there is none, or the file cannot be read.
+    """
+    try:
+        lines = local(str(path)).read().split(b"\n")
+    except OSError as failure:
+        raise UsageProblem(f"{path}: cannot be read: {failure.strerror or failure}") from failure
+    found = [(number, line.removesuffix(b"\r")) for number, line in enumerate(lines, 1)]
+    found = [(number, line) for number, line in found if line]
+    if not found:
+        raise UsageProblem(f"{path}: is empty")
+    return iter(found)
+
+
+def _read_offsets(path: Path) -> dict[str, tuple[int, ...]]:
+    found: dict[str, set[int]] = {}
+    for number, line in _lines(path):
+        words = line.decode("utf-8", "surrogateescape").split()
+        if len(words) != 2 or not words[1].isascii() or not words[1].isdigit():
+            raise UsageProblem(
+                f"{path}, line {number}: expected TOPIC-PARTITION OFFSET, as in orders-3 4711"
+            )
+        found.setdefault(words[0], set()).add(int(words[1]))
+    if any(offset >= 2**63 for each in found.values() for offset in each):
+        raise UsageProblem(f"{path}: has an offset that no record can have")
+    return {name: tuple(sorted(offsets)) for name, offsets in found.items()}
+
+
+def named_records_options(command: Command) -> Command:
+    """Add the options to a command, as its argument ``named``: a :class:`NamedArguments`."""
+
+    @functools.wraps(command)
+    def with_one_argument(
+        *args: Any,
+        keys: tuple[str, ...],
+        key_format: KeyFormat,
+        keys_file: Path | None,
+        prefixes: tuple[str, ...],
+        offsets_file: Path | None,
+        **others: Any,
+    ) -> Any:
+        named = NamedArguments(keys, key_format, keys_file, prefixes, offsets_file)
+        return command(*args, named=named, **others)
+
+    decorated: Any = with_one_argument
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    for option in (
+        click.option(
+            "--offsets",
+            "offsets_file",
+            metavar="FILE",
+            type=file,
+            help="Erase the records at the offsets in FILE: TOPIC-PARTITION OFFSET on each line.",
+        ),
+        click.option(
+            "--key-prefix",
+            "prefixes",
+            metavar="PREFIX",
+            multiple=True,
+            help="Erase records whose key begins with PREFIX; may be repeated.",
+        ),
+        click.option(
+            "--keys-file",
+            metavar="FILE",
+            type=file,
+            help="Erase records with a key in FILE, which has one on each line.",
+        ),
+        click.option(
+            "--key-format",
+            type=click.Choice(KeyFormat, case_sensitive=False),
+            default=KeyFormat.TEXT,
+            help="How keys and prefixes are written: text (default), hex or base64.",
+        ),
+        click.option(
+            "--key",
+            "keys",
+            metavar="KEY",
+            multiple=True,
+            help="Erase records with exactly this key; may be repeated.",
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]

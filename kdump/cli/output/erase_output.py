@@ -1,0 +1,146 @@
+"""What ``kdump erase`` did, for people and programs; counts, and never keys or values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from kdump.cli.output.brief import BriefList, Unchanged
+from kdump.cli.output.events import Event
+from kdump.cli.output.write_report import Operations, planned_event
+from kdump.errors import ExitStatus
+from kdump.jobs.problems.unreadable import Unreadable
+from kdump.log.directory import LogDirectory
+from kdump.repair.erase.erased_log import MatchedAmount
+from kdump.repair.verdict.verdict import Verdict, VerdictKind
+from kdump.words import counted, discard_command
+
+if TYPE_CHECKING:
+    from kdump.apply.runs import Undo
+    from kdump.cli.output.write_arguments import RepairArguments
+    from kdump.jobs.erase.erase import PartitionErasure
+    from kdump.jobs.writing.execution import PlanResult
+
+
+class ErasureReport:
+    """Reports partitions and log directories one by one.
+
+    Attributes:
+        unchanged: partitions that cannot be changed; printed last.
+    """
+
+    def __init__(self, operations: Operations, repair: RepairArguments) -> None:
+        self._operations = operations
+        self._repair = repair
+        self._listed = BriefList(verbose=repair.verbose)
+        self.unchanged = Unchanged(verbose=repair.verbose)
+
+    def partition(self, found: PartitionErasure) -> Event:
+        path = found.partition.path
+        why = why_left(found)
+        if why is not None:
+            self.unchanged.take(path, why)
+        row = {
+            "log_dir": str(found.directory.path),
+            "directory": path.name,
+            "topic": found.key.topic,
+            "partition": found.key.partition,
+            "left_because": why,
+            **asdict(found.amount),
+            "segments": [
+                {"base_offset": each.base_offset, **asdict(each.amount)}
+                for each in found.segments
+                if each.amount.erased_records
+            ],
+            "operations": self._operations.rows(path),
+        }
+        return Event("partition", row, self._listed.take(list(self._lines(found))))
+
+    def _lines(self, found: PartitionErasure) -> Iterator[str]:
+        path = found.partition.path
+        if not found.is_changed:
+            if self._repair.verbose and why_left(found) is None:
+                yield f"{path}: none of {counted(found.amount.records, 'record')}"
+            return
+        yield f"{path}: {_words(found.amount, self._repair)}"
+        for segment in found.segments:
+            if segment.amount.erased_records:
+                yield f"  {segment.base_offset:020d}.log  {_words(segment.amount, self._repair)}"
+
+    def directory(self, done: PlanResult) -> Event:
+        return planned_event(done, self._operations)
+
+    def rest(self) -> Iterator[str]:
+        """Yield the counts of what was not listed."""
+        return self._listed.rest()
+
+
+def _words(amount: MatchedAmount, repair: RepairArguments) -> str:
+    erased = "to erase" if repair.dry_run else "erased"
+    return (
+        f"{amount.erased_records} of {counted(amount.records, 'record')} {erased},"
+        f" {counted(amount.rewritten_batches, 'batch', 'batches')} rewritten"
+    )
+
+
+def why_left(found: PartitionErasure) -> str | None:
+    """Say why a partition is left unchanged; None if it is not."""
+    problem = found.problem
+    if found.unchanged is not None:
+        return str(found.unchanged.value)
+    if isinstance(problem, Unreadable):
+        return f"{problem.path} cannot be read: {problem.what}"
+    if isinstance(problem, Verdict):
+        advice = "kdump verify" if problem.kind is VerdictKind.REFUSED else "kdump recover"
+        return f"{problem.sentence}; run '{advice} {found.directory.path}' first"
+    return None if problem is None else str(problem)
+
+
+def status_of(found: Iterable[PartitionErasure]) -> ExitStatus:
+    """Return the exit status of the run."""
+    status = ExitStatus.SOUND
+    for each in found:
+        if isinstance(each.problem, Unreadable):
+            status |= ExitStatus.OPERATIONAL_ERROR
+        elif why_left(each) is not None:
+            status |= ExitStatus.DAMAGE_LEFT
+        elif each.is_changed:
+            status |= ExitStatus.REPAIRED
+    return status
+
+
+def undo_copies(directory: LogDirectory, runs: Iterable[Undo]) -> Iterator[Event]:
+    """Yield the undo data of a log directory, which keeps what was in its files before."""
+    for run in runs:
+        command = discard_command(directory.path, run.undo_id)
+        line = (
+            f"{directory.path}: the undo data of run {run.undo_id} ({run.command or 'unusable'})"
+            f" may hold erased records; '{command}' deletes it"
+        )
+        yield _copy(directory, "undo", run.undo_id, run.command or None, line)
+
+
+def unsearched_copies(directory: LogDirectory, kind: str, names: Iterable[str]) -> Iterator[Event]:
+    """Yield directories or leftover files of selected partitions that are not searched."""
+    for name in names:
+        line = f"{directory.path}/{name}: not searched; may hold the records, too"
+        yield _copy(directory, kind, name, None, line)
+
+
+def _copy(directory: LogDirectory, kind: str, name: str, command: str | None, line: str) -> Event:
+    row = {"log_dir": str(directory.path), "kind": kind, "name": name, "command": command}
+    return Event("copy", row, [line])
+
+
+def summary(found: Sequence[PartitionErasure], repair: RepairArguments, seconds: float) -> Event:
+    """Return the totals."""
+    total = sum((each.amount for each in found), MatchedAmount())
+    row: dict[str, Any] = {
+        "partitions": len(found),
+        **asdict(total),
+        "is_dry_run": repair.dry_run,
+        "seconds": round(seconds, 3),
+    }
+    partitions = counted(len(found), "partition")
+    return Event("summary", row, [f"{partitions}: {_words(total, repair)}"])

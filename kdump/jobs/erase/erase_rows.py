@@ -1,0 +1,78 @@
+"""What the rows of ``kdump erase`` are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kdump.jobs.verify.finding_row import FINDING
+from kdump.rows.common_rows import DIRECTORY_FIELDS, INTERRUPTED, OPERATION, PLANNED_DIRECTORY
+from kdump.rows.row_type import (
+    COUNT,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    Field,
+    JsonAnswer,
+    RowType,
+    list_of,
+    object_of,
+    one_of,
+)
+
+AMOUNT_FIELDS: Final = (
+    Field("records", COUNT, "All records."),
+    Field("erased_records", COUNT, "Those that are erased."),
+    Field("rewritten_batches", COUNT, "Batches that lose some of their records, or all."),
+    Field("emptied_batches", COUNT, "Batches that lose all of them, and stay without records."),
+)
+"""What is erased of a log, or of a part of one."""
+
+ERASED_PARTITION: Final = RowType(
+    "partition",
+    "What is erased of a partition.",
+    (
+        *DIRECTORY_FIELDS,
+        Field("left_because", TEXT.or_null, "Why it is left unchanged; null if it is not."),
+        *AMOUNT_FIELDS,
+        Field(
+            "segments",
+            list_of(object_of(Field("base_offset", INTEGER), *AMOUNT_FIELDS)),
+            "The segments that lose records.",
+        ),
+        Field("operations", list_of(OPERATION), "Changes to files, in order."),
+    ),
+)
+
+COPY: Final = RowType(
+    "copy",
+    "Where the erased records may still be, in the given log directories.",
+    (
+        Field("log_dir", TEXT, "The log directory."),
+        Field(
+            "kind",
+            one_of("undo", "directory", "leftover"),
+            "Undo data, the directory of a partition, or a leftover file.",
+        ),
+        Field("name", TEXT, "The id of the undo data; or a path in the log directory."),
+        Field("command", TEXT.or_null, "The command that keeps the undo data."),
+    ),
+)
+
+ERASE_SUMMARY: Final = RowType(
+    "summary",
+    "Totals.",
+    (
+        Field("partitions", COUNT),
+        *AMOUNT_FIELDS,
+        Field("is_dry_run", FLAG),
+        Field("seconds", NUMBER),
+    ),
+)
+
+ANSWERS: Final = (
+    JsonAnswer(
+        "erase",
+        (INTERRUPTED, FINDING, ERASED_PARTITION, PLANNED_DIRECTORY, COPY, ERASE_SUMMARY),
+    ),
+)

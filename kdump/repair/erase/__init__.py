@@ -1,0 +1,1 @@
+"""Which records are erased, and a log without them."""

@@ -1,0 +1,254 @@
+"""A log without the records that were named.
+
+A batch with a named record is rewritten as the log cleaner rewrites it: offsets, timestamps,
+leader epoch, producer, sequences and codec stay. A batch whose records are all named stays as a
+header without records, so that neither the end of the log nor the last sequence of a producer nor
+the start of a transaction is lost. A message of magic 0 or 1 that is named, or has a named one in
+it, becomes a batch of magic 2, as in the log cleaner; its offsets stay. All other batches stay byte
+for byte. The result for a batch depends on that batch alone, so equal replicas stay equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kdump.broker.cleaner.compaction_parts import Amount
+from kdump.broker.cleaner.compaction_rewrite import Chunk, as_written, content_of
+from kdump.broker.cleaner.legacy_compaction import emptied, rewritten
+from kdump.broker.cleaner.rebuilt_batches import (
+    NewBatch,
+    emptied_batches,
+    rebuilt_batches,
+    refused_records,
+)
+from kdump.broker.cleaner.record_retention import NO_HORIZON
+from kdump.formats import record_batch
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
+from kdump.repair.erase.named_records import RecordMatcher
+from kdump.scan.batches import Column, Flags, StopReason, Window, read_windows
+from kdump.scan.records import RecordColumns
+from kdump.scan.walk import MessageSet, expand_window
+from kdump.scan.window_records import read_records
+from kdump.storage.location import Location
+from kdump.target.refusal import Refused
+from kdump.target.target_file import CopiedFrom
+from kdump.target.virtual_directory import BytesSource
+
+_BY_KDUMP: Final = "refused by kdump"
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedAmount:
+    """How much of a log, or of a part of it, is named.
+
+    Attributes:
+        records: all its records.
+        erased_records: those that are named.
+        rewritten_batches: batches that lose some of their records, or all.
+        emptied_batches: those that lose all.
+    """
+
+    records: int = 0
+    erased_records: int = 0
+    rewritten_batches: int = 0
+    emptied_batches: int = 0
+
+    def __add__(self, other: MatchedAmount) -> MatchedAmount:
+        return MatchedAmount(
+            self.records + other.records,
+            self.erased_records + other.erased_records,
+            self.rewritten_batches + other.rewritten_batches,
+            self.emptied_batches + other.emptied_batches,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogToErase:
+    """A log, or a part of it, and what to erase.
+
+    Attributes:
+        path: the log.
+        matcher: finds the records.
+        start: byte where a batch begins.
+        end: byte after the last batch; None for the end of the file.
+        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
+    """
+
+    path: Location
+    matcher: RecordMatcher
+    start: int = 0
+    end: int | None = None
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
+
+    def amount(self) -> MatchedAmount:
+        """How much of it is named.
+
+        Raises:
+            Refused: it is damaged, so that named records may hide in it, or cannot be rewritten.
+            OSError: it cannot be read.
+        """
+        total = MatchedAmount()
+        for run in self._runs():
+            total += run.amount
+        return total
+
+    def chunks(self) -> Iterator[Chunk]:
+        """What is written instead, in order.
+
+        Raises:
+            Refused: as for :meth:`amount`.
+            OSError: it cannot be read.
+        """
+        for run in self._runs():
+            yield self._chunk(run)
+
+    def _runs(self) -> Iterator[_Run]:
+        with self.path.open_file() as source:
+            for window in read_windows(source, self.start, self.end):
+                yield from self._runs_in(window)
+                if window.stop is not None and window.stop.reason is not StopReason.END:
+                    raise Refused(
+                        "the log has bytes after its last batch in which records may hide",
+                        self.path.name,
+                        _BY_KDUMP,
+                        window.stop.position,
+                    )
+
+    def _runs_in(self, window: Window) -> Iterator[_Run]:
+        if not window.batches.is_valid.all():
+            row = int(np.argmin(window.batches.is_valid))
+            raise Refused(
+                "a batch is damaged, and records may hide in it",
+                self.path.name,
+                _BY_KDUMP,
+                int(window.batches.position[row]),
+            )
+        if not window.batches.count:
+            return
+        for run in expand_window(window, with_records=False):
+            assert isinstance(run, Window)
+            if run.batches.magic[0] < 2:
+                yield from self._legacy_runs(run)
+            else:
+                yield self._run(run)
+
+    def _run(self, window: Window) -> _Run:
+        """Batches of magic 2, and how many records of each are named."""
+        named = np.zeros(window.batches.count, np.int64)
+        for columns, rows in _records_of(window, self.largest_record_bytes, self.path.name):
+            is_named = self.matcher.named(columns)
+            if is_named.any():
+                named += np.bincount(rows[columns.batch[is_named]], minlength=len(named))
+        return _Run(window, named, window.batches.records_count)
+
+    def _legacy_runs(self, window: Window) -> Iterator[_Run]:
+        """Messages of magic 0 and 1, each with those that are compressed in it."""
+        for found in expand_window(
+            window, with_records=True, largest_record_bytes=self.largest_record_bytes
+        ):
+            assert isinstance(found, MessageSet)
+            if found.problem is not None:
+                position = int(found.window.batches.position[0])
+                raise refused_records(found.problem, self.path.name, position)
+            named = sum(self.matcher.names(each.offset, each.key) for each in found.messages)
+            yield _Run(found.window, np.array([named]), np.array([len(found.messages)]), found)
+
+    def _chunk(self, run: _Run) -> Chunk:
+        window, amount = run.window, run.amount
+        batches = window.batches
+        before = Amount(int(batches.size_bytes.sum()), batches.count, amount.records)
+        if not amount.rewritten_batches:
+            start, end = int(batches.position[0]), int(batches.next_position[-1])
+            return Chunk(before, CopiedFrom(self.path.name, start, end), batches, amount.records)
+        records = amount.records - amount.erased_records
+        if run.messages is not None:
+            data = self._legacy(run.messages).data
+            (written,) = read_windows(BytesSource(data), checksums=False)
+            return Chunk(before, data, written.batches, records)
+        new = self._new_batches(run)
+        every = np.arange(batches.count)
+        piece = content_of(window, every, new, self.path.name)
+        return Chunk(before, piece, as_written(batches, every, new), records)
+
+    def _legacy(self, found: MessageSet) -> NewBatch:
+        """A batch of magic 2 instead of messages of magic 0 or 1: brokers write nothing else."""
+        kept = [each for each in found.messages if not self.matcher.names(each.offset, each.key)]
+        if not kept:
+            return emptied(found)
+        return rewritten(found, kept, NO_HORIZON, self.path.name, keeps_offsets=True)
+
+    def _new_batches(self, run: _Run) -> dict[int, NewBatch]:
+        """The batches that change, by row."""
+        emptied = np.flatnonzero(run.is_emptied)
+        new = dict(
+            zip(emptied.tolist(), emptied_batches(run.window.batches.rows(emptied)), strict=True)
+        )
+        is_rebuilt = (run.named > 0) & ~run.is_emptied
+        if is_rebuilt.any():
+            batches = run.window.batches.rows(is_rebuilt)
+            has_horizon = (batches.attributes & record_batch.DELETE_HORIZON_FLAG) != 0
+            rebuilt = rebuilt_batches(
+                run.window.rows(is_rebuilt),
+                np.where(has_horizon, batches.base_timestamp, NO_HORIZON),
+                self._stays,
+                self.path.name,
+                largest_record_bytes=self.largest_record_bytes,
+            )
+            new.update(zip(np.flatnonzero(is_rebuilt).tolist(), rebuilt, strict=True))
+        return new
+
+    def _stays(self, columns: RecordColumns, _rows: Column) -> Flags:
+        stays: Flags = ~self.matcher.named(columns)
+        return stays
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Consecutive batches of one format, and how many records of each there are and are named.
+
+    Attributes:
+        window: the batches.
+        named: for each batch, how many records are named.
+        records: for each batch, how many there are.
+        messages: those of a single message of magic 0 or 1; None for batches of magic 2.
+        is_emptied: which batches lose all records.
+    """
+
+    window: Window
+    named: Column
+    records: Column
+    messages: MessageSet | None = None
+    is_emptied: Flags = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_emptied", (self.named > 0) & (self.named == self.records))
+
+    @property
+    def amount(self) -> MatchedAmount:
+        return MatchedAmount(
+            int(self.records.sum()),
+            int(self.named.sum()),
+            int((self.named > 0).sum()),
+            int(self.is_emptied.sum()),
+        )
+
+
+def _records_of(
+    window: Window, largest_record_bytes: int, log_name: str
+) -> Iterator[tuple[RecordColumns, Column]]:
+    """The records of ``window``, and the row in it of each of their batches.
+
+    Raises:
+        Refused: some cannot be decoded.
+    """
+    following = 0
+    for columns in read_records(window, largest_record_bytes):
+        first = following - 1 if columns.is_continued else following
+        following = first + columns.batches.count
+        for row, problem in columns.problems.items():
+            raise refused_records(problem, log_name, int(columns.batches.position[row]))
+        yield columns, np.arange(first, following)

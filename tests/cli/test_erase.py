@@ -1,0 +1,297 @@
+"""``kdump erase``: which records go, what is refused, and what undo gives back."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.batches import batch, record
+from builders.freeing import fields_missing_from, of_type, rows_of, run, verify, write_line
+from builders.in_process import Outcome
+from builders.log_directories import offset_checkpoint
+from builders.read_records import all_records, data_records
+from builders.trees import contents_of, tree_of
+from builders.verified import END_OFFSET, LogModel
+from builders.volatile_files import VolatileFiles
+from kdump.formats import names
+from kdump.jobs.erase import erase as erasing
+
+ALICE, ALICES_TWIN = b"alice-4711", b"alice-47"
+
+
+def keyed(first_offset: int, *keys: bytes | None, **fields: object) -> bytes:
+    """Make a batch of records with these keys, with Alice in their values and headers."""
+    rows = [record(first_offset + at, key, b"v") for at, key in enumerate(keys)]
+    return batch(rows, **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a clean log directory of one partition: Alice has the records 1, 4, 5, 15 to 17."""
+    model = LogModel()
+    seven = {"producer_id": 7, "producer_epoch": 0}
+    model.segments[0][0] = keyed(0, b"bob", ALICE, None)
+    model.segments[0][1] = keyed(3, ALICES_TWIN, ALICE, ALICE, base_sequence=0, **seven)
+    model.segments[12][1] = keyed(
+        15, ALICE, ALICE, ALICE, base_sequence=6, partition_leader_epoch=1, **seven
+    )
+    return model.write(tmp_path / "logs").parent
+
+
+def erase(root: Path, *options: str | Path, key: bytes | None = ALICE) -> Outcome:
+    named = () if key is None else ("--key", key.decode())
+    return run("erase", "--topic=orders", *named, "--yes", *options, root)
+
+
+def offsets_in(root: Path, partition: str = "orders-0") -> list[int]:
+    return [each.offset for each in data_records(all_records(root / partition))]
+
+
+EVERY = [*range(11), *range(12, END_OFFSET)]
+OTHERS = [offset for offset in EVERY if offset not in (1, 4, 5, 15, 16, 17)]
+
+
+def test_exactly_the_records_of_a_key_go_and_the_directory_stays_clean(root: Path) -> None:
+    untouched = {
+        name: each
+        for name, each in contents_of(root).items()
+        if not name.endswith((".log", ".index", ".timeindex"))
+    }
+
+    assert erase(root, "--no-undo").exit_status == 1
+
+    assert offsets_in(root) == OTHERS
+    assert verify(root) == 0
+    after = contents_of(root)
+    assert {name: after[name] for name in untouched} == untouched
+    assert erase(root).exit_status == 0
+
+
+def test_a_preview_changes_nothing_and_says_what_a_run_does(root: Path) -> None:
+    before = tree_of(root)
+
+    previewed = rows_of("erase", "--dry-run", "--topic=orders", "--key", ALICE.decode(), root)
+    assert tree_of(root) == before
+    done = rows_of("erase", "--yes", "--topic=orders", "--key", ALICE.decode(), root)
+
+    (before_row,), (row,) = of_type(previewed, "partition"), of_type(done, "partition")
+    before_row["operations"] = row["operations"]
+    assert before_row == row
+    assert [each["base_offset"] for each in row["segments"]] == [0, 12]
+    amount = {"erased_records": 6, "rewritten_batches": 3, "emptied_batches": 1}
+    assert amount.items() <= row.items()
+
+
+def test_undo_gives_every_byte_back(root: Path) -> None:
+    before = contents_of(root)
+    assert erase(root).exit_status == 1
+
+    assert run("undo", root).exit_status == 0
+
+    assert contents_of(root) == before
+
+
+def test_neither_a_key_nor_a_value_is_printed(root: Path) -> None:
+    for options in (("--dry-run", "-v"), ("--output=jsonl", "-v")):
+        outcome = erase(root, *options)
+        assert ALICE not in outcome.stdout + outcome.stderr
+        assert b"bob" not in outcome.stdout
+
+
+@pytest.mark.parametrize("command", [["--dry-run"], []], ids=["preview", "run"])
+def test_the_manual_names_every_object(root: Path, command: list[str]) -> None:
+    rows = rows_of("erase", *command, "--yes", "--topic=orders", "--key", ALICE.decode(), root)
+
+    types = {row["type"] for row in rows} - {"header", "end"}
+    assert not {"type", *types} - {"type"} - {"partition", "directory", "copy", "summary"}
+    assert "copy" not in fields_missing_from("kdump-erase", [dict.fromkeys(types)])
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "gone"),
+    [
+        (b"alice-4711\n\nnobody\r\n", (), {1, 4, 5, 15, 16, 17}),
+        (b"alice-47\r\n", (), {3}),
+        (b"616c6963652d3437", ("--key-format=hex",), {3}),
+        (b"YWxpY2UtNDc=\n", ("--key-format=base64",), {3}),
+    ],
+    ids=["text", "Windows", "hex", "base64"],
+)
+def test_a_file_has_a_key_on_each_line(
+    root: Path, tmp_path: Path, lines: bytes, options: tuple[str, ...], gone: set[int]
+) -> None:
+    (tmp_path / "ids.txt").write_bytes(lines)
+
+    assert erase(root, "--keys-file", tmp_path / "ids.txt", *options, key=None).exit_status == 1
+
+    assert set(EVERY) - set(offsets_in(root)) == gone
+
+
+def test_a_prefix_names_every_key_that_begins_with_it(root: Path) -> None:
+    assert erase(root, "--key-prefix=alice-47", key=None).exit_status == 1
+
+    assert set(EVERY) - set(offsets_in(root)) == {1, 3, 4, 5, 15, 16, 17}
+
+
+def test_an_offset_names_a_record_without_a_key_and_no_control_record(
+    root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "offsets").write_text("orders-0 2\norders-0 11\norders-0 99\nothers-0 3\n")
+
+    assert erase(root, "--offsets", tmp_path / "offsets", key=None).exit_status == 1
+
+    assert set(EVERY) - set(offsets_in(root)) == {2}
+    assert [each.offset for each in all_records(root / "orders-0") if each.is_control] == [11]
+
+
+def test_other_topics_stay(root: Path) -> None:
+    shutil.copytree(root / "orders-0", root / "orders2-0")
+    write_line(root, names.RECOVERY_POINT_CHECKPOINT, ("orders2", 0), END_OFFSET)
+    before = contents_of(root / "orders2-0")
+
+    assert erase(root).exit_status == 1
+
+    assert contents_of(root / "orders2-0") == before
+
+
+def test_replicas_that_are_equal_stay_equal(root: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(root, tmp_path / "other")
+
+    assert erase(root, "--no-undo").exit_status == 1
+    assert erase(other, "--no-undo").exit_status == 1
+
+    assert contents_of(other) == contents_of(root)
+
+
+def test_a_large_share_has_to_be_confirmed(root: Path) -> None:
+    before = tree_of(root)
+
+    outcome = run("erase", "--topic=orders", "--key", ALICE.decode(), root)
+
+    assert outcome.exit_status == 16
+    assert b"6 of 18 records would be erased, more than 10%" in outcome.stderr
+    assert contents_of(root).keys() - before.keys() <= {names.LOCK_FILE}
+    assert offsets_in(root) == EVERY
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--topic=orders",), b"requires --key"),
+        (("--key=a",), b"requires --topic"),
+        (("--topic=orders", "--key-prefix="), b"empty prefix"),
+        (("--topic=orders", "--key=xyz", "--key-format=hex"), b"not in --key-format hex"),
+        (("--topic=nothing", "--key=a"), b"no partition"),
+        (("--topic=__cluster_metadata", "--key=a"), b""),
+    ],
+)
+def test_what_names_no_records_is_refused(root: Path, options: list[str], what: bytes) -> None:
+    outcome = run("erase", *options, root)
+
+    assert outcome.exit_status == 16
+    assert what in outcome.stderr
+    assert b"xyz" not in outcome.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"orders-0\n", b"orders-0 -1\n", b"a 1 2\n"])
+def test_a_file_of_offsets_that_cannot_be_understood_is_refused(
+    root: Path, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "offsets").write_bytes(content)
+
+    assert erase(root, "--offsets", tmp_path / "offsets", key=None).exit_status == 16
+
+
+def test_a_directory_without_a_clean_shutdown_is_refused(root: Path) -> None:
+    (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
+
+    assert erase(root).exit_status == 4
+
+    assert offsets_in(root) == EVERY
+
+
+def test_a_partition_in_which_records_may_hide_stays_and_others_do_not(root: Path) -> None:
+    shutil.copytree(root / "orders-0", root / "orders-1")
+    shutil.copytree(root / "orders-0", root / "orders-2")
+    (root / names.RECOVERY_POINT_CHECKPOINT).write_bytes(
+        offset_checkpoint({("orders", number): END_OFFSET for number in range(3)})
+    )
+    log = root / "orders-0" / f"{0:020d}.log"
+    damaged = bytearray(log.read_bytes())
+    damaged[80] ^= 1
+    log.write_bytes(damaged)
+    (root / "orders-1" / f"{0:020d}.log.swap").write_bytes(b"")
+    before = contents_of(root / "orders-0"), contents_of(root / "orders-1")
+
+    outcome = erase(root)
+
+    assert outcome.exit_status == 5
+    assert b"orders-0: left unchanged: a batch is damaged" in outcome.stdout
+    assert b"orders-1: left unchanged: it has leftover files" in outcome.stdout
+    assert (contents_of(root / "orders-0"), contents_of(root / "orders-1")) == before
+    assert offsets_in(root, "orders-2") == OTHERS
+
+
+def test_copies_that_remain_are_named(root: Path) -> None:
+    shutil.copytree(root / "orders-0", root / f"orders-1.{'a' * 32}-delete")
+    (root / "orders-0" / f"{12:020d}.log.deleted").write_bytes(ALICE)
+    (root / "orders-0" / f"{0:020d}.log.cleaned").write_bytes(ALICE)
+
+    rows = rows_of("erase", "--yes", "--topic=orders", "--key", ALICE.decode(), root)
+
+    copies = [(row["kind"], row["name"]) for row in of_type(rows, "copy")]
+    assert copies == [
+        ("undo", "1"),
+        ("directory", f"orders-1.{'a' * 32}-delete"),
+        ("leftover", f"orders-0/{12:020d}.log.deleted"),
+    ]
+
+
+def test_a_full_disk_leaves_everything_as_it_was(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = contents_of(root)
+    at = 0
+    while True:
+        attic = tmp_path / f"attic-{at}"
+        attic.mkdir()
+        full = VolatileFiles(root, attic, fail_at=at, failure=errno.ENOSPC)
+        monkeypatch.setattr(erasing.ErasedLogs.__init__, "__defaults__", (full,))
+        outcome = erase(root)
+        if outcome.exit_status == 1:
+            break
+        assert outcome.exit_status == 8, outcome
+        after = contents_of(root)
+        after.pop(names.LOCK_FILE, None)
+        assert after == before, at
+        at += 1
+    assert at > 3
+
+
+def test_a_second_run_at_the_same_time_is_refused(root: Path) -> None:
+    from kdump.apply.lock import hold_locks
+
+    with hold_locks([root]):
+        assert erase(root).exit_status == 8
+
+
+def test_headers_and_values_of_the_others_stay(tmp_path: Path) -> None:
+    model = LogModel()
+    rows = [
+        record(0, ALICE, b"gone"),
+        record(1, b"bob", ALICE, [(b"owner", ALICE), (ALICE, None)]),
+        record(2, b"", b""),
+    ]
+    model.segments[0][0] = batch(rows)
+    root = model.write(tmp_path / "logs").parent
+
+    assert erase(root).exit_status == 1
+
+    first, second = all_records(root / "orders-0")[:2]
+    assert (first.offset, first.key, first.value) == (1, b"bob", ALICE)
+    assert (second.offset, second.key, second.value) == (2, b"", b"")
+    log = (root / "orders-0" / f"{0:020d}.log").read_bytes()
+    assert log.count(ALICE) == log.count(b"owner") + 2

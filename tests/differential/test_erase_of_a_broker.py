@@ -1,0 +1,141 @@
+"""A broker serves exactly the records that were not erased, and its producers go on."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from builders.broker import BrokerHost, Consumed, ProducerSeen
+from builders.in_process import run_kdump
+from builders.loading import Clock, LoaderServer
+from kdump.broker.loader.load_context import IndexSettings
+from kdump.formats import names
+
+pytestmark = [pytest.mark.differential, pytest.mark.slow]
+
+ALICE: Final = b"alice"
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+TOPICS: Final = (*CODECS, "ended", "open")
+
+
+def pairs(start: int, count: int) -> list[tuple[bytes | None, bytes | None]]:
+    """Make records, every third of Alice, and the last one, too."""
+    keys = [ALICE if at % 3 == 0 or at == count - 1 else b"key-%d" % at for at in range(count)]
+    return [(key, b"%d of " % (start + at) + ALICE) for at, key in enumerate(keys)]
+
+
+def write(host: BrokerHost, now_ms: int) -> None:
+    for codec in CODECS:
+        host.create_topic(codec, segment_bytes="1048576")
+        host.open_producer(codec, f"compression.type={codec}", "linger.ms=5")
+        for start in range(0, 40, 8):
+            host.send(codec, codec, now_ms + start, pairs(start, 8))
+    for name in ("ended", "open"):
+        host.create_topic(name)
+        host.open_producer(name, f"transactional.id={name}", "transaction.timeout.ms=800000")
+    for commits in (True, False):
+        with host.transaction("ended", commits=commits):
+            host.send("ended", "ended", now_ms, pairs(0, 5))
+        with host.transaction("ended", commits=commits):
+            host.send("ended", "ended", now_ms, [(ALICE, b"alone")])
+    host.begin("open")
+    host.send("open", "open", now_ms, [(ALICE, b"first")])
+    host.send("open", "open", now_ms, pairs(1, 5))
+
+
+@dataclass(slots=True)
+class Erased:
+    """The logs and indexes after an erase, and after Kafka has recovered them from nothing."""
+
+    files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    recovered: dict[str, dict[str, bytes]] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def erased() -> Erased:
+    return Erased()
+
+
+def files_of(log_dirs: list[Path]) -> dict[str, dict[str, bytes]]:
+    """Read the logs and indexes of each topic; recovery writes empty transaction indexes."""
+    return {
+        topic: {
+            path.name: path.read_bytes()
+            for log_dir in log_dirs
+            for path in (log_dir / f"{topic}-0").glob("0*")
+            if path.suffix in {".log", ".index", ".timeindex", ".txnindex"} and path.stat().st_size
+        }
+        for topic in TOPICS
+    }
+
+
+def note(erased: Erased, log_dirs: list[Path], loader: LoaderServer, folder: Path) -> None:
+    """Let Kafka's classes recover a copy without its checkpoints, and note what it has then."""
+    copies = [shutil.copytree(each, folder / each.name) for each in log_dirs]
+    erased.files = files_of(copies)
+    for each in copies:
+        (each / names.CLEAN_SHUTDOWN_MARKER).unlink()
+        (each / names.RECOVERY_POINT_CHECKPOINT).unlink()
+        loader.load(each, IndexSettings(), Clock(), whole=True)
+    erased.recovered = files_of(copies)
+    for each in copies:
+        shutil.rmtree(each)
+
+
+@pytest.fixture(scope="module")
+def story(
+    broker_host: BrokerHost,
+    broker_log_dirs: list[Path],
+    erased: Erased,
+    loader_server: LoaderServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[dict[str, Consumed], dict[str, Consumed]]:
+    """Write, erase Alice's records, and read; the producers go on in between."""
+    now_ms = round(time.time() * 1000)  # producers that were last seen long ago expire
+    seen: dict[str, dict[int, ProducerSeen]] = {}
+    with broker_host.broker(broker_log_dirs):
+        write(broker_host, now_ms)
+        before = {topic: broker_host.read(topic) for topic in TOPICS}
+        seen = {topic: broker_host.producers_of(topic) for topic in TOPICS}
+    dirs = [str(each) for each in broker_log_dirs]
+    selected = [f"--topic={topic}" for topic in TOPICS]
+    outcome = run_kdump(["erase", *selected, "--key=alice", "--yes", *dirs], Path.cwd())
+    assert outcome.exit_status == 1, outcome
+    assert run_kdump(["verify", "--deep", *dirs], Path.cwd()).exit_status == 0
+    note(erased, broker_log_dirs, loader_server, tmp_path_factory.mktemp("recovered"))
+    with broker_host.broker(broker_log_dirs):
+        after = {topic: broker_host.read(topic) for topic in TOPICS}
+        assert {topic: broker_host.producers_of(topic) for topic in TOPICS} == seen
+        for codec in CODECS:
+            broker_host.send(codec, codec, now_ms, [(b"new", b"new")])
+            going_on = broker_host.read(codec)
+            assert going_on.end_offset == before[codec].end_offset + 1
+            new = {before[codec].end_offset: (b"new", b"new")}
+            assert going_on.records == {**after[codec].records, **new}
+        broker_host.send("open", "open", now_ms, [(b"new", b"new")])
+    return before, after
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_consumer_gets_every_record_but_those_that_were_named(
+    story: tuple[dict[str, Consumed], dict[str, Consumed]], topic: str
+) -> None:
+    before, after = (each[topic] for each in story)
+    assert after.end_offset == before.end_offset
+    assert after.records == {
+        offset: record for offset, record in before.records.items() if record[0] != ALICE
+    }
+    if topic != "open":
+        assert len(after.records) < len(before.records)
+
+
+@pytest.mark.usefixtures("story")
+@pytest.mark.parametrize("topic", TOPICS)
+def test_kafkas_recovery_finds_every_file_as_it_is(erased: Erased, topic: str) -> None:
+    assert erased.files[topic].keys() >= {f"{0:020d}.log"}
+    assert erased.recovered[topic] == erased.files[topic]

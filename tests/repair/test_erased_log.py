@@ -1,0 +1,241 @@
+"""A log without named records is the log before, minus those records, batch by batch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.batches import batch, record
+from builders.compactable_logs import KEYS, compactable_logs
+from kdump.broker.cleaner.compaction_rewrite import Piece
+from kdump.formats import record_batch
+from kdump.formats.compression import Codec
+from kdump.repair.erase.erased_log import LogToErase, MatchedAmount
+from kdump.repair.erase.named_records import NamedRecords
+from kdump.scan.batches import Window, read_windows
+from kdump.scan.records import RecordColumns
+from kdump.scan.walk import MessageSet, walk_segment
+from kdump.storage.local_disk import local
+from kdump.target.refusal import Refused
+from kdump.target.target_file import CopiedFrom
+from kdump.target.virtual_directory import BytesSource
+
+PARTITION = "orders-0"
+PRODUCED = record_batch.TRANSACTIONAL_FLAG | record_batch.LOG_APPEND_TIME_FLAG
+
+
+def erased(path: Path, log: bytes, named: NamedRecords) -> bytes:
+    """Write ``log``, and return what it becomes."""
+    path.write_bytes(log)
+    chunks = LogToErase(local(path), named.matcher(PARTITION)).chunks()
+    return b"".join(_content(log, chunk.piece) for chunk in chunks)
+
+
+def _content(log: bytes, piece: Piece | None) -> bytes:
+    assert piece is not None
+    return log[piece.start : piece.end] if isinstance(piece, CopiedFrom) else piece
+
+
+Read = tuple[int, int, bytes | None, bytes | None, object, bool]
+
+
+def records_of(log: bytes) -> Iterator[Read]:
+    """Offset, timestamp, key, value and headers of each record, and whether it is control."""
+    for step in walk_segment(BytesSource(log), with_records=True):
+        if isinstance(step, MessageSet):
+            for each in step.messages:
+                yield each.offset, each.timestamp, each.key, each.value, (), False
+        elif isinstance(step, RecordColumns):
+            for row in range(step.count):
+                flags = int(step.batches.attributes[step.batch[row]])
+                yield (
+                    int(step.offset[row]),
+                    int(step.timestamp[row]),
+                    step.key(row),
+                    step.value(row),
+                    step.headers(row),
+                    bool(flags & record_batch.CONTROL_FLAG),
+                )
+
+
+def batches_of(log: bytes) -> list[tuple[record_batch.BatchHeader, bytes]]:
+    found = []
+    for window in read_windows(BytesSource(log)):
+        assert isinstance(window, Window)
+        for row in range(window.batches.count):
+            assert window.batches.is_valid[row]
+            found.append((window.batches.header(row), bytes(window.batch_bytes(row))))
+    return found
+
+
+def is_named(named: NamedRecords, each: Read) -> bool:
+    """Whether a record is named, by the simplest reading of the words."""
+    offset, _, key, _, _, is_control = each
+    has_key = key is not None and (key in named.keys or key.startswith(named.prefixes))
+    return not is_control and (has_key or offset in named.offsets.get(PARTITION, ()))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[bytes, NamedRecords]:
+    rng = random.Random(draw(st.integers(0, 10_000)))
+    logs = compactable_logs(rng)
+    log = logs[draw(st.sampled_from(sorted(logs)))]
+    keys = draw(st.sets(st.integers(0, KEYS), max_size=8))
+    prefixes = draw(st.sets(st.sampled_from([b"key-1", b"key-24", b"nobody"]), max_size=2))
+    present = sorted({each[0] for each in records_of(log)})
+    offsets = draw(st.sets(st.sampled_from(present), max_size=5)) if present else set()
+    named = NamedRecords(
+        frozenset(b"key-%d" % number * (1 + number % 3 * 10) for number in keys),
+        tuple(sorted(prefixes)),
+        {PARTITION: tuple(sorted(offsets)), "others-0": (0, 1, 2)},
+    )
+    return log, named
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("erase") / f"{0:020d}.log"
+
+
+@given(case=cases())
+def test_exactly_the_named_records_are_gone(path: Path, case: tuple[bytes, NamedRecords]) -> None:
+    log, named = case
+
+    after = erased(path, log, named)
+
+    expected = [each for each in records_of(log) if not is_named(named, each)]
+    assert list(records_of(after)) == expected
+
+
+@given(case=cases())
+def test_batches_stay_and_those_without_a_named_record_byte_for_byte(
+    path: Path, case: tuple[bytes, NamedRecords]
+) -> None:
+    log, named = case
+
+    before, after = batches_of(log), batches_of(erased(path, log, named))
+
+    assert len(after) == len(before)
+    for (old, old_data), (new, new_data) in zip(before, after, strict=True):
+        records = list(records_of(old_data))
+        if not any(is_named(named, each) for each in records):
+            assert new_data == old_data
+            continue
+        last = new.base_offset + new.last_offset_delta
+        if old.magic < 2:
+            assert (new.base_offset, last) == (records[0][0], records[-1][0])
+            continue
+        assert (new.base_offset, last) == (old.base_offset, old.base_offset + old.last_offset_delta)
+        for name in ("partition_leader_epoch", "producer_id", "producer_epoch", "base_sequence"):
+            assert getattr(new, name) == getattr(old, name)
+        assert new.attributes & PRODUCED == old.attributes & PRODUCED
+        if new.records_count:
+            mask = record_batch.CODEC_MASK
+            assert new.attributes & mask == old.attributes & mask
+
+
+@given(case=cases())
+def test_the_amounts_are_those_of_the_log(path: Path, case: tuple[bytes, NamedRecords]) -> None:
+    log, named = case
+    path.write_bytes(log)
+
+    amount = LogToErase(local(path), named.matcher(PARTITION)).amount()
+
+    records = list(records_of(log))
+    changed = [[is_named(named, each) for each in records_of(data)] for _, data in batches_of(log)]
+    assert amount == MatchedAmount(
+        len(records),
+        sum(is_named(named, each) for each in records),
+        sum(any(own) for own in changed),
+        sum(bool(own) and all(own) for own in changed),
+    )
+
+
+@pytest.mark.parametrize(
+    ("named", "left"),
+    [
+        (NamedRecords(frozenset({b"alice"})), [b"", None, b"alice2", b"bob"]),
+        (NamedRecords(frozenset({b""})), [b"alice", None, b"alice2", b"bob"]),
+        (NamedRecords(prefixes=(b"alice",)), [b"", None, b"bob"]),
+        (NamedRecords(offsets={PARTITION: (2,)}), [b"alice", b"", b"alice2", b"bob"]),
+        (NamedRecords(offsets={"orders-1": (2,)}), [b"alice", b"", None, b"alice2", b"bob"]),
+    ],
+    ids=["whole key", "empty key", "prefix", "offset of no key", "other partition"],
+)
+@pytest.mark.parametrize("codec", Codec)
+def test_a_key_is_matched_whole_and_null_is_no_key(
+    path: Path, named: NamedRecords, left: list[bytes | None], codec: Codec
+) -> None:
+    keys = [b"alice", b"", None, b"alice2", b"bob"]
+    log = batch(
+        [
+            record(offset, key, b"alice", headers=[(b"alice", b"alice")])
+            for offset, key in enumerate(keys)
+        ],
+        codec=codec,
+    )
+
+    assert [each[2] for each in records_of(erased(path, log, named))] == left
+
+
+def test_control_records_are_never_erased(path: Path) -> None:
+    flags = record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG
+    log = batch(
+        [record(5, b"\0\0\0\1", bytes(6))], attributes=flags, producer_id=4, producer_epoch=0
+    )
+    named = NamedRecords(frozenset({b"\0\0\0\1"}), (b"\0",), {PARTITION: (5,)})
+
+    assert erased(path, log, named) == log
+
+
+def test_a_batch_that_loses_all_records_keeps_what_its_producer_needs(path: Path) -> None:
+    flags = record_batch.TRANSACTIONAL_FLAG
+    log = batch(
+        [record(5, b"alice"), record(9, b"alice")],
+        codec=Codec.ZSTD,
+        attributes=flags,
+        producer_id=4,
+        producer_epoch=1,
+        base_sequence=70,
+        partition_leader_epoch=3,
+    )
+
+    ((old, _),) = batches_of(log)
+    ((new, data),) = batches_of(erased(path, log, NamedRecords(frozenset({b"alice"}))))
+
+    assert len(data) == record_batch.HEADER_BYTES
+    assert (new.records_count, new.attributes) == (0, flags)
+    for name in (
+        "base_offset",
+        "last_offset_delta",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_id",
+        "producer_epoch",
+        "base_sequence",
+    ):
+        assert getattr(new, name) == getattr(old, name), name
+
+
+@pytest.mark.parametrize("named", [{b"key"}, {b"nobody"}], ids=["named", "unnamed"])
+def test_a_damaged_batch_is_refused_because_records_may_hide_in_it(
+    path: Path, named: set[bytes]
+) -> None:
+    log = bytearray(batch([record(0)]) + batch([record(1)]))
+    log[-1] ^= 1
+
+    with pytest.raises(Refused) as refused:
+        erased(path, bytes(log), NamedRecords(frozenset(named)))
+
+    assert refused.value.refusal.position == len(log) // 2
+
+
+@pytest.mark.parametrize("tail", [bytes(100), b"key" * 40], ids=["zeroes", "anything"])
+def test_bytes_after_the_last_batch_are_refused(path: Path, tail: bytes) -> None:
+    with pytest.raises(Refused):
+        erased(path, batch([record(0)]) + tail, NamedRecords(frozenset({b"nobody"})))
