@@ -33,7 +33,7 @@ FOREIGN_PACKAGE: Final = re.compile(
     re.MULTILINE,
 )
 """An instruction to install ``kdump`` by that name: in the index that is another program."""
-PLAIN_ENGLISH: Final = ("kdump", "man", "docs", "bench", "bundle", "dev", "tests", ".ci")
+PLAIN_ENGLISH: Final = ("kdump", "man", "docs", "bench", "bundle", "site", "dev", "tests", ".ci")
 """Folders that must not contain them, besides the pages in the root."""
 
 

@@ -1,0 +1,86 @@
+"""The site opens from disk, loads nothing from elsewhere, and its search works there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from builders.browser import Browser, open_browser
+from kdump.check.broker_messages import BROKER_MESSAGES
+from kdump.check.invariants import INVARIANTS
+
+pytestmark = pytest.mark.slow
+
+SEARCH: Final = """
+    const input = document.querySelector("[data-md-component=search-query]");
+    document.querySelector("#__search").click();
+    input.focus();
+    input.value = arguments[0];
+    input.dispatchEvent(new Event("keyup", { bubbles: true }));
+"""
+RESULTS: Final = "return [...document.querySelectorAll('.md-search-result__link')].map(e => e.href)"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, repository_root: Path) -> Path:
+    """The site; a link that leads nowhere would fail here."""
+    folder = tmp_path_factory.mktemp("site")
+    program = (
+        "import sys; from pathlib import Path; from make_site import make_site;"
+        "make_site(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    html = folder / "html"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder / "pages"), str(html)],
+        cwd=repository_root / "site",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return html
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
+
+
+def test_each_finding_and_each_message_has_a_page(site: Path) -> None:
+    assert {f"{code}.html" for code in INVARIANTS} < {f.name for f in site.glob("findings/*.html")}
+    assert len(list(site.glob("messages/*.html"))) == len(BROKER_MESSAGES) + 1
+
+
+def test_each_page_of_the_manual_is_there(site: Path, repository_root: Path) -> None:
+    expected = {page.stem for page in repository_root.glob("man/*.rst")}
+    assert {page.stem for page in site.glob("man/*.html")} == expected
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize(
+    "page", ["index", "docs/runbooks/disk-full", "findings/batch-checksum", "man/kdump-recover"]
+)
+def test_a_page_opens_from_disk_and_loads_nothing_from_elsewhere(
+    page: str, width: int, scheme: str, browser: Browser, site: Path
+) -> None:
+    browser.open(site / f"{page}.html", width=width, scheme=scheme)
+    assert browser.complaints() == []
+    assert [url for url in browser.requests() if not url.startswith("file:")] == []
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+
+
+def test_what_people_paste_is_found_from_disk(browser: Browser, site: Path) -> None:
+    browser.open(site / "index.html")
+    browser.driver.execute_script(SEARCH, "Found a corrupted index file")
+    deadline = time.monotonic() + 60
+    while not (found := browser.run(RESULTS)) and time.monotonic() < deadline:
+        browser.driver.execute_script(SEARCH, "Found a corrupted index file")
+    assert any("messages/found-a-corrupted-index-file" in href for href in found)
