@@ -32,6 +32,7 @@ from kdump.formats.partition_metadata import PartitionMetadata, encode_partition
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_PARTITION_LEADER_EPOCH, BatchHeader
 from kdump.log.partition import Partition
+from kdump.repair.log_end import end_log
 from kdump.repair.salvage.lost_markers import abort_marker
 from kdump.repair.transplant.lowered_epochs import (
     StoredRange,
@@ -209,33 +210,12 @@ def _without_open_transactions(
             f" abort to end them with a marker, or truncate to end the log at offset {first}"
         )
     if destination.open_transactions is OpenTransactions.TRUNCATE:
-        recovered_from = _cut(directory, first)
+        recovered_from = end_log(directory, first)
     else:
         recovered_from = loaded.log_end_offset
         _abort(directory, loaded, open_txns, destination.now_ms)
     again = replace(context, is_clean=False, recovery_point=recovered_from)
     return _loaded(directory, again, directory.path)
-
-
-def _cut(directory: VirtualDirectory, end_offset: int) -> int:
-    """End a log before the batch at an offset; returns where the last segment begins."""
-    bases = directory.base_offsets()
-    kept = [base for base in bases if base <= end_offset]
-    last = kept[-1] if kept else bases[0]
-    for name in directory.names():
-        parsed = names.parse_offset_file_name(name)
-        if parsed is None or parsed.stage is not FileStage.LIVE:
-            continue
-        if parsed.offset > (end_offset if parsed.kind is FileKind.PRODUCER_SNAPSHOT else last):
-            directory.remove(name)
-    log = file_name(last, FileKind.LOG)
-    with directory.open(log) as source:
-        for window in read_windows(source):
-            at_or_after = window.batches.base_offset >= end_offset
-            if at_or_after.any():
-                directory.truncate(log, int(window.batches.position[at_or_after.argmax()]))
-                break
-    return last
 
 
 def _abort(
