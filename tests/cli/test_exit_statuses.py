@@ -448,6 +448,16 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         4: ((*COMMANDS["resolve"], *DENSE, "."), leave_a_swap_of_an_unknown_segment),
     },
     "retain": {0: ((*RETAIN, "."), NOTHING), 4: ((*RETAIN, "."), become_unclean)},
+    "rewind": {
+        0: (("rewind", "--to", "2100-01-01", "."), NOTHING),
+        1: (("rewind", "--to", "0", "."), NOTHING),
+        4: (("rewind", "--to", "0", "."), damage_the_first_batch),
+    },
+    "rewind --dry-run": {
+        0: (("rewind", "--to", "2100-01-01", "--dry-run", "."), NOTHING),
+        1: (("rewind", "--to", "0", "--dry-run", "."), NOTHING),
+        4: (("rewind", "--to", "0", "--dry-run", "."), damage_the_first_batch),
+    },
     "snapshot": {
         0: (("snapshot", "rebuild", "."), NOTHING),
         1: (("snapshot", "rebuild", "."), lose_the_snapshot),
@@ -569,6 +579,7 @@ ARGUMENTS: Final = {
     "report": ("report", "--out", "report.html"),
     "retain": RETAIN,
     "snapshot": ("snapshot", "rebuild"),
+    "rewind": ("rewind", "--to", "0"),
     "transplant": ("transplant", "--into", "."),
 }
 

@@ -171,6 +171,7 @@ NEEDED = {
     "move": ("--balance",),
     "copy": ("new",),
     "retain": ("--topic", "a"),
+    "rewind": ("--to", "0"),
     "transplant": ("--into", "."),
 }
 """What a command has to be given besides the path."""

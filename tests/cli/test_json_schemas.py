@@ -70,6 +70,7 @@ READING: Final = (
     "metadata apply --dry-run PLAN DIR",
     f"transplant PARTITION --into TARGET --topic-id {TOPIC_ID_TEXT} --leader-epoch 0 --dry-run",
     "metadata rebuild --dry-run --accept-loss --controller 9@h:9093 --into EMPTY DIR",
+    "rewind --to 2026-01-01 --dry-run",
     "undo --list",
     "export --out OUT",
     "grep .",

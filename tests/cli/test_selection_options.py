@@ -29,7 +29,7 @@ WITHOUT_PARTITIONS: Final = {
         "quorum reset",
         "quorum show",
     ),
-    "transplant",
+    *("rewind", "transplant"),
 }
 """Commands that name files, lines, runs, codes or SQL conditions instead, or are about whole
 directories."""

@@ -216,6 +216,29 @@ class _UnknownVersion(Exception):
     """A value of a version that a coordinator ignores."""
 
 
+def read_transaction(
+    key: bytes | None, value: bytes | None, offset: int
+) -> tuple[str, CoordinatorTransaction | None] | None:
+    """The transactional id of one record, and what the record says; None if the id was deleted.
+
+    Returns:
+        None if a coordinator ignores the record.
+
+    Raises:
+        FormatError: no coordinator can read it.
+    """
+    if key is None:
+        raise FormatError("the record has no key")
+    transactional_id = _read_key(key)
+    if transactional_id is None:
+        return None
+    try:
+        found = None if value is None else _read_value(transactional_id, value, offset)
+    except _UnknownVersion:
+        return None
+    return transactional_id, found
+
+
 def _read_key(key: bytes) -> str | None:
     """The transactional id of a record; None if a coordinator ignores the record.
 

@@ -143,9 +143,9 @@ def is_in_transaction(batches: BatchColumns) -> Flags:
 
 
 def log_path(window: Window) -> str:
-    """Location of the log that a window was read from."""
-    assert isinstance(window.source, StoredFile)
-    return str(window.source.location)
+    """Location of the log that a window was read from; of a log in memory only that it is one."""
+    source = window.source
+    return str(source.location) if isinstance(source, StoredFile) else "the log"
 
 
 def damaged_markers(window: Window) -> Iterable[Damage]:

@@ -45,6 +45,7 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  * partition does not load. With {@code each}, every partition is loaded separately: partitions that do not load do not
  * affect the others, and the checkpoints have lines for those that do. {@code retain} is {@code each} that deletes old
  * segments before the shutdown; {@code delete-records=OFFSET} also deletes the records before that offset first.
+ * {@code truncate=OFFSET} is {@code each} that truncates every log to that offset before the shutdown.
  * {@code bounds} is {@code each} that answers for every log that loads, too: its first offset, its end, its last stable
  * offset if all of it is replicated, and its aborted transactions as {@code PRODUCER:FIRST:LAST}.
  *
@@ -211,6 +212,10 @@ public final class LoaderServer {
                 log.maybeIncrementLogStartOffset(offset, LogStartOffsetIncrementReason.ClientRecordDeletion);
                 log.deleteOldSegments();
             };
+        }
+        if (what.startsWith("truncate=")) {
+            long offset = Long.parseLong(what.substring(what.indexOf('=') + 1));
+            return log -> log.truncateTo(offset);
         }
         return log -> { };
     }

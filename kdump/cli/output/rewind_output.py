@@ -1,0 +1,323 @@
+"""What ``kdump rewind`` did, for people and programs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.cli.output.brief import MAX_LISTED
+from kdump.cli.output.events import Event, Printer
+from kdump.cli.output.value_text import format_bytes, format_timestamp
+from kdump.errors import ExitStatus
+from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
+from kdump.rows.row_type import (
+    COUNT,
+    FLAG,
+    INT,
+    INTEGER,
+    SIZE,
+    TEXT,
+    Field,
+    JsonAnswer,
+    RowType,
+    one_of,
+)
+from kdump.words import counted, shell_command
+
+if TYPE_CHECKING:
+    from kdump.jobs.rewind.rewind import Rewind, RewindRequest, RewoundReplica
+    from kdump.repair.rewind.consistent_cuts import Transaction
+
+REWOUND_PARTITION: Final = RowType(
+    "partition",
+    "A replica of a partition.",
+    (
+        Field("log_dir", TEXT, "Its log directory."),
+        Field("topic", TEXT),
+        Field("partition", INT),
+        Field("is_cut", FLAG, "Whether anything is removed from it."),
+        Field("log_start_offset", INTEGER),
+        Field("log_end_offset", INTEGER, "Before."),
+        Field("cut_offset", INTEGER, "Where the cut ends it; its end if nothing is removed."),
+        Field(
+            "new_end_offset",
+            INTEGER,
+            "Afterwards; records that set committed offsets come after the cut.",
+        ),
+        Field(
+            "moment_offset",
+            INTEGER.or_null,
+            "Where the time alone would have ended it; null if that is where it ends.",
+        ),
+        Field("removed_records", COUNT, "Without control records."),
+        Field(
+            "removed_on_time",
+            COUNT.or_null,
+            "How many of them are not later than the time; null with --offsets.",
+        ),
+        Field("removed_bytes", SIZE, "Of batches."),
+        Field(
+            "cleaned_to",
+            INTEGER.or_null,
+            "The first offset that the cleaner had not reached, if that is after the cut: records"
+            " before the cut that later ones replaced are gone; null otherwise.",
+        ),
+    ),
+)
+
+REWOUND_TRANSACTION: Final = RowType(
+    "transaction",
+    "A transaction that is not ended in all logs.",
+    (
+        Field("transactional_id", TEXT.or_null, "Null if no coordinator's log has it."),
+        Field("producer_id", INTEGER),
+        Field(
+            "outcome",
+            one_of("open", "committing", "in-part"),
+            "open: its coordinator aborts it at its timeout; committing: its coordinator writes the"
+            " missing markers when it starts; in-part: it was committed, and the given offsets keep"
+            " only a part of it.",
+        ),
+    ),
+)
+
+LOWERED_OFFSET: Final = RowType(
+    "offset",
+    "A committed offset that was beyond the end of its log.",
+    (
+        Field("group", TEXT),
+        Field("topic", TEXT),
+        Field("partition", INT),
+        Field("committed_offset", INTEGER, "Before."),
+        Field("new_offset", INTEGER, "Afterwards: the end of the log."),
+    ),
+)
+
+ABSENT_BROKER: Final = RowType(
+    "absent_broker",
+    "A broker that has replicas, and none of its log directories was given.",
+    (
+        Field("node_id", INTEGER),
+        Field("partitions", COUNT, "How many of those that are cut have a replica there."),
+    ),
+)
+
+SUMMARY: Final = RowType(
+    "summary",
+    "The numbers of all log directories.",
+    (
+        Field("partitions", COUNT, "Partitions, whatever the number of their replicas."),
+        Field("cut_partitions", COUNT, "Those that are cut."),
+        Field("moved_partitions", COUNT, "Those that end earlier, to keep transactions whole."),
+        Field("partitions_without_times", COUNT, "Those without timestamps: not cut by a time."),
+        Field("removed_records", COUNT, "Of one replica of each partition."),
+        Field("lowered_offsets", COUNT),
+        Field("open_transactions", COUNT),
+        Field("committing_transactions", COUNT),
+        Field("transactions_in_part", COUNT),
+    ),
+)
+
+ANSWERS: Final = (
+    JsonAnswer(
+        "rewind",
+        (
+            INTERRUPTED,
+            PLANNED_DIRECTORY,
+            REWOUND_PARTITION,
+            REWOUND_TRANSACTION,
+            LOWERED_OFFSET,
+            ABSENT_BROKER,
+            SUMMARY,
+        ),
+    ),
+)
+
+
+def report_rewind(
+    printer: Printer, request: RewindRequest, found: Rewind, *, dry_run: bool, verbose: bool
+) -> ExitStatus:
+    """Report what is cut, and what clients will notice; returns whether something is amiss."""
+    for replica in found.replicas:
+        lines = [*_replica_lines(replica)] if verbose and replica.is_cut else []
+        printer.emit(Event("partition", _replica_row(request, found, replica), lines))
+    printer.emit_text(_topic_lines(request, found))
+    for outcome, transactions in (
+        ("open", found.open),
+        ("committing", found.committing),
+        ("in-part", found.in_part),
+    ):
+        _report_transactions(printer, outcome, transactions, verbose=verbose)
+    for number, each in enumerate(found.lowered):
+        row = {
+            "group": each.group,
+            "topic": each.partition.topic,
+            "partition": each.partition.partition,
+            "committed_offset": each.committed,
+            "new_offset": each.end_offset,
+        }
+        line = (
+            f"group {each.group}: {each.partition}: committed offset {each.committed} set to the"
+            f" end of the log, {each.end_offset}"
+        )
+        is_listed = verbose or number < MAX_LISTED
+        printer.emit(Event("offset", row, [line] if is_listed else []))
+    if not verbose and len(found.lowered) > MAX_LISTED:
+        more = counted(len(found.lowered) - MAX_LISTED, "more committed offset")
+        printer.emit_text([f"… and {more} (--verbose lists all)"])
+    for node, partitions in found.absent.items():
+        cut = counted(partitions, "partition")
+        line = (
+            f"broker {node} is not among the log directories, and has replicas of {cut} that"
+            " end earlier now: it would have other records; cut it at the same offsets"
+            " (--offsets), or do not start it with its disks"
+        )
+        row = {"node_id": node, "partitions": partitions}
+        printer.emit(Event("absent_broker", row, [line]))
+    printer.emit(_summary(found))
+    printer.emit_text(_advice(request, found, dry_run=dry_run))
+    return ExitStatus.DAMAGE_LEFT if found.in_part else ExitStatus.SOUND
+
+
+def _replica_row(request: RewindRequest, found: Rewind, replica: RewoundReplica) -> dict[str, Any]:
+    log = replica.log
+    return {
+        "log_dir": str(replica.directory.path),
+        "topic": replica.key.topic,
+        "partition": replica.key.partition,
+        "is_cut": replica.is_cut,
+        "log_start_offset": log.after.log_start_offset,
+        "log_end_offset": log.before.log_end_offset,
+        "cut_offset": log.end_offset,
+        "new_end_offset": log.after.log_end_offset,
+        "moment_offset": found.moved.get(replica.key),
+        "removed_records": log.removed.records,
+        "removed_on_time": None if request.time_ms is None else log.removed.on_time,
+        "removed_bytes": log.removed.size_bytes,
+        "cleaned_to": replica.cleaned_to if _is_cleaned_past(replica) else None,
+    }
+
+
+def _is_cleaned_past(replica: RewoundReplica) -> bool:
+    return replica.is_cut and replica.cleaned_to > replica.log.end_offset
+
+
+def _replica_lines(replica: RewoundReplica) -> Iterator[str]:
+    log = replica.log
+    yield (
+        f"{replica.partition.path}: ends at offset {log.end_offset} instead of"
+        f" {log.before.log_end_offset}; {counted(log.removed.records, 'record')} removed"
+        f" ({format_bytes(log.removed.size_bytes)})"
+    )
+
+
+def _one_of_each(found: Rewind) -> list[RewoundReplica]:
+    """The replica of each partition that loses most."""
+    longest: dict[Any, RewoundReplica] = {}
+    for each in found.replicas:
+        known = longest.get(each.key)
+        if known is None or each.log.before.log_end_offset > known.log.before.log_end_offset:
+            longest[each.key] = each
+    return [*longest.values()]
+
+
+def _topic_lines(request: RewindRequest, found: Rewind) -> Iterator[str]:
+    """What is removed from each topic."""
+    by_topic: dict[str, list[RewoundReplica]] = defaultdict(list)
+    for each in _one_of_each(found):
+        if each.is_cut:
+            by_topic[each.key.topic].append(each)
+    for topic, replicas in sorted(by_topic.items()):
+        records = sum(each.log.removed.records for each in replicas)
+        partitions = counted(len(replicas), "partition")
+        yield f"{topic}: {partitions} cut, {counted(records, 'record')} removed"
+        on_time = sum(each.log.removed.on_time for each in replicas)
+        if request.time_ms is not None and on_time:
+            yield (
+                f"  {counted(on_time, 'record')} not later than the time come after one that is"
+                " later, or after the cut of a transaction: clocks differ; they are removed, too"
+            )
+        moved = [each for each in replicas if each.key in found.moved]
+        if moved:
+            yield (
+                f"  {counted(len(moved), 'partition')} cut earlier than the time, to keep"
+                " transactions whole"
+            )
+        cleaned = [each for each in replicas if _is_cleaned_past(each)]
+        if cleaned:
+            yield (
+                f"  {counted(len(cleaned), 'partition')} compacted past the cut: records that were"
+                " replaced by removed ones are gone"
+            )
+    if request.time_ms is not None and found.without_times:
+        yield (
+            f"{counted(len(found.without_times), 'partition')} without timestamps, not cut:"
+            f" {', '.join(map(str, found.without_times[:MAX_LISTED]))}"
+        )
+
+
+_OUTCOMES: Final = {
+    "open": "open again: its coordinator aborts it at its timeout",
+    "committing": "being committed: its coordinator writes the missing markers when it starts",
+    "in-part": "was committed, and is kept only in part",
+}
+
+
+def _report_transactions(
+    printer: Printer, outcome: str, transactions: Sequence[Transaction], *, verbose: bool
+) -> None:
+    for number, each in enumerate(transactions):
+        row = {
+            "transactional_id": each.transactional_id,
+            "producer_id": each.producer_id,
+            "outcome": outcome,
+        }
+        who = f"producer {each.producer_id}"
+        if each.transactional_id is not None:
+            who = f"{each.transactional_id} ({who})"
+        line = f"transaction of {who}: {_OUTCOMES[outcome]}"
+        is_listed = verbose or number < MAX_LISTED
+        printer.emit(Event("transaction", row, [line] if is_listed else []))
+    if not verbose and len(transactions) > MAX_LISTED:
+        more = counted(len(transactions) - MAX_LISTED, "more transaction")
+        printer.emit_text([f"… and {more} {outcome} (--verbose lists all)"])
+
+
+def _summary(found: Rewind) -> Event:
+    one_of_each = _one_of_each(found)
+    cut = [each for each in one_of_each if each.is_cut]
+    records = sum(each.log.removed.records for each in cut)
+    row = {
+        "partitions": len(one_of_each),
+        "cut_partitions": len(cut),
+        "moved_partitions": len(found.moved),
+        "partitions_without_times": len(found.without_times),
+        "removed_records": records,
+        "lowered_offsets": len(found.lowered),
+        "open_transactions": len(found.open),
+        "committing_transactions": len(found.committing),
+        "transactions_in_part": len(found.in_part),
+    }
+    partitions = counted(len(one_of_each), "partition")
+    lines = [f"{partitions}: {len(cut)} cut, {counted(records, 'record')} removed"]
+    return Event("summary", row, lines)
+
+
+def _advice(request: RewindRequest, found: Rewind, *, dry_run: bool) -> Iterator[str]:
+    if not found.is_cut:
+        return
+    if request.time_ms is not None:
+        yield f"the time is {format_timestamp(request.time_ms)} (UTC)"
+    yield (
+        "the cluster's metadata is not rewound: topics, configurations and ACLs stay as they are"
+        " now"
+    )
+    if not found.has_metadata:
+        yield (
+            "no copy of the cluster's metadata says where else replicas are: name the log"
+            " directories of all brokers"
+        )
+    if not dry_run:
+        paths = [each.path for each in request.directories]
+        yield f"next: {shell_command('verify', paths)}"

@@ -1,0 +1,1 @@
+"""Log directories as they were at a moment."""

@@ -1,0 +1,531 @@
+"""Cut all logs of a cluster at one moment.
+
+Nothing is written: the result is a target state for each log directory, for ``kdump rewind`` to
+show and to apply.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from kdump.apply.plan import TargetDirectory, TargetPartition
+from kdump.broker.loader.checkpoints import is_loaded, recovered_root, require_readable, with_lines
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
+from kdump.engine.engine_rates import JobKind
+from kdump.errors import KdumpError
+from kdump.formats import names
+from kdump.formats.names import TopicPartition
+from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC
+from kdump.jobs.loading.load_split import LoadSplit, load_split
+from kdump.jobs.problems.unreadable import Unreadable
+from kdump.jobs.rewind.rewind_splits import (
+    FactsJob,
+    FactsSplit,
+    GroupEnds,
+    NotRewindable,
+    RewindJob,
+    RewindSplit,
+)
+from kdump.jobs.writing.large_content import LargeContent
+from kdump.log.broker import partitions_twice
+from kdump.log.directory import DirectoryKind, LogDirectory
+from kdump.log.partition import Partition
+from kdump.phases import during
+from kdump.repair.rewind.consistent_cuts import (
+    Broken,
+    Transaction,
+    broken,
+    find_transactions,
+    lowered,
+)
+from kdump.repair.rewind.group_offsets import LoweredOffset
+from kdump.repair.rewind.log_facts import LogFacts, Moment, NotRewindableError
+from kdump.repair.rewind.rewound_log import RewoundLog
+from kdump.state.metadata.cluster import ClusterImage
+from kdump.state.metadata.settings import Settings
+from kdump.storage.location import Location
+from kdump.target.target_file import Kept, TargetFile
+
+Found = TypeVar("Found")
+
+_CUT_LINES: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT)
+
+
+@dataclass(frozen=True, slots=True)
+class RewindRequest:
+    """What to cut, and where.
+
+    Attributes:
+        directories: the log directories, of one broker or of several.
+        settings: of their topics, by the path of the directory.
+        time_ms: the moment; None if there are offsets.
+        offsets: where partitions are to end; others are not cut. None if there is a moment.
+        excluded: directories of partitions that are left unchanged.
+        now_ms: the current time.
+        large_content: where large new content of files is put.
+    """
+
+    directories: Sequence[LogDirectory]
+    settings: Mapping[Location, Settings]
+    time_ms: int | None = None
+    offsets: Mapping[TopicPartition, int] | None = None
+    excluded: Collection[Location] = ()
+    now_ms: int = 0
+    large_content: LargeContent = field(default_factory=LargeContent)
+
+
+@dataclass(frozen=True, slots=True)
+class RewoundReplica:
+    """A replica, and what it becomes.
+
+    Attributes:
+        directory: its log directory.
+        partition: the replica.
+        key: the partition.
+        log: what it becomes.
+        cleaned_to: up to there the cleaner may have removed records; 0 if it has not.
+    """
+
+    directory: LogDirectory
+    partition: Partition
+    key: TopicPartition
+    log: RewoundLog
+    cleaned_to: int
+
+    @property
+    def is_cut(self) -> bool:
+        return self.log.is_cut
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryRewind:
+    """What a log directory becomes.
+
+    Attributes:
+        directory: the directory.
+        target: its target state.
+    """
+
+    directory: LogDirectory
+    target: TargetDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """What a rewind does.
+
+    Attributes:
+        directories: what each log directory becomes.
+        replicas: all of them, in the order of the directories.
+        ends: where the log of each partition ends.
+        moved: by partition, where the moment alone would have ended it, if that is later.
+        without_times: the partitions whose records have no timestamps: nothing is cut from them.
+        open: the transactions that are open.
+        committing: those that a coordinator goes on to commit.
+        in_part: committed transactions that offsets keep only in part.
+        lowered: committed offsets that are set to the ends of their logs.
+        absent: by node, how many partitions that are cut have a replica there, and it is not among
+            the directories.
+        has_metadata: whether the cluster's metadata says where replicas are.
+    """
+
+    directories: tuple[DirectoryRewind, ...]
+    replicas: tuple[RewoundReplica, ...]
+    ends: Mapping[TopicPartition, int]
+    moved: Mapping[TopicPartition, int]
+    without_times: tuple[TopicPartition, ...]
+    open: tuple[Transaction, ...]
+    committing: tuple[Transaction, ...]
+    in_part: tuple[Transaction, ...]
+    lowered: tuple[LoweredOffset, ...]
+    absent: Mapping[int, int]
+    has_metadata: bool
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether anything is cut."""
+        return any(each.is_cut for each in self.replicas)
+
+
+@during("finding where to cut")
+def rewind(request: RewindRequest, options: EngineOptions = DEFAULT_OPTIONS) -> Rewind:
+    """Compute the target states of log directories that are cut at one moment.
+
+    Raises:
+        NotRewindableError: a log is damaged, replicas disagree, or offsets would leave a
+            transaction open that nobody ends.
+        InvalidSettingError: a property of a topic has a value that Kafka does not take.
+        KdumpError: the engine broke.
+    """
+    return _Rewinding(request, options).result()
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    directory: LogDirectory
+    partition: Partition
+    key: TopicPartition
+    load: LoadSplit
+    cleaned_to: int
+
+
+class _Rewinding:
+    def __init__(self, request: RewindRequest, options: EngineOptions) -> None:
+        self._request = request
+        self._options = options
+        self._replicas = [*self._found()]
+
+    def result(self) -> Rewind:
+        request = self._request
+        facts = self._facts()
+        by_key = defaultdict[TopicPartition, list[int]](list)
+        for number, replica in enumerate(self._replicas):
+            by_key[replica.key].append(number)
+        first_cuts = {
+            key: min(found)
+            for key, numbers in by_key.items()
+            if (found := [cut for n in numbers if (cut := facts[n].cut) is not None])
+        }
+        believed = {
+            key: facts[max(numbers, key=lambda n: facts[n].end_offset)]
+            for key, numbers in by_key.items()
+        }
+        transactions = find_transactions(
+            {key: each.parts for key, each in believed.items() if each.parts},
+            {key: each.coordinator for key, each in believed.items() if each.coordinator},
+        )
+        cuts: Mapping[TopicPartition, int] = first_cuts
+        in_part: list[Transaction] = []
+        if request.offsets is None:
+            cuts = lowered(first_cuts, transactions)
+        else:
+            in_part = [*_in_part(cuts, transactions)]
+        logs = self._cut(by_key, facts, cuts)
+        self._require_agreement(by_key, facts, cuts, logs)
+        ends = {
+            key: max(logs[number].end_offset for number in numbers)
+            for key, numbers in by_key.items()
+        }
+        known = {**(request.offsets or {}), **ends}
+        is_open, committing = _left_open(cuts, transactions)
+        if any(logs[n].end_offset < facts[n].end_offset for n in range(len(logs))) or (
+            request.offsets is not None
+        ):
+            logs = self._with_group_offsets(logs, cuts, known, committing)
+        return Rewind(
+            directories=tuple(self._directory(each, logs) for each in request.directories),
+            replicas=tuple(
+                RewoundReplica(each.directory, each.partition, each.key, log, each.cleaned_to)
+                for each, log in zip(self._replicas, logs, strict=True)
+            ),
+            ends=ends,
+            moved={
+                key: first_cuts.get(key, believed[key].end_offset)
+                for key, cut in cuts.items()
+                if cut != first_cuts.get(key)
+            },
+            without_times=tuple(key for key, each in sorted(believed.items()) if each.lacks_times),
+            open=is_open,
+            committing=committing,
+            in_part=tuple(in_part),
+            lowered=tuple(self._lowered_offsets(logs)),
+            absent=self._absent(cuts),
+            has_metadata=self._image() is not None,
+        )
+
+    # ---- Which replicas there are
+
+    def _found(self) -> Iterator[_Replica]:
+        request = self._request
+        twice = partitions_twice(request.directories)
+        for directory in request.directories:
+            _require_usual(directory)
+            for partition in directory.partitions:
+                key = partition.topic_partition
+                if partition.path in request.excluded or key is None:
+                    continue
+                if partition.is_0_7:
+                    raise NotRewindableError(f"{partition.path}: a log of Kafka 0.7")
+                if not is_loaded(partition):
+                    continue
+                if partition.path in twice:
+                    raise NotRewindableError(
+                        f"{partition.path}: the partition has another directory,"
+                        f" {twice[partition.path]}; only you can decide which one is right"
+                    )
+                settings = request.settings[directory.path]
+                load = load_split(partition, directory, settings, now_ms=request.now_ms)
+                load = request.large_content.split(load, directory.path)
+                cleaned = (directory.checkpoints.cleaner_offsets or {}).get(key, 0)
+                yield _Replica(directory, partition, key, load, cleaned)
+
+    def _facts(self) -> list[LogFacts]:
+        splits = [
+            FactsSplit(
+                each.partition.path,
+                size_bytes=each.partition.data_bytes,
+                label=each.load.label,
+                key=each.key,
+                load=each.load,
+                moment=self._moment(each.key),
+            )
+            for each in self._replicas
+        ]
+        found = run_job(FactsJob(), splits, self._options)
+        return [_valid(each) for each in found]
+
+    def _moment(self, key: TopicPartition) -> Moment:
+        if self._request.offsets is None:
+            return Moment(time_ms=self._request.time_ms)
+        return Moment(offset=self._request.offsets.get(key))
+
+    # ---- Cutting
+
+    def _cut(
+        self,
+        by_key: Mapping[TopicPartition, Sequence[int]],
+        facts: Sequence[LogFacts],
+        cuts: Mapping[TopicPartition, int],
+    ) -> list[RewoundLog]:
+        splits = []
+        for number, each in enumerate(self._replicas):
+            cut = cuts.get(each.key)
+            numbers = by_key[each.key]
+            compared_to: tuple[int, ...] = ()
+            if cut is not None and len(numbers) > 1:
+                ends = {min(cut, facts[n].end_offset) for n in numbers}
+                compared_to = tuple(sorted(ends))
+            starts = (max(facts[n].start_offset, self._replicas[n].cleaned_to) for n in numbers)
+            splits.append(
+                self._split(number, cut, compared_from=max(starts), compared_to=compared_to)
+            )
+        return [_valid(each) for each in run_job(RewindJob(), splits, self._options)]
+
+    def _split(
+        self,
+        number: int,
+        cut: int | None,
+        *,
+        compared_from: int = 0,
+        compared_to: tuple[int, ...] = (),
+        groups: GroupEnds | None = None,
+    ) -> RewindSplit:
+        replica = self._replicas[number]
+        is_read = cut is not None or groups is not None
+        return RewindSplit(
+            replica.partition.path,
+            size_bytes=replica.partition.data_bytes if is_read else replica.load.size_bytes,
+            label=replica.load.label,
+            load=replica.load,
+            cut=cut,
+            time_ms=self._request.time_ms,
+            compared_from=compared_from,
+            compared_to=compared_to,
+            groups=groups,
+        )
+
+    def _require_agreement(
+        self,
+        by_key: Mapping[TopicPartition, Sequence[int]],
+        facts: Sequence[LogFacts],
+        cuts: Mapping[TopicPartition, int],
+        logs: Sequence[RewoundLog],
+    ) -> None:
+        """Refuse replicas that would not be the same up to the cut.
+
+        One that ended before the cut stays shorter: it fetches what it lacks, as before.
+        """
+        for key, cut in sorted(cuts.items()):
+            for one, other in itertools.combinations(by_key[key], 2):
+                end = min(cut, facts[one].end_offset, facts[other].end_offset)
+                is_same = logs[one].digests[end] == logs[other].digests[end]
+                reach = [n for n in (one, other) if facts[n].end_offset >= cut]
+                is_same &= len({logs[n].end_offset for n in reach}) <= 1
+                is_same &= all(facts[n].start_offset <= max(cut, 0) for n in (one, other)) or (
+                    facts[one].start_offset == facts[other].start_offset
+                )
+                if not is_same:
+                    paths = [self._replicas[n].partition.path for n in (one, other)]
+                    raise NotRewindableError(
+                        f"{key}: its replicas {paths[0]} and {paths[1]} would not be the same up"
+                        f" to offset {cut}; kdump diff shows where they differ; leave one of them"
+                        " unchanged with --exclude"
+                    )
+
+    # ---- Groups
+
+    def _with_group_offsets(
+        self,
+        logs: Sequence[RewoundLog],
+        cuts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        committing: Sequence[Transaction],
+    ) -> list[RewoundLog]:
+        """The same, with the committed offsets lowered that lie beyond the ends of logs."""
+        result = [*logs]
+        producers = frozenset(each.producer_id for each in committing)
+        numbers = [n for n, each in enumerate(self._replicas) if each.key.topic == OFFSETS_TOPIC]
+        longest = dict[TopicPartition, int]()
+        for number in numbers:
+            key = self._replicas[number].key
+            longest[key] = max(longest.get(key, 0), logs[number].end_offset)
+        splits = [
+            self._split(
+                number,
+                cuts.get(self._replicas[number].key),
+                groups=GroupEnds(ends, producers, longest[self._replicas[number].key]),
+            )
+            for number in numbers
+        ]
+        found = run_job(RewindJob(), splits, self._options, kind=JobKind.DECODE)
+        for number, each in zip(numbers, found, strict=True):
+            result[number] = _valid(each)
+        return result
+
+    def _lowered_offsets(self, logs: Sequence[RewoundLog]) -> Iterator[LoweredOffset]:
+        seen = set[TopicPartition]()
+        for replica, log in zip(self._replicas, logs, strict=True):
+            if log.lowered and replica.key not in seen:
+                seen.add(replica.key)
+                yield from log.lowered
+
+    # ---- Log directories
+
+    def _directory(self, directory: LogDirectory, logs: Sequence[RewoundLog]) -> DirectoryRewind:
+        own = [
+            (replica, log)
+            for replica, log in zip(self._replicas, logs, strict=True)
+            if replica.directory is directory
+        ]
+        path = directory.path.local_path
+        outcomes = {replica.key: log.after for replica, log in own}
+        if directory.is_clean:
+            # Loading what was closed cleanly changes nothing that matters.
+            own = [(replica, log) for replica, log in own if log.is_changed]
+        if not own:
+            return DirectoryRewind(directory, TargetDirectory(path, (), {}))
+        root = recovered_root(directory, outcomes)
+        root |= _cut_lines(directory, {replica.key: log for replica, log in own})
+        partitions = tuple(
+            TargetPartition(replica.partition.path.local_path, log.after.files)
+            for replica, log in own
+            if any(not isinstance(each, Kept) for each in log.after.files.values())
+        )
+        return DirectoryRewind(directory, TargetDirectory(path, partitions, root))
+
+    def _image(self) -> ClusterImage | None:
+        images = [each.cluster for each in self._request.settings.values()]
+        known = [each for each in images if each is not None]
+        return max(known, key=lambda each: each.end, default=None)
+
+    def _absent(self, cuts: Mapping[TopicPartition, int]) -> dict[int, int]:
+        image = self._image()
+        present = {
+            each.meta_properties.node_id
+            for each in self._request.directories
+            if each.meta_properties is not None
+        }
+        found = defaultdict[int, int](int)
+        for key in cuts:
+            topic = None if image is None else image.topics.get(key.topic)
+            partition = None if topic is None else topic.partitions.get(key.partition)
+            for node in () if partition is None else partition.replicas:
+                if node not in present:
+                    found[node] += 1
+        return dict(sorted(found.items()))
+
+
+def _require_usual(directory: LogDirectory) -> None:
+    if directory.kind is not DirectoryKind.LOG_DIRECTORY:
+        raise KdumpError(f"{directory.path}: a log directory of Kafka 0.7")
+    for name in (*directory.unreadable, *directory.refused):
+        raise NotRewindableError(f"{directory.path / name}: cannot be listed; nothing was changed")
+
+
+def _cut_lines(
+    directory: LogDirectory, logs: Mapping[TopicPartition, RewoundLog]
+) -> dict[str, TargetFile]:
+    """The high watermarks and cleaner offsets, none of them beyond the end of a log that is cut.
+
+    Follows ``UnifiedLog.truncateTo`` and ``LogCleanerManager.maybeTruncateCheckpoint``.
+    """
+    changed: dict[str, TargetFile] = {}
+    for name in _CUT_LINES:
+        known = directory.checkpoints.by_file_name()[name] or {}
+        lines: dict[TopicPartition, int | None] = {
+            key: log.after.log_end_offset
+            for key, log in logs.items()
+            if log.is_cut and known.get(key, -1) > log.after.log_end_offset
+        }
+        if any(log.is_cut for log in logs.values()):
+            require_readable(directory, {name})
+        if lines:
+            changed |= with_lines(directory, name, lines)
+    return changed
+
+
+def _valid(found: Found | NotRewindable | Unreadable) -> Found:
+    if isinstance(found, NotRewindable):
+        raise NotRewindableError(f"{found.what}; nothing was changed")
+    if isinstance(found, Unreadable):
+        raise KdumpError(f"{found.path}: cannot be read: {found.what}; nothing was changed")
+    return found
+
+
+def _in_part(
+    cuts: Mapping[TopicPartition, int], transactions: Sequence[Transaction]
+) -> Iterator[Transaction]:
+    """The committed transactions that given cuts keep only in part.
+
+    Raises:
+        NotRewindableError: a transaction would be open, and nobody would end it.
+    """
+    for transaction in transactions:
+        problems = [*broken(cuts, transaction)]
+        hanging = next((each for each in problems if each.hangs), None)
+        if hanging is not None:
+            raise NotRewindableError(_hanging(cuts, hanging))
+        if problems and transaction.is_committed:
+            yield transaction
+
+
+def _hanging(cuts: Mapping[TopicPartition, int], found: Broken) -> str:
+    for log, part in found.transaction.parts.items():
+        if log in cuts and part.first < cuts[log] and (part.marker or 0) >= cuts[log]:
+            return (
+                f"{log}: offset {cuts[log]} is inside the transaction of producer"
+                f" {part.producer_id} from {part.first} to {part.marker}, and its coordinator"
+                f" would not end it again: give {part.first} or {(part.marker or 0) + 1}"
+            )
+    return (
+        f"{found.log}: with these offsets, no coordinator would know the transaction of producer"
+        f" {found.transaction.producer_id} that is open from offset {found.lowered} on: give"
+        f" {found.lowered}"
+    )
+
+
+def _left_open(
+    cuts: Mapping[TopicPartition, int], transactions: Sequence[Transaction]
+) -> tuple[tuple[Transaction, ...], tuple[Transaction, ...]]:
+    """The transactions that are open, and those that a coordinator goes on to commit."""
+    is_open, committing = [], []
+    for each in transactions:
+        if each.log is None:
+            continue
+        cut = cuts.get(each.log)
+
+        def is_kept(offset: int | None, cut: int | None = cut) -> bool:
+            return offset is not None and (cut is None or offset < cut)
+
+        if is_kept(each.completed):
+            continue
+        if is_kept(each.decided):
+            if each.is_commit:
+                committing.append(each)
+        elif any(is_kept(offset) for offset in each.added.values() if offset is not None):
+            is_open.append(each)
+    return tuple(is_open), tuple(committing)

@@ -1,0 +1,117 @@
+"""The jobs that read logs to find where to cut them, and that cut them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kdump.engine.job import Split
+from kdump.formats.errors import FormatError
+from kdump.formats.names import TopicPartition
+from kdump.jobs.loading.load_partition import put_away
+from kdump.jobs.loading.load_split import LoadSplit
+from kdump.jobs.problems.unreadable import Unreadable
+from kdump.repair.rewind.group_offsets import offsets_past_ends
+from kdump.repair.rewind.log_facts import LogFacts, Moment, NotRewindableError, read_facts
+from kdump.repair.rewind.rewound_log import RewoundLog, latest_records, rewound, with_offsets
+
+
+@dataclass(frozen=True, slots=True)
+class NotRewindable:
+    """Why a partition cannot be cut; says what to do first."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsSplit(Split):
+    """A log to read.
+
+    Attributes:
+        key: the partition.
+        load: how to load it.
+        moment: where it is to end.
+    """
+
+    key: TopicPartition
+    load: LoadSplit
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class FactsJob:
+    """Reads what has to be known of a log before it is cut."""
+
+    def run(self, split: FactsSplit, /) -> LogFacts | NotRewindable | Unreadable:
+        try:
+            return read_facts(split.path, split.key, split.load.context, split.moment)
+        except NotRewindableError as problem:
+            return NotRewindable(str(problem))
+        except OSError as failure:
+            return Unreadable.of(failure, split.path)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEnds:
+    """What is needed to lower committed offsets.
+
+    Attributes:
+        ends: where logs end.
+        committing: the producers whose transactions a coordinator is going to commit.
+        end_offset: where the log of the coordinator ends; a replica that ends before it fetches
+            the new records.
+    """
+
+    ends: Mapping[TopicPartition, int]
+    committing: frozenset[int]
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindSplit(Split):
+    """A log to cut.
+
+    Attributes:
+        load: how to load it.
+        cut: no offset at or after it is kept; None to cut nothing.
+        time_ms: records that are not later are counted.
+        compared_from: the first offset that is compared with other replicas.
+        compared_to: the offsets up to which it is compared, in order.
+        groups: to lower the committed offsets in it; None to leave them.
+    """
+
+    load: LoadSplit
+    cut: int | None
+    time_ms: int | None
+    compared_from: int = 0
+    compared_to: tuple[int, ...] = ()
+    groups: GroupEnds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RewindJob:
+    """Cuts a log; writes nothing to it."""
+
+    def run(self, split: RewindSplit, /) -> RewoundLog | NotRewindable | Unreadable:
+        try:
+            return _rewound(split)
+        except NotRewindableError as problem:
+            return NotRewindable(str(problem))
+        except FormatError as problem:
+            return NotRewindable(f"{split.path}: a committed offset cannot be read: {problem.what}")
+        except OSError as failure:
+            return Unreadable.of(failure, split.path)
+
+
+def _rewound(split: RewindSplit) -> RewoundLog:
+    context = split.load.context
+    directory, log = rewound(
+        split.path, context, split.cut, split.time_ms, split.compared_from, split.compared_to
+    )
+    groups = split.groups
+    if groups is not None and log.end_offset == groups.end_offset:
+        lowered = offsets_past_ends(latest_records(directory), groups.ends, groups.committing)
+        if lowered:
+            log = with_offsets(directory, log, context, lowered)
+    files = put_away(split.load, log.after.files)
+    return replace(log, before=replace(log.before, files={}), after=replace(log.after, files=files))

@@ -1,0 +1,1 @@
+"""A log as it becomes in another cluster."""

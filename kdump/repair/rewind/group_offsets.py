@@ -1,0 +1,146 @@
+"""Committed offsets that lie beyond the end of a log, and the records that lower them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kdump.formats.coordinator_records import decode_key, read_prefix
+from kdump.formats.cursor import Cursor
+from kdump.formats.errors import FormatError
+from kdump.formats.message_decoder import MessageValue, decode
+from kdump.formats.message_encoder import encode
+from kdump.formats.names import TopicPartition
+from kdump.formats.record_batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Record,
+    encode_batch,
+    encode_record,
+)
+from kdump.formats.schema import RecordType
+from kdump.formats.schemas.group_coordinator import (
+    LEGACY_OFFSET_COMMIT,
+    OFFSET_COMMIT,
+    RECORD_TYPES,
+)
+from kdump.state.compacted.latest_records import LatestRecords
+
+_NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredOffset:
+    """A committed offset that lies beyond the end of its log, and is set to that end.
+
+    Attributes:
+        group: the group.
+        partition: that it consumes.
+        committed: what it had committed.
+        end_offset: of the log; what it has committed afterwards.
+        key: of its record.
+        value: of the new record.
+    """
+
+    group: str
+    partition: TopicPartition
+    committed: int
+    end_offset: int
+    key: bytes
+    value: bytes
+
+
+def offsets_past_ends(
+    latest: LatestRecords, ends: Mapping[TopicPartition, int], committing: Collection[int]
+) -> list[LoweredOffset]:
+    """Find the committed offsets that lie beyond the ends of their logs; in a fixed order.
+
+    Args:
+        latest: the records of a partition of ``__consumer_offsets``.
+        ends: where logs end; others are not known.
+        committing: the producers whose transactions a coordinator is going to commit: their offsets
+            will be committed.
+
+    Raises:
+        FormatError: a record cannot be read.
+    """
+    newest = dict(latest.values)
+    for producer_id in committing:
+        for key, waiting in latest.pending.get(producer_id, {}).items():
+            known = newest.get(key)
+            if known is None or known.offset < waiting.offset:
+                newest[key] = waiting
+    found = []
+    for key, record in newest.items():
+        if record.value is None or latest.tombstones.get(key, -1) > record.offset:
+            continue
+        record_type, fields = decode_key(RECORD_TYPES, key)
+        if record_type not in (OFFSET_COMMIT, LEGACY_OFFSET_COMMIT):
+            continue
+        partition = TopicPartition(fields["topic"], fields["partition"])
+        end = ends.get(partition)
+        if end is None:
+            continue
+        version, value = _value(record_type, record.value)
+        if value["offset"] > end:
+            lower = {**value, "offset": end}
+            if "leaderEpoch" in lower:
+                lower["leaderEpoch"] = _NO_EPOCH
+            found.append(
+                LoweredOffset(
+                    fields["group"],
+                    partition,
+                    value["offset"],
+                    end,
+                    key,
+                    version.to_bytes(2, "big") + encode(record_type.value, lower, version),
+                )
+            )
+    return sorted(found, key=lambda each: each.key)
+
+
+def _value(record_type: RecordType, data: bytes) -> tuple[int, MessageValue]:
+    cursor = Cursor(data)
+    version = read_prefix(cursor, "value")
+    if version not in record_type.value.versions:
+        raise FormatError("unknown version of a committed offset", found=version)
+    return version, decode(record_type.value, cursor, version)
+
+
+def offset_batches(
+    lower: Sequence[LoweredOffset], base_offset: int, leader_epoch: int, timestamp_ms: int
+) -> Iterator[bytes]:
+    """The batches that set offsets, as a coordinator appends them; one for each record.
+
+    Args:
+        lower: what to set.
+        base_offset: where the log ends.
+        leader_epoch: the latest of the log.
+        timestamp_ms: of the records.
+    """
+    for offset, each in enumerate(lower, base_offset):
+        record = Record(
+            offset=offset,
+            timestamp=timestamp_ms,
+            sequence=NO_SEQUENCE,
+            key=each.key,
+            value=each.value,
+        )
+        header = BatchHeader(
+            base_offset=offset,
+            length=0,
+            partition_leader_epoch=leader_epoch,
+            magic=2,
+            crc=0,
+            attributes=0,
+            last_offset_delta=0,
+            base_timestamp=timestamp_ms,
+            max_timestamp=timestamp_ms,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
+            records_count=1,
+        )
+        yield encode_batch(header, encode_record(record, offset, timestamp_ms))

@@ -1,0 +1,259 @@
+"""A log that is cut, as a broker has it then."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kdump.broker.loader.load_context import LoadContext
+from kdump.broker.loader.loader import Recovered
+from kdump.formats import names
+from kdump.formats.names import FileKind, FileStage
+from kdump.repair.log_end import end_log
+from kdump.repair.rewind.group_offsets import LoweredOffset, offset_batches
+from kdump.repair.rewind.log_facts import NotRewindableError, loaded, valid_windows_of
+from kdump.scan.batches import BatchColumns, Window
+from kdump.scan.control_batches import is_control
+from kdump.scan.records import RecordColumns
+from kdump.scan.walk import expand_window
+from kdump.state.compacted.latest_records import LatestRecords
+from kdump.storage.location import Location
+from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
+
+_COMPARED = (
+    "base_offset",
+    "last_offset_delta",
+    "partition_leader_epoch",
+    "size_bytes",
+    "crc",
+)
+"""The columns in which a batch is the same on all replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a cut removes.
+
+    Attributes:
+        records: how many, without control records.
+        on_time: how many of them are not later than the moment of the cut.
+        size_bytes: of all batches.
+    """
+
+    records: int = 0
+    on_time: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RewoundLog:
+    """A log that is cut.
+
+    Attributes:
+        before: as a broker has it without the cut.
+        after: as a broker has it then.
+        end_offset: where the cut ends it; records that were appended come after it.
+        removed: what the cut removes.
+        digests: by offset, a digest of the batches before it, to compare replicas.
+        lowered: the committed offsets that were set to the ends of their logs.
+    """
+
+    before: Recovered
+    after: Recovered
+    end_offset: int
+    removed: Removed
+    digests: Mapping[int, str]
+    lowered: tuple[LoweredOffset, ...] = ()
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether anything is removed."""
+        return self.end_offset < self.before.log_end_offset
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything is removed or appended."""
+        return self.is_cut or bool(self.lowered)
+
+
+def rewound(
+    path: Location,
+    context: LoadContext,
+    cut: int | None,
+    time_ms: int | None,
+    compared_from: int,
+    compared_to: Sequence[int],
+) -> tuple[VirtualDirectory, RewoundLog]:
+    """Cut a log, and load it as a broker does.
+
+    Args:
+        path: of its directory.
+        context: for loading it.
+        cut: no offset at or after it is kept; None to cut nothing.
+        time_ms: records that are not later are counted.
+        compared_from: the first offset that is compared with other replicas.
+        compared_to: the offsets up to which it is compared, in order.
+
+    Returns:
+        The directory as it is then, and the log.
+
+    Raises:
+        NotRewindableError: it is damaged.
+        OSError: a file cannot be read.
+    """
+    directory = VirtualDirectory(path, context.store)
+    before = loaded(directory, context)
+    digests = dict(_digests(directory, compared_from, compared_to)) if compared_to else {}
+    removed = Removed()
+    after = before
+    start = before.log_start_offset
+    if cut is not None and max(cut, start) < before.log_end_offset:
+        cut = max(cut, start)
+        removed = _removed(directory, cut, time_ms)
+        if cut == start > directory.base_offsets()[0]:
+            # What is left was deleted before, and may not reach the start.
+            _empty(directory, start)
+            last = start
+        else:
+            last = end_log(directory, cut)
+        again = replace(
+            context,
+            is_clean=False,
+            recovery_point=last,
+            log_start_offset=start,
+            high_watermark=min(context.high_watermark, cut),
+        )
+        after = loaded(directory, again)
+    return directory, RewoundLog(before, after, after.log_end_offset, removed, digests)
+
+
+def _empty(directory: VirtualDirectory, offset: int) -> None:
+    """Make a log empty, so that it begins and ends at an offset."""
+    for name in directory.names():
+        parsed = names.parse_offset_file_name(name)
+        if parsed is None or parsed.stage is not FileStage.LIVE:
+            continue
+        if parsed.kind is not FileKind.PRODUCER_SNAPSHOT or parsed.offset > offset:
+            directory.remove(name)
+    _put_segment(directory, offset, b"")
+
+
+def _put_segment(directory: VirtualDirectory, base_offset: int, log: bytes) -> None:
+    directory.put(file_name(base_offset, FileKind.LOG), Written(log))
+    for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        directory.put(file_name(base_offset, kind), Written(b""))
+
+
+def _removed(directory: VirtualDirectory, cut: int, time_ms: int | None) -> Removed:
+    records = on_time = size_bytes = 0
+    for window, _ in valid_windows_of(directory):
+        rows = window.batches.last_offset >= cut
+        if not rows.any():
+            continue
+        gone = window.rows(rows)
+        size_bytes += int(gone.batches.size_bytes.sum())
+        data = gone.rows(~is_control(gone.batches))
+        counts = _counts(data.batches)
+        records += int(counts.sum())
+        if time_ms is not None:
+            on_time += _on_time(data, counts, time_ms)
+    return Removed(records, on_time, size_bytes)
+
+
+def _counts(batches: BatchColumns) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """How many records batches have; a message of magic 0 or 1 counts as one."""
+    counts: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
+        batches.magic >= 2, batches.records_count, 1
+    )
+    return counts
+
+
+def _on_time(
+    window: Window, counts: np.ndarray[tuple[int], np.dtype[np.int64]], time_ms: int
+) -> int:
+    """How many records are not later than a moment."""
+    batches = window.batches
+    is_early = batches.max_timestamp <= time_ms
+    found = int(counts[is_early].sum())
+    is_mixed = ~is_early & (counts > 1)
+    if is_mixed.any():
+        for columns in expand_window(window.rows(is_mixed), with_records=True):
+            if isinstance(columns, RecordColumns):
+                found += int((columns.timestamp <= time_ms).sum())
+    return found
+
+
+def _digests(
+    directory: VirtualDirectory, start: int, ends: Sequence[int]
+) -> Iterator[tuple[int, str]]:
+    """A digest of the batches from an offset up to each of some others."""
+    digest = hashlib.sha256()
+    waiting = list(ends)
+    for window, _ in valid_windows_of(directory):
+        batches = window.batches.rows(window.batches.base_offset >= start)
+        rows = np.stack([getattr(batches, name) for name in _COMPARED], axis=1)
+        done = 0
+        while waiting and batches.count and int(batches.last_offset[-1]) >= waiting[0]:
+            stop = int(np.searchsorted(batches.last_offset, waiting[0]))
+            digest.update(rows[done:stop].tobytes())
+            done = stop
+            yield waiting.pop(0), digest.hexdigest()
+        digest.update(rows[done:].tobytes())
+    for end in waiting:
+        yield end, digest.hexdigest()
+
+
+def latest_records(directory: VirtualDirectory) -> LatestRecords:
+    """The latest records of a coordinator's log.
+
+    Raises:
+        NotRewindableError: a record cannot be read.
+        OSError: a file cannot be read.
+    """
+    latest = LatestRecords()
+
+    def refuse(damage: object) -> None:
+        raise NotRewindableError(f"{damage}; repair it first")
+
+    for window, _ in valid_windows_of(directory):
+        latest.add(window, refuse)
+    return latest
+
+
+def with_offsets(
+    directory: VirtualDirectory,
+    log: RewoundLog,
+    context: LoadContext,
+    lowered: Sequence[LoweredOffset],
+) -> RewoundLog:
+    """Append records that set committed offsets, in a segment of their own.
+
+    The records have the time of the last batch, so that they are the same on every replica and in
+    every run.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    end = log.after.log_end_offset
+    time_ms = max(
+        (
+            int(window.batches.max_timestamp[-1])
+            for window, _ in valid_windows_of(directory)
+            if window.batches.count
+        ),
+        default=0,
+    )
+    epochs = log.after.leader_epochs
+    epoch = epochs[-1].epoch if epochs else 0
+    batches = offset_batches(lowered, end, epoch, max(time_ms, 0))
+    _put_segment(directory, end, b"".join(batches))
+    again = replace(
+        context,
+        is_clean=False,
+        recovery_point=end,
+        log_start_offset=log.after.log_start_offset,
+    )
+    return replace(log, after=loaded(directory, again), lowered=tuple(lowered))

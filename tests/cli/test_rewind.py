@@ -1,0 +1,449 @@
+"""What ``kdump rewind`` leaves on disks, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.batches import BASE_TIMESTAMP_MS, batch, record
+from builders.group_records import offset_key, offset_value
+from builders.in_process import run_kdump
+from builders.json_answers import objects
+from builders.log_dir_trees import original_of
+from builders.log_directories import (
+    META_PROPERTIES,
+    begin_epochs_at,
+    write_log_directory,
+    write_partition,
+)
+from builders.rewindable_clusters import (
+    DATA,
+    LOGS,
+    OFFSETS,
+    START_MS,
+    TICK_MS,
+    RandomCluster,
+    broken_promises,
+)
+from builders.samples import seeds
+from kdump.formats import names
+from kdump.formats.checkpoints import decode_offset_checkpoint
+from kdump.formats.names import TopicPartition
+from kdump.scan.batches import read_windows
+from kdump.scan.window_records import read_records
+from kdump.target.virtual_directory import BytesSource
+
+ORDERS: Final = TopicPartition("orders", 0)
+USAGE: Final = 16
+LINE: Final = '{"topic": "a", "partition": 0, "offset": 1}'
+
+
+def kdump(*words: str | Path, status: int = 1) -> list[dict[str, Any]]:
+    outcome = run_kdump([*map(str, words), "--output", "jsonl"], Path.cwd())
+    assert outcome.exit_status == status, (outcome.stderr, outcome.stdout[-2000:])
+    return objects(outcome.stdout)
+
+
+def rows(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [each for each in found if each["type"] == kind]
+
+
+def refusal(*words: str | Path, status: int) -> str:
+    outcome = run_kdump([*map(str, words)], Path.cwd())
+    assert outcome.exit_status == status, outcome.stderr
+    return outcome.stderr.decode()
+
+
+def log_of(partition: Path) -> bytes:
+    return b"".join(each.read_bytes() for each in sorted(partition.glob("*.log")))
+
+
+def end_of(partition: Path) -> int:
+    end = int(min(partition.glob("*.log")).stem)
+    for window in read_windows(BytesSource(log_of(partition))):
+        if window.batches.count:
+            end = int(window.batches.last_offset[-1]) + 1
+    return end
+
+
+def checkpoint(log_dir: Path, name: str) -> dict[TopicPartition, int]:
+    return {
+        each.topic_partition: each.offset for each in decode_offset_checkpoint_of(log_dir, name)
+    }
+
+
+def decode_offset_checkpoint_of(log_dir: Path, name: str) -> Any:
+    return decode_offset_checkpoint((log_dir / name).read_bytes())
+
+
+def orders(
+    root: Path, *times: int, log_start: int = 0, segments: int = 1, **root_options: Any
+) -> Path:
+    """A log directory with one record in each batch, at these times after the base."""
+    log_dir = write_log_directory(
+        root,
+        recovery_points={ORDERS: len(times)},
+        high_watermarks={ORDERS: len(times)},
+        log_start_offsets={ORDERS: log_start} if log_start else {},
+        **root_options,
+    )
+    if root.name.isdigit():
+        of_node = META_PROPERTIES.replace(b"node.id=7", b"node.id=" + root.name.encode())
+        (log_dir / names.META_PROPERTIES).write_bytes(
+            of_node.replace(b"V1dW8O41RR6", b"V1dW8O41RR" + root.name.encode())
+        )
+    data = [
+        batch([record(offset, timestamp=BASE_TIMESTAMP_MS + time)])
+        for offset, time in enumerate(times)
+    ]
+    each = -(-len(data) // segments) if data else 1
+    logs = {at: b"".join(data[at : at + each]) for at in range(0, len(data), each)} or {0: b""}
+    begin_epochs_at(write_partition(log_dir / str(ORDERS), logs), log_start)
+    return log_dir
+
+
+def to(offset_ms: int) -> str:
+    return f"--to={BASE_TIMESTAMP_MS + offset_ms}"
+
+
+@pytest.mark.parametrize("seed", seeds(0, count=80, in_main=8))
+def test_disks_are_as_they_were_at_the_moment(tmp_path: Path, seed: int) -> None:
+    drawn = random.Random(seed)
+    cluster = RandomCluster(seed)
+    log_dirs = cluster.write(tmp_path, brokers=drawn.randint(1, 3))
+    if drawn.random() < 0.5:
+        for each in log_dirs:
+            kdump("recover", "--no-undo", each, status=0)
+    time_ms = START_MS + drawn.randint(-3, 122) * TICK_MS
+    before = [original_of(each) for each in log_dirs]
+    outcome = run_kdump(
+        ["rewind", f"--to={time_ms}", "--output=jsonl", *map(str, log_dirs)], Path.cwd()
+    )
+    assert outcome.exit_status in (0, 1), outcome.stderr
+    found = rows(objects(outcome.stdout), "partition")
+    cuts = {
+        TopicPartition(each["topic"], each["partition"]): each["cut_offset"]
+        for each in found
+        if each["is_cut"]
+    }
+    assert [*broken_promises(cluster, cuts)] == []
+    ends = {log: end_of(log_dirs[0] / str(log)) for log in LOGS}
+    by_time = cluster.cuts_at(time_ms)
+    for log in LOGS:
+        kept = log_of(log_dirs[0] / str(log))
+        original = b"".join(each.data for each in cluster.of(log))
+        cut = cuts.get(log, cluster.end(log))
+        assert cut <= by_time.get(log, cut)
+        expected = b"".join(each.data for each in cluster.of(log) if each.offset < cut)
+        assert kept.startswith(expected)
+        assert kept == expected or log == OFFSETS
+        assert original.startswith(expected)
+        assert {log_of(each / str(log)) for each in log_dirs} == {kept}
+    for (group, partition), committed in committed_offsets(log_dirs[0] / str(OFFSETS)).items():
+        assert committed <= ends[partition], (group, partition)
+    for each in log_dirs:
+        verified = run_kdump(["verify", str(each)], Path.cwd())
+        assert verified.exit_status == 0, verified.stdout
+    if outcome.exit_status:
+        for log_dir, old in zip(log_dirs, before, strict=True):
+            run_kdump(["undo", str(log_dir)], Path.cwd())
+            run_kdump(["undo", "--discard", str(log_dir)], Path.cwd())
+            new = original_of(log_dir)
+            new.pop(names.LOCK_FILE, None)
+            old.pop(names.LOCK_FILE, None)
+            assert new == old
+
+
+def committed_offsets(partition: Path) -> dict[tuple[bytes, TopicPartition], int]:
+    """The offsets outside of transactions: the last record of each key."""
+    found = {}
+    for window in read_windows(BytesSource(log_of(partition))):
+        for columns in read_records(window):
+            for row in range(columns.count):
+                if columns.batches.producer_id[columns.batch[row]] >= 0:
+                    continue
+                key, value = columns.key(row), columns.value(row)
+                assert key is not None
+                assert value is not None
+                group = key[4:-12]
+                number = int.from_bytes(key[-4:], "big")
+                committed = int.from_bytes(value[2:10], "big")
+                found[group, DATA[number]] = committed
+    return found
+
+
+# ---- Where logs end
+
+
+def test_a_log_ends_before_the_first_batch_that_is_later(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0, 10, 20, 30)
+    (row,) = rows(kdump("rewind", to(20), log_dir), "partition")
+    assert (row["log_end_offset"], row["cut_offset"], row["removed_records"]) == (4, 3, 1)
+    assert end_of(log_dir / str(ORDERS)) == 3
+
+
+def test_records_on_time_after_a_later_one_are_counted(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0, 99, 10, 20)
+    (row,) = rows(kdump("rewind", to(50), log_dir), "partition")
+    assert (row["cut_offset"], row["removed_records"], row["removed_on_time"]) == (1, 3, 2)
+
+
+def test_records_on_time_in_a_batch_with_a_later_one_are_counted(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path)
+    times = (10, 99, 20)
+    mixed = [record(at, timestamp=BASE_TIMESTAMP_MS + time) for at, time in enumerate(times)]
+    (log_dir / str(ORDERS) / "00000000000000000000.log").write_bytes(batch(mixed))
+    (row,) = rows(kdump("rewind", to(50), log_dir, "--dry-run"), "partition")
+    assert (row["cut_offset"], row["removed_records"], row["removed_on_time"]) == (0, 3, 2)
+
+
+def test_nothing_later_changes_nothing(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0, 10)
+    before = original_of(log_dir)
+    kdump("rewind", to(10), log_dir, status=0)
+    after = original_of(log_dir)
+    after.pop(names.LOCK_FILE, None)
+    assert after == before
+
+
+def test_a_log_that_is_all_later_is_empty_at_its_start(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 50, 60, 70)
+    kdump("rewind", to(10), log_dir)
+    assert [each.name for each in sorted((log_dir / str(ORDERS)).glob("*.log"))] == [
+        "00000000000000000000.log"
+    ]
+    assert checkpoint(log_dir, names.RECOVERY_POINT_CHECKPOINT) == {ORDERS: 0}
+
+
+def test_a_log_does_not_end_before_its_start(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 50, 60, 70, 80, log_start=2)
+    (row,) = rows(kdump("rewind", to(10), log_dir), "partition")
+    assert (row["log_start_offset"], row["cut_offset"]) == (2, 2)
+    assert end_of(log_dir / str(ORDERS)) == 2
+    assert checkpoint(log_dir, names.LOG_START_OFFSET_CHECKPOINT) == {}
+
+
+def test_segments_after_the_cut_are_removed_with_their_files(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, *range(0, 60, 10), segments=3)
+    kdump("rewind", to(20), log_dir)
+    found = {each.name for each in (log_dir / str(ORDERS)).iterdir()}
+    assert {each for each in found if each.endswith(".log")} == {
+        "00000000000000000000.log",
+        "00000000000000000002.log",
+    }
+    assert "00000000000000000003.snapshot" in found
+    assert not any(each.startswith("00000000000000000004") for each in found)
+
+
+def test_checkpoints_do_not_go_past_the_cut(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, *range(0, 60, 10))
+    (log_dir / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(b"0\n2\norders 0 5\nother 0 9\n")
+    kdump("rewind", to(20), log_dir)
+    assert checkpoint(log_dir, names.RECOVERY_POINT_CHECKPOINT) == {ORDERS: 3}
+    assert checkpoint(log_dir, names.REPLICATION_OFFSET_CHECKPOINT) == {ORDERS: 3}
+    other = TopicPartition("other", 0)
+    assert checkpoint(log_dir, names.CLEANER_OFFSET_CHECKPOINT) == {ORDERS: 3, other: 9}
+    assert (log_dir / names.CLEAN_SHUTDOWN_MARKER).exists()
+
+
+# ---- Offsets
+
+
+def offsets_file(path: Path, *lines: tuple[str, int, int]) -> Path:
+    partitions = [{"topic": a, "partition": b, "offset": c} for a, b, c in lines]
+    path.write_text(json.dumps({"partitions": partitions, "version": 1}))
+    return path
+
+
+def test_offsets_are_written_and_taken_on_each_broker_alike(tmp_path: Path) -> None:
+    one, other = orders(tmp_path / "1", 0, 10, 20, 30), orders(tmp_path / "2", 0, 10, 20, 30)
+    out = tmp_path / "offsets.json"
+    kdump("rewind", to(15), one, "--dry-run", "--out", out)
+    assert json.loads(out.read_text()) == {
+        "partitions": [{"topic": "orders", "partition": 0, "offset": 2}],
+        "version": 1,
+    }
+    for log_dir in (one, other):
+        kdump("rewind", "--offsets", out, log_dir)
+        assert end_of(log_dir / str(ORDERS)) == 2
+
+
+def test_an_offset_inside_a_batch_ends_the_log_before_it(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path / "d")
+    data = batch([record(0), record(1)]) + batch([record(2), record(3)])
+    (log_dir / str(ORDERS) / "00000000000000000000.log").write_bytes(data)
+    kdump("rewind", "--offsets", offsets_file(tmp_path / "f", ("orders", 0, 3)), log_dir)
+    assert end_of(log_dir / str(ORDERS)) == 2
+
+
+def test_partitions_that_are_not_in_the_file_are_left(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path / "d", 0, 10)
+    given = offsets_file(tmp_path / "f", ("users", 0, 0))
+    kdump("rewind", "--offsets", given, log_dir, status=0)
+    assert end_of(log_dir / str(ORDERS)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not an object"),
+        ('{"partitions": [{"topic": "a", "partition": 0}]}', "partitions[0].offset: missing"),
+        ('{"partitions": [{"topic": "a", "partition": 0, "offset": -1}]}', "not a number from 0"),
+        ('{"partitions": [], "version": 2}', "version: not a number from 1 to 1"),
+        (
+            f'{{"partitions": [{LINE}, {LINE}]}}',
+            "a-0 is there twice",
+        ),
+    ],
+)
+def test_a_file_that_is_not_one_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    log_dir = orders(tmp_path / "d", 0)
+    (tmp_path / "f").write_text(text)
+    assert said in refusal("rewind", "--offsets", tmp_path / "f", log_dir, status=USAGE)
+
+
+def test_an_offset_inside_an_ended_transaction_is_refused(tmp_path: Path) -> None:
+    cluster = RandomCluster(5, most_skew_ms=0)
+    (log_dir,) = cluster.write(tmp_path / "c")
+    log, part = next(
+        (log, part)
+        for log, parts in cluster.parts().items()
+        for part in parts
+        if part.marker is not None and not part.is_empty
+    )
+    given = offsets_file(tmp_path / "f", (log.topic, log.partition, part.marker or 0))
+    said = refusal("rewind", "--offsets", given, log_dir, status=4)
+    assert f"give {part.first} or {(part.marker or 0) + 1}" in said
+
+
+# ---- Replicas
+
+
+def test_replicas_that_differ_before_the_cut_are_refused_unless_one_is_excluded(
+    tmp_path: Path,
+) -> None:
+    one, other = orders(tmp_path / "1", 0, 10, 20), orders(tmp_path / "2", 0, 11, 20)
+    said = refusal("rewind", to(15), one, other, status=4)
+    assert str(one / "orders-0") in said
+    assert str(other / "orders-0") in said
+    kdump("rewind", to(15), one, other, "--exclude", other / "orders-0")
+    assert [end_of(each / "orders-0") for each in (one, other)] == [2, 3]
+
+
+def test_replicas_may_differ_after_the_cut(tmp_path: Path) -> None:
+    one, other = orders(tmp_path / "1", 0, 10, 20), orders(tmp_path / "2", 0, 10, 21, 30)
+    kdump("rewind", to(15), one, other)
+    assert [end_of(each / "orders-0") for each in (one, other)] == [2, 2]
+
+
+def test_the_earliest_of_the_replicas_cuts_decides(tmp_path: Path) -> None:
+    one, other = orders(tmp_path / "1", 0, 10, 12), orders(tmp_path / "2", 0, 10, 99)
+    found = kdump("rewind", to(15), one, other)
+    assert {each["cut_offset"] for each in rows(found, "partition")} == {2}
+
+
+def test_a_replica_that_is_behind_stays_so(tmp_path: Path) -> None:
+    one, other = orders(tmp_path / "1", 0, 10, 20, 30), orders(tmp_path / "2", 0, 10)
+    kdump("rewind", to(25), one, other)
+    assert [end_of(each / "orders-0") for each in (one, other)] == [3, 2]
+
+
+def test_a_replica_that_begins_after_the_cut_is_named(tmp_path: Path) -> None:
+    one = orders(tmp_path / "1", *range(0, 60, 10))
+    other = orders(tmp_path / "2", *range(0, 60, 10), log_start=4)
+    assert "would not be the same" in refusal("rewind", to(15), one, other, status=4)
+
+
+def test_a_replica_that_is_excluded_has_to_be_there(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0)
+    words = ("rewind", to(0), log_dir, "--exclude", tmp_path / "users-0")
+    assert "not a partition in one of the log directories" in refusal(*words, status=USAGE)
+
+
+def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0, 10, 20)
+    path = log_dir / str(ORDERS) / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert "wrong checksum" in refusal("rewind", to(0), log_dir, status=4)
+    assert path.read_bytes() == data
+
+
+# ---- Groups
+
+
+def with_offsets(log_dir: Path, *commits: tuple[bytes, int, int]) -> Path:
+    data = b"".join(
+        batch(
+            [record(at, offset_key(group), offset_value(offset), timestamp=BASE_TIMESTAMP_MS + ms)]
+        )
+        for at, (group, offset, ms) in enumerate(commits)
+    )
+    return write_partition(log_dir / str(OFFSETS), {0: data})
+
+
+def test_offsets_beyond_the_end_are_set_to_it(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0, 10, 99, 99)
+    partition = with_offsets(log_dir, (b"ahead", 4, 12), (b"fine", 1, 13), (b"late", 3, 60))
+    found = rows(kdump("rewind", to(50), log_dir), "offset")
+    assert [(each["group"], each["committed_offset"], each["new_offset"]) for each in found] == [
+        ("ahead", 4, 2)
+    ]
+    assert committed_offsets(partition) == {(b"ahead", ORDERS): 2, (b"fine", ORDERS): 1}
+    assert end_of(partition) == 3
+
+
+def test_offsets_are_set_the_same_on_every_replica(tmp_path: Path) -> None:
+    log_dirs = [orders(tmp_path / str(each), 0, 10, 99) for each in range(2)]
+    partitions = [with_offsets(each, (b"ahead", 3, 12)) for each in log_dirs]
+    kdump("rewind", to(50), *log_dirs)
+    assert log_of(partitions[0]) == log_of(partitions[1])
+    assert committed_offsets(partitions[0]) == {(b"ahead", ORDERS): 2}
+
+
+def test_a_replica_of_the_offsets_that_is_behind_gets_no_record(tmp_path: Path) -> None:
+    log_dirs = [orders(tmp_path / str(each), 0, 10, 99) for each in range(2)]
+    with_offsets(log_dirs[0], (b"a", 3, 12), (b"b", 1, 13))
+    behind = with_offsets(log_dirs[1], (b"a", 3, 12))
+    before = log_of(behind)
+    kdump("rewind", to(50), *log_dirs)
+    assert log_of(behind) == before
+
+
+def test_offsets_of_partitions_elsewhere_are_set_by_the_file(tmp_path: Path) -> None:
+    log_dir = write_log_directory(tmp_path / "d")
+    partition = with_offsets(log_dir, (b"ahead", 9, 12))
+    given = offsets_file(tmp_path / "f", ("orders", 0, 5), ("__consumer_offsets", 0, 1))
+    kdump("rewind", "--offsets", given, log_dir)
+    assert committed_offsets(partition) == {(b"ahead", ORDERS): 5}
+
+
+def test_running_it_again_changes_nothing(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0, 10, 99, 99)
+    with_offsets(log_dir, (b"ahead", 4, 12), (b"late", 3, 60))
+    kdump("rewind", to(50), log_dir)
+    kdump("rewind", to(50), log_dir, status=0)
+
+
+# ---- Options
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "give --to TIME or --offsets FILE"),
+        (("--to=0", "--offsets=f"), "mutually exclusive"),
+        (("--to=0", "--out=f"), "--out requires --dry-run"),
+        (("--to=noon",), "is not a time"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    assert said in refusal("rewind", orders(tmp_path, 0), *words, status=USAGE)
