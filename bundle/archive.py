@@ -29,17 +29,34 @@ def write_archive(folder: Path, target: Path, time_s: int) -> Path:
         gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for path in [folder, *sorted(folder.rglob("*"))]:
-            member = archive.gettarinfo(path, f"{folder.name}/{path.relative_to(folder)}")
-            _anonymize(member, time_s)
-            if member.isreg():
-                with path.open("rb") as content:
-                    archive.addfile(member, content)
-            else:
-                archive.addfile(member)
+        add_folder(archive, folder, f"{folder.name}/", time_s)
     checksum = target.with_name(f"{target.name}.sha256")
-    checksum.write_text(f"{_sha256(target)}  {target.name}\n", encoding="utf-8")
+    checksum.write_text(checksum_line(target), encoding="utf-8")
     return checksum
+
+
+def add_folder(archive: tarfile.TarFile, folder: Path, prefix: str, time_s: int) -> None:
+    """Add what is in a folder, sorted, as of root and with the same time for all.
+
+    Args:
+        archive: open for writing.
+        folder: the folder.
+        prefix: what the names of members begin with; if it is not empty, the folder is added too.
+        time_s: the time of all members.
+    """
+    for path in [*([folder] if prefix else []), *sorted(folder.rglob("*"))]:
+        member = archive.gettarinfo(path, f"{prefix}{path.relative_to(folder)}")
+        _anonymize(member, time_s)
+        if member.isreg():
+            with path.open("rb") as content:
+                archive.addfile(member, content)
+        else:
+            archive.addfile(member)
+
+
+def checksum_line(path: Path) -> str:
+    """Return the line of a file as ``sha256sum`` writes it."""
+    return f"{_sha256(path)}  {path.name}\n"
 
 
 def _anonymize(member: tarfile.TarInfo, time_s: int) -> None:

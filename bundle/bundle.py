@@ -101,7 +101,7 @@ def make_bundle(folder: Path, launcher: Path) -> None:
         *_package_licences(folder, packages),
     ]
     about = README.format(
-        version=_version(),
+        version=kdump_version(),
         machine=platform.machine(),
         python=platform.python_version(),
         kernel=kernel,
@@ -206,7 +206,7 @@ def _system_licences(folder: Path, files: Iterable[Path]) -> set[str]:
 def _package_licences(folder: Path, packages: Iterable[Distribution]) -> set[str]:
     """Collect the licences of kdump and of Python packages; return what they are of."""
     _copy(ROOT / "LICENSE", folder / "share" / "licenses" / "kdump" / "LICENSE")
-    contents = {f"kdump {_version()}"}
+    contents = {f"kdump {kdump_version()}"}
     for package in packages:
         contents.add(f"{package.name} {package.version}, from PyPI")
         for name, path in licences(package):
@@ -217,14 +217,15 @@ def _package_licences(folder: Path, packages: Iterable[Distribution]) -> set[str
     return contents
 
 
-def _version() -> str:
+def kdump_version() -> str:
+    """Return the version of kdump in this clone."""
     sys.path.append(str(ROOT))
     import kdump
 
     return kdump.__version__
 
 
-def _time_s() -> int:
+def commit_time_s() -> int:
     """The time of all files: that of the commit, so that it always makes the same archive."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given:
@@ -242,7 +243,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, help=where)
     target = (parser.parse_args().folder or ROOT / "build" / "bundle").absolute()
     target.mkdir(parents=True, exist_ok=True)
-    name = f"kdump-{_version()}-linux-{platform.machine()}"
+    name = f"kdump-{kdump_version()}-linux-{platform.machine()}"
     try:
         require_c_library()
         with tempfile.TemporaryDirectory(prefix="unfinished-", dir=target) as made:
@@ -254,7 +255,7 @@ def main() -> None:
             make_bundle(folder, launcher)
             size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
             archive = Path(made) / f"{name}.tar.gz"
-            checksum = write_archive(folder, archive, _time_s())
+            checksum = write_archive(folder, archive, commit_time_s())
             for path in (archive, checksum):
                 path.replace(target / path.name)
     except PackageNotFoundError as missing:

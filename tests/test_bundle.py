@@ -16,6 +16,7 @@ from typing import Final
 
 import pytest
 
+from builders.empty_roots import in_empty_root, require_namespaces
 from builders.in_process import run_kdump
 from builders.mounts import mounted
 from kdump.cli.command_group import command_names
@@ -84,35 +85,12 @@ def run(
 # An empty root
 
 
-def in_empty_root(
-    user: str, root: Path, *words: str, cwd: str = "/"
-) -> subprocess.CompletedProcess[str]:
-    """Run a program as a user of a new namespace, where ``root`` is all there is."""
-    command = ["unshare", "--user", f"--map-user={user}", f"--map-group={user}", "--net"]
-    return subprocess.run(
-        [*command, f"--root={root}", f"--wd={cwd}", *words],
-        env={},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def empty_root(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the bundle and nothing else."""
     root = tmp_path_factory.mktemp("empty") / "root"
     shutil.copytree(unpacked, root / "opt" / "a: kdump")
-    if shutil.which("unshare") is None:
-        pytest.skip("unshare is not on the PATH")
-    probe = subprocess.run(
-        ["unshare", "--user", "--map-user=1000", "--net", "true"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if probe.returncode:
-        pytest.skip(f"users may not make namespaces here: {probe.stderr.strip()}")
+    require_namespaces()
     return root
 
 
