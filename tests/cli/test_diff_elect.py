@@ -183,3 +183,21 @@ def test_an_election_needs_the_metadata_of_the_cluster(disks: Path) -> None:
     outcome = run_kdump(["diff", "--elect", "elect.json", "b1", "b2"], disks)
     assert outcome.exit_status == 16
     assert b"--metadata" in outcome.stderr
+
+
+def test_a_replica_that_becomes_stray_is_not_elected(disks: Path) -> None:
+    """Its broker has no log after a start, however much the directory has."""
+    (disks / "b1" / "orders-0" / names.PARTITION_METADATA).unlink()
+    done = elect(disks)
+    said = done.stdout.decode().splitlines()
+    (orders,) = [line for line in said if line.startswith("orders-0: elect")]
+    assert orders.startswith("orders-0: elect broker 2, 6 records lost; broker 1: no broker loads")
+    assert "renames it to -stray; 'kdump verify --repair' writes the id" in done.stderr.decode()
+
+
+def test_none_is_elected_where_all_replicas_become_stray(disks: Path) -> None:
+    (disks / "b1" / "alone-0" / names.PARTITION_METADATA).unlink()
+    said = elect(disks).stdout.decode()
+    assert "alone-0: " in said
+    assert "renames it to -stray" in said
+    assert "alone-0" not in keys_in(disks / "elect-1.json")

@@ -13,6 +13,7 @@ from kdump.broker.loader.loader import Recovered
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
+from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.diff.comparison import MAX_OFFSET, ComparedLog, Comparison, OnRecords, Parting
@@ -26,7 +27,7 @@ from kdump.jobs.diff.results import (
     TopicDiff,
     UnrelatedReplica,
 )
-from kdump.jobs.loading.load_partition import load, loaded_replica
+from kdump.jobs.loading.load_partition import Outcome, load, loaded_replica
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.log.directory import read_lone_partition
 from kdump.log.log_search import ReplicaEnd
@@ -51,6 +52,7 @@ class ReplicaToCompare:
         has_root: whether the files in the root of its log directory are known; otherwise the high
             watermark is not.
         cleaned_to: the first offset that the cleaner has not reached.
+        needs_topic_id: whether its broker takes a log without a topic id for a stray one.
     """
 
     side: int
@@ -59,6 +61,7 @@ class ReplicaToCompare:
     context: LoadContext
     has_root: bool = True
     cleaned_to: int = 0
+    needs_topic_id: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +241,8 @@ class _Replica:
         if self.partition.is_0_7:
             return
         outcome = load(LoadSplit(source.path, name=source.name, context=source.context))
+        if source.needs_topic_id and self.topic_id is None:
+            outcome = _stray(outcome)
         if isinstance(outcome, Refusal):
             self.refusal = outcome
             return
@@ -302,6 +307,17 @@ class _Replica:
             if offset < self.loaded.log_end_offset and history.epoch_for_offset(offset) != epoch:
                 return offset
         return None
+
+
+def _stray(outcome: Outcome) -> Refusal:
+    """Why a broker has no log of a replica without a topic id, if it can load it at all."""
+    if isinstance(outcome, Refusal):
+        return outcome
+    what = (
+        "without a topic id a starting broker renames it to -stray; 'kdump verify --repair' writes"
+        " the id, if the cluster's metadata has the topic"
+    )
+    return Refusal(what, names.PARTITION_METADATA, "")
 
 
 def _truncation(follower: _Replica, leader: _Replica) -> Truncation | None:

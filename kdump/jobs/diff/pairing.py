@@ -10,6 +10,7 @@ from kdump.formats.names import TopicPartition
 from kdump.jobs.diff.diff import DiffSplit, ReplicaToCompare
 from kdump.jobs.diff.sides import NamedDirectory, Side
 from kdump.jobs.loading.load_split import is_topic_compacted
+from kdump.log.broker import needs_partition_metadata
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
 from kdump.state.metadata.cluster import ClusterImage
@@ -131,4 +132,5 @@ def _to_compare(
         load_context(directory, key, is_compacted=is_compacted),
         has_root=directory.checkpoints.high_watermarks is not None,
         cleaned_to=cleaned_to,
+        needs_topic_id=needs_partition_metadata(directory) and not partition.is_cluster_metadata,
     )
