@@ -1,33 +1,34 @@
-"""Calls that ^C can end although they wait in a library for a server.
+"""Calls that ^C or a limit can end although they wait in a library for a server.
 
 Python's handlers of signals run between its own instructions: during such a call they would have
-to wait for it. So the main thread leaves it to another thread, and waits where it can be woken.
+to wait for it. So another thread makes it, and the one that needs it waits where it can be woken.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 Value = TypeVar("Value")
 
+WATCH_SECONDS: Final = 1.0
+
 _under_way: Final = set[threading.Thread]()
 
 
-def interruptible(call: Callable[[], Value]) -> Value:
-    """Return what ``call`` returns, or raise what it raises; only the main thread is woken.
+def interruptible(call: Callable[[], Value], watch: Callable[[float], None]) -> Value:
+    """Return what ``call`` returns, or raise what it raises; ^C wakes the main thread.
 
     A call that was left continues in its thread, which does not keep the process from ending
     (but see :func:`calls_left`).
+
+    Args:
+        call: made in a thread of its own.
+        watch: called about every second meanwhile, with the seconds so far. What it raises leaves
+            the call; what the call writes to must not be used again then.
     """
-    own = threading.current_thread()
-    if own is not threading.main_thread():
-        _under_way.add(own)
-        try:
-            return call()
-        finally:
-            _under_way.discard(own)
     values: list[Value] = []
     failures: list[BaseException] = []
     done = threading.Event()
@@ -43,8 +44,10 @@ def interruptible(call: Callable[[], Value]) -> Value:
 
     thread = threading.Thread(target=run, daemon=True, name="kdump request")
     _under_way.add(thread)
+    begin_s = time.monotonic()
     thread.start()
-    done.wait()
+    while not done.wait(WATCH_SECONDS):
+        watch(time.monotonic() - begin_s)
     if failures:
         raise failures[0]
     return values[0]

@@ -24,6 +24,7 @@ from kdump.storage.place_problem import NO_FILE_NAME, PlaceProblem, note_problem
 from kdump.storage.request_counts import RequestCounts
 from kdump.storage.rooted_storage import ROOT, RootedStorage, normal_path
 from kdump.storage.store_connection import StoreConnection
+from kdump.storage.store_limits import StoreLimits
 from kdump.storage.store_uri import StoreUri, with_options
 
 _OTHER_KEYS: Final = "the store listed objects that are not in it; they are left out"
@@ -152,9 +153,10 @@ def parse_store_uri(text: str) -> Location:
     """The location that a URI names.
 
     Raises:
-        UsageProblem: as :meth:`StoreUri.of`.
+        UsageProblem: as :meth:`StoreUri.of` and :meth:`StoreLimits.of`.
     """
     uri = StoreUri.of(text)
+    StoreLimits.of(uri.options, uri.name)
     store = ObjectStore(uri.root, uri.name)
     _named.setdefault(store, set()).add(uri.path)
     return Location(store, uri.path)

@@ -9,9 +9,12 @@ Python interface takes no size. So an object is opened once in a process, and wh
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
+import resource
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -20,9 +23,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kdump.errors import StoreGoneError
+from kdump.phases import Phase
 from kdump.storage.interruptible import interruptible
 from kdump.storage.parallel_reads import CONCURRENT_READS
 from kdump.storage.request_counts import RequestCounter, RequestCounts
+from kdump.storage.store_limits import StoreLimits, without_limits
 from kdump.storage.store_uri import StoreUri
 
 if TYPE_CHECKING:
@@ -32,13 +37,14 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-CONNECT_SECONDS: Final = 10.0
-READ_SECONDS: Final = 30.0
-"""A response that stalls for so long is asked for again."""
 ATTEMPTS: Final = 5
-"""For connections that fail, and answers such as 500 and 503; with growing pauses in between."""
+"""For connections that fail or stall, and answers such as 500; with growing pauses in between."""
 GOOGLE_ATTEMPTS_SECONDS: Final = 30
 """For the same at Google's store, whose client would try for a quarter of an hour."""
+WAITING_SECONDS: Final = 3.0
+"""After so long, progress says that kdump waits for the store."""
+LISTING_MEMORY_BYTES: Final = 2 << 30
+"""More than what ten million objects take; a store that repeats its pages has no end."""
 GONE_SECONDS: Final = 30.0
 """A store that has answered nothing for so long is gone, after a few requests with all attempts."""
 _GONE_REQUESTS: Final = 3
@@ -51,6 +57,11 @@ _REFUSED: Final = re.compile(
     r"ACCESS_DENIED|AccessControl|HTTP status 4\d\d|[Pp]ermission ?[Dd]enied"
 )
 """Answers that are about one object: the store is there."""
+_LIMITS: Final = "the options timeout and lowest_rate of the URI wait longer"
+_STALLED: Final = "curlCode: 28"
+"""Its time-out, for S3: each repetition has one."""
+_NO_END: Final = "its listing has no end"
+_PAGES: Final = "the store seems to repeat its pages; name a directory with fewer objects"
 _GOOGLE: Final = frozenset({"gs", "gcs"})
 _GOOGLE_LIMIT: Final = "retry_limit_seconds"
 _SECRET_VARIABLES: Final = (
@@ -112,8 +123,13 @@ class StoreConnection:
         # A client has as many connections; Arrow starts threads only as they are needed.
         set_io_thread_count(max(CONCURRENT_READS, io_thread_count()))
         self._name = name
+        uri = StoreUri.of(root_uri)
+        limits = self._limits = StoreLimits.of(uri.options, name)
+        # All repetitions fit into the time-out, with the pauses between them.
+        attempt_s = max(1.0, limits.timeout_s / (ATTEMPTS + 1))
+        of_client = replace(uri, options=without_limits(uri.options))
         of_environment = (os.environ.get(each, "") for each in _SECRET_VARIABLES)
-        found = {*StoreUri.of(root_uri).secrets(), *filter(None, of_environment)}
+        found = {*uri.secrets(), *filter(None, of_environment)}
         # The longest first: one may contain another.
         self._secrets = sorted(found, key=len, reverse=True)
         self._failures = 0
@@ -124,15 +140,15 @@ class StoreConnection:
 
         def connect() -> tuple[FileSystem | HdfsFileSystem, str]:
             try:
-                found, root = FileSystem.from_uri(_with_limit(root_uri))
+                found, root = FileSystem.from_uri(_with_limit(of_client, limits).root)
             except OSError as failure:
                 if not _needs_hadoop(failure):
                     raise
                 from kdump.storage.hdfs_client import HdfsFileSystem
 
-                return HdfsFileSystem(root_uri, ATTEMPTS, READ_SECONDS), "/"
+                return HdfsFileSystem(of_client.root, ATTEMPTS, attempt_s), "/"
             if isinstance(found, S3FileSystem):
-                found = _patient(found)
+                found = _patient(found, attempt_s)
             return found, root
 
         self._file_system, self._root = self._asked(connect, name)
@@ -158,8 +174,18 @@ class StoreConnection:
 
         selector = FileSelector(path, recursive=is_deep)
         self.counter.add(RequestCounts(listings=1))
+        begun_bytes = _memory_bytes()
+
+        def watch(seconds: float) -> None:
+            if seconds > self._limits.listing_s:
+                raise TimeoutError(errno.ETIMEDOUT, f"{_NO_END} after {seconds:.0f} s; {_PAGES}")
+            taken_bytes = _memory_bytes() - begun_bytes
+            if taken_bytes > LISTING_MEMORY_BYTES:
+                what = f"{_NO_END} after {taken_bytes >> 20} MiB; {_PAGES}"
+                raise TimeoutError(errno.ETIMEDOUT, what)
+
         infos: Sequence[FileInfo] = self._asked(
-            lambda: self._file_system.get_file_info(selector), name
+            lambda: self._file_system.get_file_info(selector), name, watch=watch
         )
         # With everything below, directories are only in the names of files.
         entries = sum(not is_deep or each.type == FileType.File for each in infos)
@@ -231,15 +257,25 @@ class StoreConnection:
             stream = opened.handle.get_stream(start, len(buffer))
             return int(stream.readinto(buffer))
 
-        count = self._asked(read, f"{name} (reading at byte {start})")
+        count = self._asked(
+            read, f"{name} (reading at byte {start})", self._limits.seconds_for(len(buffer))
+        )
         self.counter.add(RequestCounts(reads=1, read_bytes=count))
         return count
 
-    def _asked(self, ask: Callable[[], Value], name: str) -> Value:
+    def _asked(
+        self,
+        ask: Callable[[], Value],
+        name: str,
+        most_s: float | None = None,
+        watch: Callable[[float], None] | None = None,
+    ) -> Value:
         """Ask the store something.
 
         Args:
             name: what is asked for, in messages.
+            most_s: how long the answer may take; None for the time-out.
+            watch: judges how long it may take instead, as for :func:`interruptible`.
 
         Raises:
             OSError: the call failed; has the store's answer, and no credentials.
@@ -249,8 +285,14 @@ class StoreConnection:
 
         self._require_there("")
         begin_s = time.monotonic()
+        most_s = self._limits.seconds_for(0) if most_s is None else most_s
+
+        def within(seconds: float) -> None:
+            if seconds > most_s:
+                raise TimeoutError(errno.ETIMEDOUT, f"gave up after {seconds:.0f} s; {_LIMITS}")
+
         try:
-            value = interruptible(ask)
+            value = _waited_for(ask, watch or within, name)
         except FileNotFoundError:
             self._failures = 0
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from None
@@ -283,11 +325,14 @@ class StoreConnection:
 
     def _answer(self, failure: Exception) -> str:
         """What the store said, on one line."""
+        if isinstance(failure, TimeoutError) and failure.strerror:
+            return failure.strerror
         text = str(failure).strip() or type(failure).__name__
         text = _REQUEST_ID.sub("", text.split("\n", 1)[0])
         for each in self._secrets:
             text = text.replace(each, "***")
-        return text[:_LONGEST_MESSAGE]
+        text = text[:_LONGEST_MESSAGE]
+        return f"{text}; {_LIMITS}" if _STALLED in text else text
 
 
 def _needs_hadoop(failure: OSError) -> bool:
@@ -319,23 +364,44 @@ def _seconds(said: Any) -> int | None:
         return None
 
 
-def _with_limit(root_uri: str) -> str:
+def _with_limit(uri: StoreUri, limits: StoreLimits) -> StoreUri:
     """The same URI, with a limit for attempts where pyarrow takes it from there."""
-    uri = StoreUri.of(root_uri)
     if uri.scheme not in _GOOGLE or _GOOGLE_LIMIT in uri.options:
-        return root_uri
+        return uri
     options = f"{uri.options}&" if uri.options else ""
-    return replace(uri, options=f"{options}{_GOOGLE_LIMIT}={GOOGLE_ATTEMPTS_SECONDS}").root
+    seconds = min(GOOGLE_ATTEMPTS_SECONDS, limits.timeout_s)
+    return replace(uri, options=f"{options}{_GOOGLE_LIMIT}={seconds}")
 
 
-def _patient(found: Any) -> FileSystem:
+def _patient(found: Any, attempt_s: float) -> FileSystem:
     """The same file system of S3, with limits: pyarrow sets none for what it makes of a URI."""
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
     (options,) = found.__reduce__()[1]
     limits = {
-        "connect_timeout": CONNECT_SECONDS,
-        "request_timeout": READ_SECONDS,
+        "connect_timeout": attempt_s,
+        "request_timeout": attempt_s,
         "retry_strategy": AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
     }
     return S3FileSystem(**(options | limits))
+
+
+def _waited_for(ask: Callable[[], Value], watch: Callable[[float], None], name: str) -> Value:
+    """As :func:`interruptible`; progress says so if it takes long."""
+    with contextlib.ExitStack() as waiting:
+        is_shown = False
+
+        def watched(seconds: float) -> None:
+            nonlocal is_shown
+            watch(seconds)
+            if seconds >= WAITING_SECONDS and not is_shown:
+                is_shown = True
+                waiting.enter_context(Phase(f"waiting for the store to answer: {name}"))
+
+        return interruptible(ask, watched)
+
+
+def _memory_bytes() -> int:
+    """The most memory that this process has had."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most << 10

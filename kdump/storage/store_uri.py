@@ -9,6 +9,7 @@ from typing import Final
 from kdump.errors import UsageProblem
 from kdump.storage.place_names import TypedName
 from kdump.storage.rooted_storage import ROOT, normal_path
+from kdump.storage.store_limits import LOWEST_RATE_OPTION, TIMEOUT_OPTION
 
 _USER_IS_SECRET: Final = frozenset({"s3", "gs", "gcs"})
 """Schemes whose user is the credential; that of others may be a container or a user."""
@@ -30,6 +31,7 @@ _SHOWN_OPTIONS: Final = frozenset(
         "enable_tls",
         "endpoint_override",
         "kerb_ticket",
+        LOWEST_RATE_OPTION,
         "project_id",
         "region",
         "replication",
@@ -37,12 +39,13 @@ _SHOWN_OPTIONS: Final = frozenset(
         "scheme",
         "smart_defaults",
         "tenant_id",
+        TIMEOUT_OPTION,
         "tls_ca_dir_path",
         "tls_ca_file_path",
         "tls_verify_certificates",
     }
 )
-"""Those that Arrow knows and that are no credentials; any other may be one."""
+"""Those that kdump and Arrow know and that are no credentials; any other may be one."""
 _SHOWN_IN_FRONT: Final = "dfs."
 """The settings of Hadoop's client for HDFS, which has its secrets elsewhere."""
 

@@ -33,7 +33,7 @@ from kdump.engine import local as local_engine
 from kdump.engine.job import Split
 from kdump.engine.local import LocalEngine
 from kdump.errors import ExitStatus
-from kdump.storage import store_connection
+from kdump.storage import store_connection, store_limits
 from kdump.storage.entries import EntryKind
 from kdump.storage.places import forget_places, parse_location
 
@@ -608,11 +608,10 @@ def test_an_object_that_is_deleted_after_the_listing_is_named(
 
 
 def test_a_slow_server_is_waited_for_while_bytes_come(
-    server: ObjectServer, large: Path, large_uri: str, monkeypatch: pytest.MonkeyPatch
+    server: ObjectServer, large: Path, large_uri: str
 ) -> None:
-    monkeypatch.setattr(store_connection, "READ_SECONDS", 1.0)
     server.pause_seconds = 0.25
-    log = parse_location(f"{large_uri}/orders-0/{0:020d}.log")
+    log = parse_location(f"{large_uri}/orders-0/{0:020d}.log?timeout=3&lowest_rate=1")
     with log.open_file() as file:
         buffer = memoryview(bytearray(256 << 10))
         assert file.read_into(buffer, 0) == len(buffer)
@@ -620,17 +619,68 @@ def test_a_slow_server_is_waited_for_while_bytes_come(
 
 
 def test_a_server_that_stalls_is_an_error(
-    server: ObjectServer, large_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ObjectServer, large_uri: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(store_connection, "READ_SECONDS", 1.0)
     end = threading.Event()
     server.disturb = lambda _: end.wait(60) and None
     try:
-        outcome = run_kdump(["ls", large_uri], tmp_path)
+        outcome = run_kdump(["ls", f"{large_uri}?timeout=2"], tmp_path)
     finally:
         end.set()
     assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
-    assert b"Timeout" in outcome.stderr
+    assert b"Timeout was reached" in outcome.stderr
+    assert b"the options timeout and lowest_rate of the URI wait longer" in outcome.stderr
+
+
+def test_a_server_that_sends_too_slowly_is_given_up(server: ObjectServer, large_uri: str) -> None:
+    """A few bytes now and then keep every other limit from ending it."""
+    server.disturb = lambda request: _slow_down(server) if "GET" in request else None
+    log = parse_location(f"{large_uri}/orders-0/{0:020d}.log?timeout=1&lowest_rate=100000000")
+    with log.open_file() as file, pytest.raises(OSError, match="gave up after"):
+        file.read_into(memoryview(bytearray(256 << 10)), 0)
+
+
+def _slow_down(server: ObjectServer) -> None:
+    server.pause_seconds = 0.5
+
+
+SAME_PAGE: Final = Reply(
+    200,
+    {"Content-Type": "application/xml"},
+    b"""<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>disks</Name>
+<Prefix>endless/</Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys>
+<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken>
+<Contents><Key>endless/orders-0/00000000000000000000.log</Key>
+<LastModified>2026-01-01T00:00:00.000Z</LastModified><Size>1</Size></Contents></ListBucketResult>
+""",
+)
+
+
+@pytest.mark.parametrize("option", ["timeout=0", "lowest_rate=1k"])
+def test_a_limit_that_is_none_is_a_usage_error(tmp_path: Path, option: str) -> None:
+    outcome = run_kdump(["ls", f"s3://{BUCKET}/x?{option}"], tmp_path)
+    assert outcome.exit_status == ExitStatus.USAGE
+    assert outcome.stderr.startswith(f"kdump: s3://{BUCKET}: {option}: not a number of ".encode())
+
+
+@pytest.mark.parametrize("limit", ["time", "memory"])
+def test_a_listing_without_an_end_is_an_error(
+    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    if limit == "time":
+        monkeypatch.setattr(store_limits, "_TIMEOUTS_OF_A_LISTING", 1)
+    else:
+        monkeypatch.setattr(store_connection, "LISTING_MEMORY_BYTES", -1)
+    server.disturb = lambda request: SAME_PAGE if "list-type" in request else None
+    try:
+        outcome = run_kdump(["ls", f"{server.uri}/endless?timeout=1"], tmp_path)
+    finally:
+        server.disturb = lambda _: 403  # ends the request that was left
+    assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
+    said = outcome.stderr.decode()
+    assert said.startswith(f"kdump: {server.uri}/endless: its listing has no end after ")
+    assert "the store seems to repeat its pages" in said
+    assert said.count("\n") == 1
 
 
 def test_an_object_that_is_replaced_while_it_is_read_is_named(
