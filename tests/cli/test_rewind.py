@@ -33,6 +33,7 @@ from builders.samples import seeds
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
+from kdump.jobs.rewind import rewind
 from kdump.scan.batches import read_windows
 from kdump.scan.window_records import read_records
 from kdump.target.virtual_directory import BytesSource
@@ -111,8 +112,12 @@ def to(offset_ms: int) -> str:
 
 
 @pytest.mark.parametrize("seed", seeds(0, count=80, in_main=8))
-def test_disks_are_as_they_were_at_the_moment(tmp_path: Path, seed: int) -> None:
+def test_disks_are_as_they_were_at_the_moment(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn = random.Random(seed)
+    # Transactions that ended long before are left out, which must not show.
+    monkeypatch.setattr(rewind, "LOOKBACK_MS", drawn.choice([400, rewind.LOOKBACK_MS]))
     cluster = RandomCluster(seed)
     log_dirs = cluster.write(tmp_path, brokers=drawn.randint(1, 3))
     if drawn.random() < 0.5:
@@ -375,6 +380,15 @@ def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == data
 
 
+@pytest.mark.parametrize(("later", "status"), [(99, 4), (5, 0)])
+def test_a_log_with_remote_storage_is_never_cut(tmp_path: Path, later: int, status: int) -> None:
+    log_dir = orders(tmp_path, 0, later)
+    remote = "--config=remote.storage.enable=true"
+    outcome = run_kdump(["rewind", to(50), remote, str(log_dir)], Path.cwd())
+    assert outcome.exit_status == status
+    assert end_of(log_dir / str(ORDERS)) == 2
+
+
 # ---- Groups
 
 
@@ -414,6 +428,13 @@ def test_a_replica_of_the_offsets_that_is_behind_gets_no_record(tmp_path: Path) 
     before = log_of(behind)
     kdump("rewind", to(50), *log_dirs)
     assert log_of(behind) == before
+
+
+def test_offsets_beyond_a_log_that_is_not_cut_stay(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0, 10)
+    partition = with_offsets(log_dir, (b"ahead", 9, 12), (b"late", 1, 60))
+    kdump("rewind", to(50), log_dir)
+    assert committed_offsets(partition) == {(b"ahead", ORDERS): 9}
 
 
 def test_offsets_of_partitions_elsewhere_are_set_by_the_file(tmp_path: Path) -> None:

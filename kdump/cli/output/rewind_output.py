@@ -235,8 +235,8 @@ def _topic_lines(request: RewindRequest, found: Rewind) -> Iterator[str]:
         on_time = sum(each.log.removed.on_time for each in replicas)
         if request.time_ms is not None and on_time:
             yield (
-                f"  {counted(on_time, 'record')} not later than the time come after one that is"
-                " later, or after the cut of a transaction: clocks differ; they are removed, too"
+                f"  {counted(on_time, 'record')} of them not later than the time: in or after a"
+                " batch that is later, or cut with a transaction; clocks differ"
             )
         moved = [each for each in replicas if each.key in found.moved]
         if moved:

@@ -21,6 +21,7 @@ from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC
 from kdump.jobs.loading.load_split import LoadSplit, load_split
+from kdump.jobs.loading.verdict_words import REMOTE_STORAGE
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.rewind.rewind_splits import (
     FactsJob,
@@ -52,6 +53,9 @@ from kdump.target.target_file import Kept, TargetFile
 
 Found = TypeVar("Found")
 
+LOOKBACK_MS: Final = 3_600_000
+"""Clocks of brokers differ by less than half of that: memory does not grow with all transactions
+of a log."""
 _CUT_LINES: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT)
 
 
@@ -173,6 +177,25 @@ class _Replica:
     cleaned_to: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Cuts:
+    """Where logs are cut, and why.
+
+    Attributes:
+        facts: about each replica.
+        believed: by partition, the facts about the longest replica.
+        first: where the moment alone cuts.
+        cuts: where logs are cut.
+        transactions: in all logs.
+    """
+
+    facts: Sequence[LogFacts]
+    believed: Mapping[TopicPartition, LogFacts]
+    first: Mapping[TopicPartition, int]
+    cuts: Mapping[TopicPartition, int]
+    transactions: Sequence[Transaction]
+
+
 class _Rewinding:
     def __init__(self, request: RewindRequest, options: EngineOptions) -> None:
         self._request = request
@@ -181,41 +204,28 @@ class _Rewinding:
 
     def result(self) -> Rewind:
         request = self._request
-        facts = self._facts()
         by_key = defaultdict[TopicPartition, list[int]](list)
         for number, replica in enumerate(self._replicas):
             by_key[replica.key].append(number)
-        first_cuts = {
-            key: min(found)
-            for key, numbers in by_key.items()
-            if (found := [cut for n in numbers if (cut := facts[n].cut) is not None])
-        }
-        believed = {
-            key: facts[max(numbers, key=lambda n: facts[n].end_offset)]
-            for key, numbers in by_key.items()
-        }
-        transactions = find_transactions(
-            {key: each.parts for key, each in believed.items() if each.parts},
-            {key: each.coordinator for key, each in believed.items() if each.coordinator},
-        )
-        cuts: Mapping[TopicPartition, int] = first_cuts
-        in_part: list[Transaction] = []
-        if request.offsets is None:
-            cuts = lowered(first_cuts, transactions)
-        else:
-            in_part = [*_in_part(cuts, transactions)]
+        found = self._cuts(by_key, LOOKBACK_MS)
+        if not self._suffices(found):
+            found = self._cuts(by_key, None)
+        facts, believed = found.facts, found.believed
+        first_cuts, cuts, transactions = found.first, found.cuts, found.transactions
+        in_part = [] if request.offsets is None else [*_in_part(cuts, transactions)]
+        self._refuse_remote_storage(cuts)
         logs = self._cut(by_key, facts, cuts)
         self._require_agreement(by_key, facts, cuts, logs)
         ends = {
             key: max(logs[number].end_offset for number in numbers)
             for key, numbers in by_key.items()
         }
-        known = {**(request.offsets or {}), **ends}
         is_open, committing = _left_open(cuts, transactions)
-        if any(logs[n].end_offset < facts[n].end_offset for n in range(len(logs))) or (
-            request.offsets is not None
-        ):
-            logs = self._with_group_offsets(logs, cuts, known, committing)
+        # Other brokers get the same file, and have to write the same records.
+        given = request.offsets or {}
+        group_ends = {**given, **{key: ends[key] for key in (*cuts, *given) if key in ends}}
+        if group_ends:
+            logs = self._with_group_offsets(logs, cuts, group_ends, committing)
         return Rewind(
             directories=tuple(self._directory(each, logs) for each in request.directories),
             replicas=tuple(
@@ -237,6 +247,48 @@ class _Rewinding:
             has_metadata=self._image() is not None,
         )
 
+    def _cuts(
+        self, by_key: Mapping[TopicPartition, Sequence[int]], lookback_ms: int | None
+    ) -> _Cuts:
+        """Find where logs are cut.
+
+        Args:
+            by_key: the numbers of the replicas of each partition.
+            lookback_ms: transactions that ended earlier before the moment are left out; None
+                leaves out none.
+        """
+        facts = self._facts(lookback_ms)
+        first = {
+            key: min(found)
+            for key, numbers in by_key.items()
+            if (found := [cut for n in numbers if (cut := facts[n].cut) is not None])
+        }
+        believed = {
+            key: facts[max(numbers, key=lambda n: facts[n].end_offset)]
+            for key, numbers in by_key.items()
+        }
+        transactions = find_transactions(
+            {key: each.parts for key, each in believed.items() if each.parts},
+            {key: each.coordinator for key, each in believed.items() if each.coordinator},
+        )
+        is_lowered = self._request.offsets is None
+        cuts = lowered(first, transactions) if is_lowered else first
+        return _Cuts(facts, believed, first, cuts, transactions)
+
+    def _suffices(self, found: _Cuts) -> bool:
+        """Whether no transaction can matter that was left out.
+
+        One may, if a wrong clock cuts a log long before the moment.
+        """
+        time_ms = self._request.time_ms
+        if time_ms is None:
+            return True
+        removed = (each.earliest_removed_ms for each in found.believed.values())
+        earliest = min((each for each in removed if each is not None), default=time_ms)
+        return earliest > time_ms - LOOKBACK_MS // 2 and all(
+            cut >= found.believed[key].complete_from for key, cut in found.cuts.items()
+        )
+
     # ---- Which replicas there are
 
     def _found(self) -> Iterator[_Replica]:
@@ -252,6 +304,8 @@ class _Rewinding:
                     raise NotRewindableError(f"{partition.path}: a log of Kafka 0.7")
                 if not is_loaded(partition):
                     continue
+                if not directory.is_clean and self._is_remote(directory, key):
+                    continue  # only its broker can recover it
                 if partition.path in twice:
                     raise NotRewindableError(
                         f"{partition.path}: the partition has another directory,"
@@ -263,7 +317,7 @@ class _Rewinding:
                 cleaned = (directory.checkpoints.cleaner_offsets or {}).get(key, 0)
                 yield _Replica(directory, partition, key, load, cleaned)
 
-    def _facts(self) -> list[LogFacts]:
+    def _facts(self, lookback_ms: int | None) -> list[LogFacts]:
         splits = [
             FactsSplit(
                 each.partition.path,
@@ -271,17 +325,31 @@ class _Rewinding:
                 label=each.load.label,
                 key=each.key,
                 load=each.load,
-                moment=self._moment(each.key),
+                moment=self._moment(each.key, lookback_ms),
             )
             for each in self._replicas
         ]
         found = run_job(FactsJob(), splits, self._options)
         return [_valid(each) for each in found]
 
-    def _moment(self, key: TopicPartition) -> Moment:
-        if self._request.offsets is None:
-            return Moment(time_ms=self._request.time_ms)
+    def _moment(self, key: TopicPartition, lookback_ms: int | None) -> Moment:
+        time_ms = self._request.time_ms
+        if time_ms is not None:
+            since_ms = None if lookback_ms is None else time_ms - lookback_ms
+            return Moment(time_ms=time_ms, since_ms=since_ms)
+        assert self._request.offsets is not None
         return Moment(offset=self._request.offsets.get(key))
+
+    def _is_remote(self, directory: LogDirectory, key: TopicPartition) -> bool:
+        return self._request.settings[directory.path].topic(key.topic).remote_storage_enable
+
+    def _refuse_remote_storage(self, cuts: Mapping[TopicPartition, int]) -> None:
+        for each in self._replicas:
+            if each.key in cuts and self._is_remote(each.directory, each.key):
+                raise NotRewindableError(
+                    f"{each.partition.path}: {REMOTE_STORAGE}; nothing was changed; leave it"
+                    " unchanged with --exclude"
+                )
 
     # ---- Cutting
 

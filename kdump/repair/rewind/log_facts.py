@@ -7,7 +7,7 @@ later than a moment, and which transactions it has a part of. Where it is a log 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,10 +48,13 @@ class Moment:
     Attributes:
         time_ms: a log ends before the first batch with a later timestamp; None without a time.
         offset: a log ends before the first batch that reaches it; None without an offset.
+        since_ms: transactions that ended by then, and before the cut, are left out: all logs keep
+            them, as far as clocks can be trusted. None leaves out none.
     """
 
     time_ms: int | None = None
     offset: int | None = None
+    since_ms: int | None = None
 
     def is_later(self, batches: BatchColumns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which batches are not to be kept, whatever comes before them."""
@@ -115,7 +118,10 @@ class LogFacts:
         cut: the first offset of the first batch that is not to be kept; None if all are.
         lacks_times: whether it has batches, and none of them has a timestamp.
         parts: of transactions, in the order of their first batches.
-        coordinator: what a coordinator wrote, in order.
+        coordinator: what a coordinator wrote, in order for each transactional id.
+        complete_from: transactions that ended before this offset may be left out.
+        earliest_removed_ms: the earliest time that a broker gave to a marker, or a coordinator to a
+            record, at or after the cut; None if there is none.
     """
 
     start_offset: int
@@ -124,6 +130,8 @@ class LogFacts:
     lacks_times: bool
     parts: tuple[TransactionPart, ...]
     coordinator: tuple[CoordinatorEntry, ...]
+    complete_from: int = 0
+    earliest_removed_ms: int | None = None
 
 
 def loaded(directory: VirtualDirectory, context: LoadContext) -> Recovered:
@@ -161,8 +169,7 @@ def read_facts(
     """
     directory = VirtualDirectory(path)
     outcome = loaded(directory, context)
-    parts = _Parts()
-    entries: list[CoordinatorEntry] = []
+    parts, entries = _Parts(moment.since_ms), _Entries(moment.since_ms)
     cut: int | None = None
     has_times = has_batches = False
     for window, name in valid_windows_of(directory):
@@ -174,16 +181,18 @@ def read_facts(
         is_later = moment.is_later(batches) & (batches.last_offset >= outcome.log_start_offset)
         if cut is None and is_later.any():
             cut = int(batches.base_offset[is_later.argmax()])
-        parts.take(window, path, name)
+        parts.take(window, path, name, cut)
         if key.topic == TRANSACTION_STATE_TOPIC:
-            entries += _entries(window, path, name)
+            entries.take(_entries(window, path, name), cut)
     return LogFacts(
         start_offset=outcome.log_start_offset,
         end_offset=outcome.log_end_offset,
         cut=cut,
         lacks_times=has_batches and not has_times,
         parts=parts.found(outcome.log_start_offset),
-        coordinator=tuple(entries),
+        coordinator=entries.found(),
+        complete_from=max(parts.complete_from, entries.complete_from),
+        earliest_removed_ms=min(parts.removed_ms + entries.removed_ms, default=None),
     )
 
 
@@ -215,13 +224,21 @@ def _damaged(path: Location, position: int, what: str) -> NotRewindableError:
 
 
 class _Parts:
-    """Collects the parts of transactions from the batches of a log, in order."""
+    """Collects the parts of transactions from the batches of a log, in order.
 
-    def __init__(self) -> None:
+    Attributes:
+        complete_from: those that end before this offset may be left out.
+        removed_ms: the earliest time of a marker at or after the cut; empty without one.
+    """
+
+    def __init__(self, since_ms: int | None) -> None:
+        self.complete_from = 0
+        self.removed_ms: list[int] = []
+        self._since_ms = since_ms
         self._open: dict[int, TransactionPart] = {}
         self._ended: list[TransactionPart] = []
 
-    def take(self, window: Window, path: Location, name: str) -> None:
+    def take(self, window: Window, path: Location, name: str, cut: int | None) -> None:
         try:
             markers = read_markers(window, name)
         except Refused as refused:
@@ -234,7 +251,7 @@ class _Parts:
                 if event.is_transactional:
                     self._take_run(event)
             elif isinstance(event, EndMarker):
-                self._take_marker(event)
+                self._take_marker(event, is_removed=cut is not None and event.offset >= cut)
 
     def _take_run(self, run: BatchRun) -> None:
         before = self._open.get(run.producer_id)
@@ -246,8 +263,13 @@ class _Parts:
             last,
         )
 
-    def _take_marker(self, marker: EndMarker) -> None:
+    def _take_marker(self, marker: EndMarker, *, is_removed: bool) -> None:
         part = self._open.pop(marker.producer_id, None)
+        if is_removed:
+            self.removed_ms = [min([*self.removed_ms, marker.timestamp])]
+        elif self._since_ms is not None and marker.timestamp <= self._since_ms:
+            self.complete_from = marker.offset + 1
+            return
         is_empty = part is None
         if part is None:
             # The epoch may be that of its records, or above it.
@@ -268,6 +290,43 @@ class _Parts:
         every = [*self._ended, *self._open.values()]
         kept = (each for each in every if each.marker is None or each.marker >= start_offset)
         return tuple(sorted(kept, key=lambda each: each.first))
+
+
+class _Entries:
+    """Collects what a coordinator wrote, in order for each transactional id.
+
+    Attributes:
+        complete_from: transactions that ended before this offset may be left out.
+        removed_ms: the earliest time of a record at or after the cut; empty without one.
+    """
+
+    def __init__(self, since_ms: int | None) -> None:
+        self.complete_from = 0
+        self.removed_ms: list[int] = []
+        self._since_ms = since_ms
+        self._early: dict[str, list[CoordinatorEntry]] = {}
+        self._found: list[CoordinatorEntry] = []
+
+    def take(self, entries: Iterable[CoordinatorEntry], cut: int | None) -> None:
+        for each in entries:
+            state = each.state
+            is_removed = cut is not None and each.offset >= cut
+            if state is not None and is_removed:
+                self.removed_ms = [min([*self.removed_ms, state.last_change_ms])]
+            if state is not None and not is_removed and self._is_early(state):
+                if state.state.is_open:
+                    self._early.setdefault(each.transactional_id, []).append(each)
+                else:
+                    self._early.pop(each.transactional_id, None)
+                    self.complete_from = each.offset + 1
+                continue
+            self._found += [*self._early.pop(each.transactional_id, ()), each]
+
+    def _is_early(self, state: CoordinatorTransaction) -> bool:
+        return self._since_ms is not None and state.last_change_ms <= self._since_ms
+
+    def found(self) -> tuple[CoordinatorEntry, ...]:
+        return (*self._found, *(each for own in self._early.values() for each in own))
 
 
 def _entries(window: Window, path: Location, name: str) -> Iterator[CoordinatorEntry]:
