@@ -20,6 +20,12 @@ from builders.log_directories import (
     write_log_directory,
     write_partition,
 )
+from builders.metadata_log import (
+    partition_record,
+    remove_topic_record,
+    topic_record,
+    write_metadata_log,
+)
 from builders.rewindable_clusters import (
     DATA,
     LOGS,
@@ -450,6 +456,42 @@ def test_running_it_again_changes_nothing(tmp_path: Path) -> None:
     with_offsets(log_dir, (b"ahead", 4, 12), (b"late", 3, 60))
     kdump("rewind", to(50), log_dir)
     kdump("rewind", to(50), log_dir, status=0)
+
+
+# ---- Metadata
+
+
+def test_topics_that_were_created_or_deleted_later_are_listed(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0, 99)
+    values = [
+        topic_record("orders", 1),
+        topic_record("gone", 2),
+        topic_record("again", 3),
+        remove_topic_record(2),
+        topic_record("new", 4),
+        remove_topic_record(3),
+        topic_record("again", 5),
+    ]
+    write_metadata_log(log_dir, values)  # a millisecond after each other
+    found = rows(kdump("rewind", to(2), "--dry-run", log_dir), "topic")
+    assert {each["topic"]: each["change"] for each in found} == {
+        "gone": "deleted",
+        "new": "created",
+        "again": "recreated",
+    }
+
+
+def test_brokers_that_were_not_given_are_named_and_nothing_is_cut(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path / "1", 0, 99)
+    values = [topic_record("orders", 1), partition_record(1, 0, [1, 2, 3], [4, 5, 6])]
+    write_metadata_log(log_dir, values)
+    said = refusal("rewind", to(50), log_dir, status=8)
+    assert "brokers whose log directories were not given: 2, 3" in said
+    out = tmp_path / "offsets.json"
+    kdump("rewind", to(50), log_dir, "--dry-run", "--out", out)
+    found = rows(kdump("rewind", "--offsets", out, log_dir), "absent_broker")
+    assert [(each["node_id"], each["partitions"]) for each in found] == [(2, 1), (3, 1)]
+    assert end_of(log_dir / str(ORDERS)) == 1
 
 
 # ---- Options

@@ -26,6 +26,7 @@ from kdump.rows.row_type import (
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
+    from kdump.jobs.rewind.later_metadata import LaterMetadata
     from kdump.jobs.rewind.rewind import Rewind, RewindRequest, RewoundReplica
     from kdump.repair.rewind.consistent_cuts import Transaction
 
@@ -103,6 +104,20 @@ ABSENT_BROKER: Final = RowType(
     ),
 )
 
+LATER_TOPIC: Final = RowType(
+    "topic",
+    "A topic that the cluster's metadata created or deleted after the time.",
+    (
+        Field("topic", TEXT, "Its name."),
+        Field(
+            "change",
+            one_of("created", "deleted", "recreated"),
+            "created: it stays, without records; deleted: it does not come back; recreated: it was"
+            " deleted and created again.",
+        ),
+    ),
+)
+
 SUMMARY: Final = RowType(
     "summary",
     "The numbers of all log directories.",
@@ -129,6 +144,7 @@ ANSWERS: Final = (
             REWOUND_TRANSACTION,
             LOWERED_OFFSET,
             ABSENT_BROKER,
+            LATER_TOPIC,
             SUMMARY,
         ),
     ),
@@ -175,6 +191,8 @@ def report_rewind(
         )
         row = {"node_id": node, "partitions": partitions}
         printer.emit(Event("absent_broker", row, [line]))
+    if found.is_cut and found.later is not None:
+        _report_later(printer, found.later)
     printer.emit(_summary(found))
     printer.emit_text(_advice(request, found, dry_run=dry_run))
     return ExitStatus.DAMAGE_LEFT if found.in_part else ExitStatus.SOUND
@@ -282,6 +300,35 @@ def _report_transactions(
     if not verbose and len(transactions) > MAX_LISTED:
         more = counted(len(transactions) - MAX_LISTED, "more transaction")
         printer.emit_text([f"… and {more} {outcome} (--verbose lists all)"])
+
+
+_LATER: Final = {
+    "created": "created after the time: it stays, without records",
+    "deleted": "deleted after the time: it does not come back; kdump undelete restores what is left"
+    " of its directories",
+    "recreated": "deleted and created again after the time: it stays, without records",
+}
+
+
+def _report_later(printer: Printer, later: LaterMetadata) -> None:
+    for topic in sorted({*later.created, *later.deleted}):
+        change = "created" if topic in later.created else "deleted"
+        if topic in later.created and topic in later.deleted:
+            change = "recreated"
+        printer.emit(
+            Event("topic", {"topic": topic, "change": change}, [f"{topic}: {_LATER[change]}"])
+        )
+    if later.settings:
+        changes = counted(later.settings, "change")
+        line = (
+            f"{changes} of configurations, ACLs, credentials and quotas after the time stay: kdump"
+            " metadata history lists them"
+        )
+        printer.emit_text([line])
+    if not later.is_complete:
+        printer.emit_text(
+            ["the copy of the cluster's metadata does not show all that was changed after the time"]
+        )
 
 
 def _summary(found: Rewind) -> Event:

@@ -23,6 +23,7 @@ from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC
 from kdump.jobs.loading.load_split import LoadSplit, load_split
 from kdump.jobs.loading.verdict_words import REMOTE_STORAGE
 from kdump.jobs.problems.unreadable import Unreadable
+from kdump.jobs.rewind.later_metadata import LaterMetadata, read_later_metadata
 from kdump.jobs.rewind.rewind_splits import (
     FactsJob,
     FactsSplit,
@@ -135,6 +136,7 @@ class Rewind:
         absent: by node, how many partitions that are cut have a replica there, and it is not among
             the directories.
         has_metadata: whether the cluster's metadata says where replicas are.
+        later: what happened to the cluster's metadata after the moment; None if that is not known.
     """
 
     directories: tuple[DirectoryRewind, ...]
@@ -148,6 +150,7 @@ class Rewind:
     lowered: tuple[LoweredOffset, ...]
     absent: Mapping[int, int]
     has_metadata: bool
+    later: LaterMetadata | None
 
     @property
     def is_cut(self) -> bool:
@@ -245,6 +248,7 @@ class _Rewinding:
             lowered=tuple(self._lowered_offsets(logs)),
             absent=self._absent(cuts),
             has_metadata=self._image() is not None,
+            later=self._later(),
         )
 
     def _cuts(
@@ -489,6 +493,12 @@ class _Rewinding:
         images = [each.cluster for each in self._request.settings.values()]
         known = [each for each in images if each is not None]
         return max(known, key=lambda each: each.end, default=None)
+
+    def _later(self) -> LaterMetadata | None:
+        time_ms = self._request.time_ms
+        if time_ms is None:
+            return None
+        return read_later_metadata(self._request.directories, time_ms)
 
     def _absent(self, cuts: Mapping[TopicPartition, int]) -> dict[int, int]:
         image = self._image()

@@ -1,0 +1,149 @@
+"""A cluster that was cut at a moment says what it said then, and goes on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.cluster_checks import KEPT, committed, ends, require_login
+from builders.cluster_clients import ClusterClients
+from builders.cluster_disks import CLEAN, ClusterDisks
+from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
+from builders.cluster_story import GROUPS
+from builders.in_process import run_kdump
+from builders.json_answers import objects
+from builders.kraft_cluster import KraftCluster
+from builders.log_dir_trees import original_of
+from kdump.formats import names
+
+pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
+
+TOPIC: Final = "rewound"
+PARTITIONS: Final = [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)]
+GROUP: Final = "rewound-group"
+
+
+def kdump(*words: str | Path, status: int) -> list[dict[str, Any]]:
+    done = run_kdump([*map(str, words), "--output", "jsonl"], Path.cwd())
+    assert done.exit_status == status, (words, done.stderr, done.stdout[-3000:])
+    return objects(done.stdout)
+
+
+def values(*texts: str) -> list[tuple[str | None, str | None]]:
+    return [("key", text) for text in texts]
+
+
+def a_moment() -> int:
+    """The time now; what happens from now on is later."""
+    now_ms = round(time.time() * 1000)
+    while time.time() * 1000 < now_ms + 20:
+        pass
+    return now_ms + 10
+
+
+def live_until_the_moment(clients: ClusterClients) -> None:
+    clients.create_topic(TOPIC, 3)
+    clients.wait_for_replicas(TOPIC)
+    clients.open_producer("plain")
+    for partition in PARTITIONS:
+        clients.send("plain", partition, values("before"))
+    clients.open_producer("whole", transactional_id="whole")
+    with clients.transaction("whole"):
+        for partition in PARTITIONS:
+            clients.send("whole", partition, values("committed"))
+    for partition in PARTITIONS:
+        clients.wait_for_markers(partition)
+    clients.commit_offsets(GROUP, {PARTITIONS[0]: 1, PARTITIONS[1]: 2})
+    clients.open_producer("half", transactional_id="half", transaction_timeout_ms="4000")
+    clients.ask("begin", producer="half")
+    for partition in PARTITIONS:
+        clients.send("half", partition, values("open at the moment"))
+
+
+def live_on(clients: ClusterClients) -> None:
+    clients.send("half", PARTITIONS[0], values("later"))
+    clients.ask("commit", producer="half")
+    with clients.transaction("whole"):
+        for partition in PARTITIONS:
+            clients.send("whole", partition, values("later, committed"))
+    for partition in PARTITIONS:
+        clients.wait_for_markers(partition)
+        clients.send("plain", partition, values("later", "later"))
+    clients.commit_offsets(GROUP, dict.fromkeys(PARTITIONS, 6))
+
+
+def read(clients: ClusterClients) -> dict[str, list[str]]:
+    found = clients.read(*PARTITIONS)
+    return {name: [row[3] for row in rows] for name, rows in found.items()}
+
+
+@ON_BOTH_KAFKAS
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+def test_a_cluster_says_what_it_said_at_the_moment(
+    cluster_disks: ClusterDisks, cluster_jvms: ClusterJvms, case_folder: Path, is_killed: bool
+) -> None:
+    folder = cluster_disks.copy(CLEAN, case_folder / "case")
+    aborts = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+    cluster = KraftCluster(cluster_jvms, folder, cluster_disks.nodes, properties=aborts)
+    log_dirs = cluster.log_dirs()
+    try:
+        cluster.start()
+        clients = cluster.clients
+        clients.wait_for_replicas()
+        live_until_the_moment(clients)
+        said = clients.describe([*GROUPS, GROUP])
+        moment_ms = a_moment()
+        live_on(clients)
+        if not is_killed:
+            cluster.stop()
+    finally:
+        cluster.kill()
+    if is_killed:
+        for each in log_dirs:
+            (each / names.LOCK_FILE).unlink(missing_ok=True)
+    before = [original_of(each) for each in log_dirs]
+    found = kdump("rewind", f"--to={moment_ms}", *log_dirs, status=1)
+    opened = [each for each in found if each["type"] == "transaction"]
+    assert ("half", "open") in [(each["transactional_id"], each["outcome"]) for each in opened]
+    undo_and_repeat(log_dirs, before, moment_ms)
+    for each in log_dirs:
+        kdump("verify", each, status=0)
+    with cluster.running() as clients:
+        clients.wait_for_replicas()
+        after = clients.describe([*GROUPS, GROUP])
+        assert committed(after) == committed(said)
+        assert after["groups"][GROUP]["offsets"] == said["groups"][GROUP]["offsets"]
+        assert {name: after[name] for name in (*KEPT, "configs")} == {
+            name: said[name] for name in (*KEPT, "configs")
+        }
+        for partition in PARTITIONS:
+            clients.wait_for_markers(partition)  # the coordinator aborts it at its timeout
+        assert read(clients) == {f"{TOPIC}-{n}": ["before", "committed"] for n in range(3)}
+        others = {name for name in said["topics"] if not name.startswith(("__", TOPIC))}
+        is_same = {name: ends(after, {1, 2, 3})[name] for name in others}
+        assert is_same == {name: ends(said, {1, 2, 3})[name] for name in others}
+        require_login(clients, cluster.brokers[0])
+        clients.open_producer("half again", transactional_id="half")
+        with clients.transaction("half again"):
+            for partition in PARTITIONS:
+                clients.send("half again", partition, values("new"))
+        for partition in PARTITIONS:
+            clients.wait_for_markers(partition)
+        clients.commit_offsets(GROUP, dict.fromkeys(PARTITIONS, 3))
+        assert read(clients) == {f"{TOPIC}-{n}": ["before", "committed", "new"] for n in range(3)}
+
+
+def undo_and_repeat(log_dirs: list[Path], before: list[Any], moment_ms: int) -> None:
+    """Undo gives every byte back; then cut again."""
+    for log_dir, old in zip(log_dirs, before, strict=True):
+        if any(each.name.startswith(names.KDUMP_PREFIX) for each in log_dir.iterdir()):
+            kdump("undo", log_dir, status=0)
+            kdump("undo", "--discard", log_dir, status=0)
+        new = original_of(log_dir)
+        for each in (old, new):
+            each.pop(names.LOCK_FILE, None)
+        assert new == old
+    kdump("rewind", f"--to={moment_ms}", *log_dirs, status=1)
