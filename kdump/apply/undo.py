@@ -17,6 +17,7 @@ from kdump.apply.interrupted_runs import remove_remains
 from kdump.apply.journal import Journal, RunState
 from kdump.apply.journal_file import run_files_in, write_journal
 from kdump.apply.journal_preview import Restored, changed_by_undo
+from kdump.apply.overwriting import overwrite
 from kdump.apply.pinned_directory import opened, pinned, status_of
 from kdump.apply.preconditions import require_undoable
 from kdump.apply.recreated_files import recreate_files
@@ -138,11 +139,24 @@ def discardable(log_dir: Path, undo_id: str | None = None) -> list[Undo]:
 
 
 @during("discarding undo data")
-def discard(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> list[Undo]:
+def discard(
+    log_dir: Path,
+    undo_id: str | None = None,
+    *,
+    overwrites: bool = False,
+    files: Files = DISK,
+) -> list[Undo]:
     """Discard the undo data of one run, or of all complete runs, to free its space.
 
     An interrupted run is discarded only by its id: the directory then stays as it is, with some of
     the changes made.
+
+    Args:
+        log_dir: the log directory.
+        undo_id: of the run; None for all complete runs.
+        overwrites: whether to overwrite files before they are deleted. The journal is deleted
+            first, so that nobody restores what is overwritten.
+        files: through which everything is written.
 
     Returns:
         The runs whose undo data was discarded.
@@ -162,6 +176,8 @@ def discard(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -
                     files.unlink(found.pop(state.value))
             files.sync([log_dir])
             for path in found.values():
+                if overwrites:
+                    overwrite(path, files)
                 files.unlink(path)
             for directory in going:
                 _delete_directory(directory, files)
