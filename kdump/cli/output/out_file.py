@@ -37,14 +37,16 @@ class OutFile:
         name: as typed.
         path: without links.
         is_replaced: whether an existing file is replaced.
+        option: that names it, for messages.
     """
 
     name: str
     path: Path
     is_replaced: bool
+    option: str = "--out"
 
     @classmethod
-    def checked(cls, name: str, *, is_replaced: bool) -> Self:
+    def checked(cls, name: str, *, is_replaced: bool, option: str = "--out") -> Self:
         """The file of this name, which need not exist.
 
         Raises:
@@ -53,12 +55,12 @@ class OutFile:
             OutFileError: its directory is missing or cannot be looked at.
         """
         try:
-            out = cls(name, Path(name).resolve(), is_replaced)
+            out = cls(name, Path(name).resolve(), is_replaced, option)
             out._refuse_existing()
-            refuse_log_directories(name, f"--out {name}")
+            refuse_log_directories(name, f"{option} {name}")
             out._require_writable_directory()
         except (OSError, ValueError, RuntimeError) as failure:
-            raise _problem(name, failure) from failure
+            raise _problem(f"{option} {name}", failure) from failure
         return out
 
     def _require_writable_directory(self) -> None:
@@ -79,26 +81,35 @@ class OutFile:
         for each in inputs:
             with contextlib.suppress(OSError):  # missing: reading it fails later
                 if each.is_same(here):
-                    raise UsageProblem(f"--out {self.name}: is read, too: name another file")
+                    raise UsageProblem(f"{self}: is read, too: name another file")
 
-    def write(self, pieces: Iterable[bytes]) -> int:
+    def write(self, pieces: Iterable[bytes], before: Callable[[], object] = int) -> int:
         """Write the file, and return its size in bytes.
+
+        Args:
+            pieces: its content.
+            before: called when the content is durable, before the file gets its name. If it fails,
+                nothing is left of the file.
 
         Raises:
             UsageProblem: another program has created the file since it was checked.
             OutFileError: it cannot be written; then nothing is left of it.
         """
         try:
-            return self._written(pieces)
+            return self._written(pieces, before)
         except OSError as failure:
-            raise _problem(self.name, failure) from failure
+            raise _problem(str(self), failure) from failure
 
-    def _written(self, pieces: Iterable[bytes]) -> int:
+    def __str__(self) -> str:
+        return f"{self.option} {self.name}"
+
+    def _written(self, pieces: Iterable[bytes], before: Callable[[], object]) -> int:
         directory = self.path.parent
         with UnfinishedFile.beside(self.path, _TEMPORARY_PREFIX, mode=0o600) as new:
             new.stream.writelines(pieces)
             size_bytes = new.finish()
             self._refuse_existing()
+            before()
             new.rename(self.path)
         with contextlib.suppress(OSError):
             # The file is complete; not all file systems make names durable.
@@ -110,11 +121,12 @@ class OutFile:
         if kind is None:
             return
         if kind is EntryKind.DIRECTORY:
-            raise UsageProblem(f"--out {self.name}: is a directory: name a file in it")
+            raise UsageProblem(f"{self}: is a directory: name a file in it")
         if kind is not EntryKind.FILE:
-            raise UsageProblem(f"--out {self.name}: is not a regular file: name another")
+            raise UsageProblem(f"{self}: is not a regular file: name another")
         if not self.is_replaced:
-            raise UsageProblem(f"--out {self.name}: exists: name another file, or give --force")
+            force = ", or give --force" if self.option == "--out" else ""
+            raise UsageProblem(f"{self}: exists: name another file{force}")
 
 
 def refuse_log_directories(path: str, named: str | None = None) -> None:
@@ -153,6 +165,6 @@ def _is_directory(place: Location) -> bool:
     return place.kind() is EntryKind.DIRECTORY
 
 
-def _problem(name: str, failure: Exception) -> OutFileError:
+def _problem(named: str, failure: Exception) -> OutFileError:
     what = failure.strerror if isinstance(failure, OSError) else None
-    return OutFileError(f"--out {name}: {what or failure}")
+    return OutFileError(f"{named}: {what or failure}")
