@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
 from builders.compactable_directories import plain_directory
 from builders.in_process import run_kdump
-from builders.killed_process import KillableKdump
+from builders.killed_process import KillableKdump, changes_of
 from builders.loading import Clock, LoaderServer
 from builders.read_records import ReadRecord, all_records
 from builders.trees import contents_of
 from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
+from kdump.repair.erase.erased_list import FILE_NAME
 
 SAMPLES = 12
 PARTITIONS = ("a-0", "b-0")
@@ -83,3 +85,40 @@ def test_a_broker_finds_each_segment_as_it_was_or_without_the_records(
 
 def others(records: list[ReadRecord], named: set[bytes]) -> list[ReadRecord]:
     return [each for each in records if each.key not in named]
+
+
+@pytest.mark.slow
+def test_a_killed_finish_leaves_no_certificate_or_nothing_that_it_denies(
+    original: Path, killable: KillableKdump
+) -> None:
+    args = args_for(original)
+    keys = [each.removeprefix("--key=").encode() for each in args if each.startswith("--key=")]
+    assert kdump("erase", original, *args) == 1
+    certificate = original.with_name("erased.json")
+    finish = ("--finish", f"--certificate={certificate}", *args[2:])
+
+    log_dir = original.with_name("logs")
+    words = ["erase", str(log_dir), *finish]
+
+    def again() -> None:
+        shutil.rmtree(log_dir, ignore_errors=True)
+        shutil.copytree(original, log_dir)
+        certificate.unlink(missing_ok=True)
+
+    def require_gone() -> None:
+        assert certificate.exists()
+        assert not any(key in each for key in keys for each in contents_of(log_dir).values())
+        assert not (log_dir / FILE_NAME).exists()
+
+    again()
+    count = changes_of(lambda: run_kdump(words, Path.cwd()))
+    require_gone()
+    for at in range(0, count, count // SAMPLES):
+        again()
+        assert killable.run_and_kill(words, at) == -signal.SIGKILL
+        if certificate.exists():
+            require_gone()
+            certificate.unlink()
+        assert kdump("erase", log_dir, *finish) == 0
+        require_gone()
+        assert kdump("verify", log_dir) == 0

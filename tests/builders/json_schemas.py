@@ -13,7 +13,12 @@ import referencing
 
 SCHEMAS: Final = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 COMMON: Final = "common.json"
-FILES: Final = ("export-manifest.json", "metadata-collection.json", "metadata-plan.json")
+FILES: Final = (
+    "erase-certificate.json",
+    "export-manifest.json",
+    "metadata-collection.json",
+    "metadata-plan.json",
+)
 """Schemas of files that kdump writes and reads, not of its output."""
 
 

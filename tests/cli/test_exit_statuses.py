@@ -289,6 +289,10 @@ def have_a_collection_of_two_ids(root: Path) -> None:
     write_collection(root.parent / "c.json", disk(1, replica("orders"), other))
 
 
+def have_a_certificate(root: Path) -> None:
+    assert run_kdump([*FINISH, "--key", "of nobody", "."], root).exit_status == 0
+
+
 ORDERS: Final = ("--topic", "orders")
 IDENTITY: Final = ("identity", "--repair", "--cluster-id", "a-cluster", "--node-id", "7")
 COMPACT: Final = ("compact", *ORDERS, "--config", "cleanup.policy=compact")
@@ -302,6 +306,8 @@ DELETE: Final = (
     "cleanup.policy=delete",
 )
 ERASE: Final = ("erase", *ORDERS, "--key-prefix", "k", "--yes")
+FINISH: Final = ("erase", "--finish", "--certificate", "../erased.json")
+VERIFY_ERASED: Final = ("erase", "--verify", "../erased.json")
 RETAIN: Final = (
     *("retain", *ORDERS),
     *("--config", "cleanup.policy=delete", "--config", "retention.ms=1"),
@@ -364,6 +370,14 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         0: (("erase", *ORDERS, "--key", "of nobody", "--dry-run", "."), NOTHING),
         1: ((*ERASE, "--dry-run", "."), NOTHING),
         4: ((*ERASE, "--dry-run", "."), become_unclean),
+    },
+    "erase --finish": {
+        0: ((*FINISH, "--key", "of nobody", "."), NOTHING),
+        4: ((*FINISH, "--key-prefix", "k", "."), NOTHING),
+    },
+    "erase --verify": {
+        0: ((*VERIFY_ERASED, "."), have_a_certificate),
+        4: ((*VERIFY_ERASED, "--key", "of another", "."), have_a_certificate),
     },
     "diff": {
         0: (DIFF, copy_after(NOTHING)),

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.conflicts import require_at_most_one, require_with
 from kdump.cli.options.deletion_options import refuse_cluster_metadata
 from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.named_records import NamedArguments, named_records_options
-from kdump.cli.options.parameters import max_record_bytes_option, now_option, paths_argument
+from kdump.cli.options.parameters import (
+    LocationParameter,
+    max_record_bytes_option,
+    now_option,
+    paths_argument,
+)
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected_in, selection_options
 from kdump.cli.output.write_arguments import RepairArguments
@@ -39,6 +45,25 @@ _MOST_PERCENT: Final = 10
 @click.option(
     "--yes", is_flag=True, help=f"Erase even more than {_MOST_PERCENT}% of the records of a topic."
 )
+@click.option(
+    "--finish",
+    is_flag=True,
+    help="Search everything in LOG_DIR for keys that were erased; if nothing is left, destroy the"
+    " undo data and write the certificate.",
+)
+@click.option(
+    "--certificate",
+    type=click.Path(),
+    metavar="FILE",
+    help="With --finish, write the certificate to FILE; only you can read it.",
+)
+@click.option(
+    "--verify",
+    "verified",
+    type=LocationParameter(),
+    metavar="FILE",
+    help="Search LOG_DIR for the keys of the certificate FILE; nothing is written.",
+)
 @max_record_bytes_option
 @now_option("Load partitions as of TIME")
 @repair_options
@@ -49,6 +74,9 @@ def command(
     selection: PartitionSelection,
     named: NamedArguments,
     yes: bool,
+    finish: bool,
+    certificate: str | None,
+    verified: Location | None,
     max_record_bytes: int | None,
     now_ms: int,
     repair: RepairArguments,
@@ -70,6 +98,22 @@ def command(
     from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
 
+    if finish or verified is not None:
+        return _finish_or_verify(
+            paths,
+            selection,
+            named,
+            certificate,
+            verified,
+            finish=finish,
+            yes=yes,
+            max_record_bytes=max_record_bytes,
+            now_ms=now_ms,
+            repair=repair,
+            config=config,
+            engine=engine,
+        )
+    require_with("--finish", {"--certificate": certificate})
     begin = time.monotonic()
     if selection.is_everything:
         raise UsageProblem("erase requires --topic or --partition")
@@ -108,7 +152,7 @@ def command(
         with ErasedLogs(request) as logs:
             if not repair.dry_run:
                 found = [logs.write(each) if each.is_changed else each for each in found]
-                run.apply(targets(found))
+                run.apply(targets(request, found))
     report = ErasureReport(run.operations(), repair)
     with run.report() as printer:
         emit_findings(printer, severe, verbose=repair.verbose)
@@ -123,6 +167,58 @@ def command(
             printer.emit_text(_wide_lines(found))
     status = diagnostics.status | status_of(found)
     return run.status(status | (ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND))
+
+
+def _finish_or_verify(
+    paths: Sequence[Location],
+    selection: PartitionSelection,
+    named: NamedArguments,
+    certificate: str | None,
+    verified: Location | None,
+    *,
+    finish: bool,
+    yes: bool,
+    max_record_bytes: int | None,
+    now_ms: int,
+    repair: RepairArguments,
+    config: ConfigArguments,
+    engine: EngineOptions,
+) -> ExitStatus:
+    from kdump.cli.commands._erase_finish import finish_erasure, verify_certificate
+
+    mode = "--finish" if verified is None else "--verify"
+    if verified is not None:
+        require_at_most_one({"--verify": True, "--finish": finish, "--certificate": certificate})
+    elif certificate is None:
+        raise UsageProblem("--finish requires --certificate")
+    for option, is_given in {
+        "--topic or --partition": not selection.is_everything,
+        "--offsets": named.offsets_file is not None,
+        "--yes": yes,
+        "--no-undo": not repair.keep_undo,
+    }.items():
+        if is_given:
+            raise UsageProblem(f"{option} has no effect with {mode}, which searches everything")
+    if verified is not None:
+        return verify_certificate(
+            paths,
+            named,
+            verified,
+            max_record_bytes=max_record_bytes,
+            repair=repair,
+            engine=engine,
+        )
+    assert certificate is not None
+    return finish_erasure(
+        paths,
+        named,
+        certificate,
+        max_record_bytes=max_record_bytes,
+        now_ms=now_ms,
+        repair=repair,
+        config=config,
+        engine=engine,
+    )
 
 
 def _require_few(found: Sequence[PartitionErasure]) -> None:
@@ -153,11 +249,14 @@ def _emit_copies(
 ) -> None:
     """Say where in the log directories the records may still be."""
     from kdump.apply.runs import list_undos
-    from kdump.cli.output.erase_output import undo_copies, unsearched_copies
+    from kdump.cli.output.erase_output import list_copy, undo_copies, unsearched_copies
+    from kdump.repair.erase.erased_list import FILE_NAME
 
     for directory in request.directories:
         if any(each.amount.erased_records for each in found if each.directory is directory):
             printer.emit_all(undo_copies(directory, list_undos(directory.path.local_path)))
+            if (directory.path / FILE_NAME).kind() is not None:
+                printer.emit(list_copy(directory))
         matching = [
             each
             for each in directory.partitions

@@ -6,21 +6,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kdump.cli.output.brief import BriefList, Unchanged
+from kdump.cli.output.brief import MAX_LISTED, BriefList, Unchanged
 from kdump.cli.output.events import Event
 from kdump.cli.output.write_report import Operations, planned_event
 from kdump.errors import ExitStatus
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
+from kdump.repair.erase.erased_list import FILE_NAME
 from kdump.repair.erase.erased_log import MatchedAmount
+from kdump.repair.erase.key_search import FoundKeys
 from kdump.repair.verdict.verdict import Verdict, VerdictKind
-from kdump.words import counted, discard_command
+from kdump.words import counted, discard_command, shell_command
 
 if TYPE_CHECKING:
     from kdump.apply.runs import Undo
     from kdump.cli.output.write_arguments import RepairArguments
+    from kdump.jobs.erase.certificate import Certificate
     from kdump.jobs.erase.erase import PartitionErasure
+    from kdump.jobs.erase.finish import Finishing, Remains
     from kdump.jobs.writing.execution import PlanResult
+    from kdump.storage.location import Location
 
 
 class ErasureReport:
@@ -112,13 +117,23 @@ def status_of(found: Iterable[PartitionErasure]) -> ExitStatus:
 
 def undo_copies(directory: LogDirectory, runs: Iterable[Undo]) -> Iterator[Event]:
     """Yield the undo data of a log directory, which keeps what was in its files before."""
+    finish = shell_command("erase --finish --certificate FILE", [directory.path])
     for run in runs:
-        command = discard_command(directory.path, run.undo_id)
-        line = (
-            f"{directory.path}: the undo data of run {run.undo_id} ({run.command or 'unusable'})"
-            f" may hold erased records; '{command}' deletes it"
-        )
+        what = f"{directory.path}: the undo data of run {run.undo_id}"
+        line = f"{what} keeps the erased records until '{finish}'"
+        if run.command != "erase":
+            command = discard_command(directory.path, run.undo_id)
+            line = (
+                f"{what} ({run.command or 'unusable'}) may hold erased records;"
+                f" '{command}' deletes it"
+            )
         yield _copy(directory, "undo", run.undo_id, run.command or None, line)
+
+
+def list_copy(directory: LogDirectory) -> Event:
+    """Return the list of what was erased, which has the keys."""
+    line = f"{directory.path / FILE_NAME}: has the keys, as long as the undo data is kept"
+    return _copy(directory, "list", FILE_NAME, None, line)
 
 
 def unsearched_copies(directory: LogDirectory, kind: str, names: Iterable[str]) -> Iterator[Event]:
@@ -131,6 +146,78 @@ def unsearched_copies(directory: LogDirectory, kind: str, names: Iterable[str]) 
 def _copy(directory: LogDirectory, kind: str, name: str, command: str | None, line: str) -> Event:
     row = {"log_dir": str(directory.path), "kind": kind, "name": name, "command": command}
     return Event("copy", row, [line])
+
+
+def remains_event(remains: Remains) -> Event:
+    """Return what was found in a file."""
+    file, found = remains.file, remains.found
+    is_read = isinstance(found, FoundKeys)
+    what = found if isinstance(found, FoundKeys) else FoundKeys()
+    row = {
+        "log_dir": str(file.log_dir),
+        "file": file.name,
+        "undo_of": remains.command,
+        "failure": None if isinstance(found, FoundKeys) else found.what,
+        "records": what.records,
+        "mentions": what.mentions,
+        "raw": what.raw,
+        "unreadable_batches": what.unreadable_batches,
+        "offsets": list(what.offsets),
+    }
+    words = ", ".join(_found_words(what)) if is_read else f"cannot be read: {row['failure']}"
+    whose = "" if remains.command is None else f" (undo data of kdump {remains.command})"
+    return Event("remains", row, [f"{file.path}{whose}: {words}"])
+
+
+def _found_words(found: FoundKeys) -> Iterator[str]:
+    if found.records:
+        yield f"{counted(found.records, 'record')} with an erased key"
+    if found.mentions:
+        yield f"{counted(found.mentions, 'erased key')} inside other keys, values or headers"
+    if found.raw:
+        yield f"{counted(found.raw, 'erased key')} in bytes that are no records"
+    if found.unreadable_batches:
+        count = counted(found.unreadable_batches, "batch", "batches")
+        yield f"{count} that cannot be decoded, where records may hide"
+    if found.offsets:
+        shown = ", ".join(map(str, found.offsets[:MAX_LISTED]))
+        yield f"at offset {shown}{' …' if len(found.offsets) > MAX_LISTED else ''}"
+
+
+def certificate_event(finishing: Finishing, path: str | None) -> Event:
+    """Return the end of ``--finish``; no path if no certificate was written."""
+    files, keys = finishing.searched_files, len(finishing.named.keys)
+    row = {
+        "file": path,
+        "searched_files": files,
+        "keys": keys,
+        "unknown_keys": 0,
+        "records_without_key": finishing.records_without_key,
+    }
+    lines = [f"{counted(files, 'file')} searched for {counted(keys, 'key')}"]
+    if path is not None:
+        lines.append(
+            f"{path}: written; the undo data of {counted(finishing.undos, 'erasure')} is destroyed"
+        )
+    return Event("certificate", row, lines)
+
+
+def verified_event(
+    certificate: Certificate, path: Location, *, files: int, unknown_keys: int
+) -> Event:
+    """Return the end of ``--verify``."""
+    keys, without_key = len(certificate.keys), certificate.records_without_key
+    row = {
+        "file": str(path),
+        "searched_files": files,
+        "keys": keys,
+        "unknown_keys": unknown_keys,
+        "records_without_key": without_key,
+    }
+    lines = [f"{path}: {counted(files, 'file')} searched for {counted(keys, 'key')}"]
+    if without_key:
+        lines.append(f"{path}: {counted(without_key, 'record')} had no key to search for")
+    return Event("certificate", row, lines)
 
 
 def summary(found: Sequence[PartitionErasure], repair: RepairArguments, seconds: float) -> Event:

@@ -60,6 +60,11 @@ class ChangeRun:
         self._arguments = arguments
         self._interrupted = interrupted
 
+    @property
+    def interrupted(self) -> Sequence[Interrupted]:
+        """The earlier runs that were interrupted."""
+        return self._interrupted
+
     def apply(self, targets: Iterable[TargetDirectory]) -> None:
         """Change the directories, or preview that.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
+from kdump import __version__
 from kdump.apply.early_content import EarlyContent
 from kdump.apply.files import DISK, Content, FileRange, Files
 from kdump.apply.interrupted_runs import unfinished
@@ -44,13 +45,22 @@ from kdump.log.partition import LeftoverKind, Partition
 from kdump.log.segment import Segment
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
+from kdump.repair.erase.erased_list import (
+    FILE_NAME,
+    ErasedPartition,
+    ErasedRun,
+    ErasedSegment,
+    FileDigest,
+    encode_list,
+    read_list,
+)
 from kdump.repair.erase.erased_log import LogToErase, MatchedAmount
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.repair.verdict.verdict import Verdict
 from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
-from kdump.target.target_file import Gone, RenamedFrom, TargetFile
+from kdump.target.target_file import Gone, NewBytes, RenamedFrom, TargetFile
 from kdump.target.virtual_directory import file_name
 
 _NS_PER_MS: Final = 1_000_000
@@ -147,6 +157,8 @@ class PartitionErasure:
         problem: why it is left unchanged although it was read; None if it is not.
         segments: all its segments.
         files: the target state of the files that change.
+        erased: what is gone then, for the list of the log directory.
+        keys: those of the records that are gone.
     """
 
     directory: LogDirectory
@@ -155,6 +167,8 @@ class PartitionErasure:
     problem: ErasureProblem | None = None
     segments: tuple[SegmentErasure, ...] = ()
     files: Mapping[str, TargetFile] = field(default_factory=dict)
+    erased: tuple[ErasedSegment, ...] = ()
+    keys: frozenset[bytes] = frozenset()
 
     @property
     def key(self) -> TopicPartition:
@@ -375,6 +389,8 @@ class ErasedLogs:
         early = self._early[log_dir]
         self._drop_unfinished(found.partition)
         files: dict[str, TargetFile] = {}
+        gone: list[ErasedSegment] = []
+        keys: set[bytes] = set()
         lost = {each.base_offset: each.amount for each in found.segments}
         for segment in found.partition.segments:
             amount = lost.get(segment.base_offset, MatchedAmount())
@@ -383,12 +399,32 @@ class ErasedLogs:
             outcome = self._write_segment(found, segment, amount)
             if isinstance(outcome, Refusal):
                 return replace(found, problem=outcome)
+            log = self._log_to_erase(found, segment)
+            erased = log.erased()
+            keys |= erased.keys
             staged = staged_name(segment.base_offset)
             files[segment.log_name] = RenamedFrom(staged, outcome.after.size_bytes)
             files[staged] = Gone()
             for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
                 files[file_name(segment.base_offset, kind)] = early.staged(outcome.indexes[kind])
-        return replace(found, files=files)
+            gone.append(
+                ErasedSegment(
+                    segment.base_offset,
+                    erased.ranges(),
+                    len(erased.offsets),
+                    erased.records_without_key,
+                    FileDigest.of(log.path),
+                    FileDigest.of(found.partition.path / staged),
+                )
+            )
+        return replace(found, files=files, erased=tuple(gone), keys=frozenset(keys))
+
+    def _log_to_erase(self, found: PartitionErasure, segment: Segment) -> LogToErase:
+        return LogToErase(
+            found.partition.path / segment.log_name,
+            self._request.named.matcher(str(found.key)),
+            largest_record_bytes=self._request.largest_record_bytes,
+        )
 
     def _drop_unfinished(self, partition: Partition) -> None:
         """Remove unfinished segments, as a broker does: beside them, new ones would not count."""
@@ -410,11 +446,7 @@ class ErasedLogs:
             settings=self._index_settings(found),
             modified_ms=log.status().modified_ms,
         )
-        to_erase = LogToErase(
-            log,
-            self._request.named.matcher(str(found.key)),
-            largest_record_bytes=self._request.largest_record_bytes,
-        )
+        to_erase = self._log_to_erase(found, segment)
         rewriter = GroupRewriter(group)
         staged = (partition.path / staged_name(segment.base_offset)).local_path
         try:
@@ -489,11 +521,14 @@ def _content(rewriter: GroupRewriter, log: LogToErase, folder: Path) -> Content:
         raise _NotWritten
 
 
-def targets(found: Sequence[PartitionErasure]) -> list[TargetDirectory]:
+def targets(request: EraseRequest, found: Sequence[PartitionErasure]) -> list[TargetDirectory]:
     """The target state of each log directory, in the order of ``found``.
 
     The clean shutdown marker stays: a loading broker resolves every state in between, and without
     the marker it would recover segments in which nothing was erased.
+
+    Raises:
+        KdumpError: the list of a log directory cannot be used.
     """
     by_directory: dict[Location, list[PartitionErasure]] = {}
     for each in found:
@@ -506,7 +541,24 @@ def targets(found: Sequence[PartitionErasure]) -> list[TargetDirectory]:
                 for each in own
                 if each.files
             ),
-            {},
+            _root(request, path, own),
         )
         for path, own in by_directory.items()
     ]
+
+
+def _root(
+    request: EraseRequest, log_dir: Location, found: Sequence[PartitionErasure]
+) -> dict[str, TargetFile]:
+    """The list of what was erased, with what is erased now."""
+    changed = [each for each in found if each.files]
+    if not changed:
+        return {}
+    run = ErasedRun(
+        request.now_ms,
+        __version__,
+        request.named.keys.union(*(each.keys for each in changed)),
+        request.named.prefixes,
+        tuple(ErasedPartition(str(each.key), each.erased) for each in changed),
+    )
+    return {FILE_NAME: NewBytes(encode_list([*read_list(log_dir), run]))}

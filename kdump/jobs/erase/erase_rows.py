@@ -51,11 +51,43 @@ COPY: Final = RowType(
         Field("log_dir", TEXT, "The log directory."),
         Field(
             "kind",
-            one_of("undo", "directory", "leftover"),
-            "Undo data, the directory of a partition, or a leftover file.",
+            one_of("undo", "list", "directory", "leftover"),
+            "Undo data, the list of erased keys, a partition's directory, or a leftover file.",
         ),
         Field("name", TEXT, "The id of the undo data; or a path in the log directory."),
         Field("command", TEXT.or_null, "The command that keeps the undo data."),
+    ),
+)
+
+REMAINS: Final = RowType(
+    "remains",
+    "A file in which --finish or --verify found something, or that cannot be searched.",
+    (
+        Field("log_dir", TEXT, "The log directory."),
+        Field("file", TEXT, "The file, relative to the log directory."),
+        Field("undo_of", TEXT.or_null, "The command whose undo data it is; null if it is none."),
+        Field("failure", TEXT.or_null, "Why it cannot be read; null if it can."),
+        Field("records", COUNT, "Records that have an erased key."),
+        Field("mentions", COUNT, "Erased keys inside other keys, values and headers."),
+        Field("raw", COUNT, "Erased keys in bytes that are no records."),
+        Field("unreadable_batches", COUNT, "Batches that cannot be decoded: keys may hide there."),
+        Field("offsets", list_of(INTEGER), "Of such records; the first hundred."),
+    ),
+)
+
+CERTIFICATE: Final = RowType(
+    "certificate",
+    "The end of --finish or --verify.",
+    (
+        Field("file", TEXT.or_null, "The certificate; null if none was written."),
+        Field("searched_files", COUNT),
+        Field("keys", COUNT, "Keys that were searched."),
+        Field("unknown_keys", COUNT, "Given keys that the certificate does not have."),
+        Field(
+            "records_without_key",
+            COUNT,
+            "Erased records that had no key: no search finds copies of them.",
+        ),
     ),
 )
 
@@ -73,6 +105,9 @@ ERASE_SUMMARY: Final = RowType(
 ANSWERS: Final = (
     JsonAnswer(
         "erase",
-        (INTERRUPTED, FINDING, ERASED_PARTITION, PLANNED_DIRECTORY, COPY, ERASE_SUMMARY),
+        (
+            *(INTERRUPTED, FINDING, ERASED_PARTITION, PLANNED_DIRECTORY, COPY, ERASE_SUMMARY),
+            *(REMAINS, CERTIFICATE),
+        ),
     ),
 )

@@ -28,6 +28,7 @@ from kdump.broker.cleaner.rebuilt_batches import (
 from kdump.broker.cleaner.record_retention import NO_HORIZON
 from kdump.formats import record_batch
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
+from kdump.repair.erase.erased_list import Erased
 from kdump.repair.erase.named_records import RecordMatcher
 from kdump.scan.batches import Column, Flags, StopReason, Window, read_windows
 from kdump.scan.records import RecordColumns
@@ -95,6 +96,27 @@ class LogToErase:
         for run in self._runs():
             total += run.amount
         return total
+
+    def erased(self) -> Erased:
+        """The records that are named.
+
+        Raises:
+            Refused: as for :meth:`amount`.
+            OSError: it cannot be read.
+        """
+        found = Erased()
+        for run in self._runs():
+            if not run.named.any():
+                continue
+            if run.messages is not None:
+                for each in run.messages.messages:
+                    if self.matcher.names(each.offset, each.key):
+                        found.add(each.offset, each.key)
+                continue
+            for columns in read_records(run.window.rows(run.named > 0), self.largest_record_bytes):
+                for row in np.flatnonzero(self.matcher.named(columns)).tolist():
+                    found.add(int(columns.offset[row]), columns.key(row))
+        return found
 
     def chunks(self) -> Iterator[Chunk]:
         """What is written instead, in order.

@@ -1,0 +1,138 @@
+"""``kdump erase --finish`` and ``--verify``: destroy what brings records back, and prove it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kdump.cli.options.config_options import ConfigArguments
+from kdump.cli.options.named_records import NamedArguments
+from kdump.cli.output.events import open_printer, write_line
+from kdump.cli.output.out_file import OutFile
+from kdump.cli.output.write_arguments import RepairArguments
+from kdump.engine.engine_choice import EngineOptions
+from kdump.errors import ExitStatus, KdumpError
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.log.directory import LogDirectory
+
+
+def finish_erasure(
+    paths: Sequence[Location],
+    named: NamedArguments,
+    certificate: str,
+    *,
+    max_record_bytes: int | None,
+    now_ms: int,
+    repair: RepairArguments,
+    config: ConfigArguments,
+    engine: EngineOptions,
+) -> ExitStatus:
+    """Search, destroy the undo data of erasures, and write the certificate.
+
+    Raises:
+        UsageProblem: there is nothing to finish, or the certificate exists.
+        KdumpError: something cannot be searched, or the disk fails.
+    """
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.output.erase_output import certificate_event, remains_event
+    from kdump.cli.output.write_report import interrupted_event
+    from kdump.cli.shared.change_run import changing
+    from kdump.cli.shared.directories import find_log_directories
+    from kdump.jobs.erase.finish import Finishing, FinishRequest
+    from kdump.log.directory import read_log_directory
+
+    with phase(f"looking at {certificate}"):
+        out = OutFile.checked(certificate, is_replaced=False, option="--certificate")
+    records = named.read()
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs or diagnostics.status:
+        return diagnostics.status
+    with changing("erase", log_dirs, repair) as run:
+        directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+        _require_readable(directories)
+        request = FinishRequest(
+            directories=directories,
+            settings=config.settings_of(directories),
+            named=records,
+            now_ms=now_ms,
+            largest_record_bytes=max_record_bytes or LARGEST_RECORD_BYTES,
+        )
+        finishing = Finishing(request)
+        finishing.require_own_files()
+        remains = finishing.search(engine)
+        is_written = not remains and not repair.dry_run
+        if is_written:
+            finishing.destroy_undo_data()
+            out.write([finishing.certificate()], finishing.destroy_lists)
+    with open_printer(repair.output_format) as printer:
+        printer.emit_all(map(interrupted_event, run.interrupted))
+        printer.emit_all(map(remains_event, remains))
+        printer.emit(certificate_event(finishing, certificate if is_written else None))
+        if remains:
+            printer.emit_text(
+                ["there is no certificate, and nothing was destroyed: erase or delete these first"]
+            )
+    sys.stdout.flush()
+    return ExitStatus.DAMAGE_LEFT if remains else ExitStatus.SOUND
+
+
+def _require_readable(directories: Iterable[LogDirectory]) -> None:
+    """Refuse log directories with something that cannot be read: records may hide there.
+
+    Raises:
+        KdumpError: there is something.
+    """
+    for directory in directories:
+        for problem in directory.problems:
+            if isinstance(problem.error, OSError):
+                raise KdumpError(f"{problem.path}: cannot be searched: {problem.error}")
+
+
+def verify_certificate(
+    paths: Sequence[Location],
+    named: NamedArguments,
+    certificate: Location,
+    *,
+    max_record_bytes: int | None,
+    repair: RepairArguments,
+    engine: EngineOptions,
+) -> ExitStatus:
+    """Compare log directories with a certificate: none of its keys may be in them.
+
+    Raises:
+        KdumpError: it is no certificate, or something cannot be searched.
+        OSError: it cannot be read.
+    """
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.output.erase_output import remains_event, verified_event
+    from kdump.cli.shared.directories import find_log_directories
+    from kdump.jobs.erase.certificate import read_certificate
+    from kdump.jobs.erase.verify_certificate import search_again
+    from kdump.log.directory import read_log_directory
+
+    with phase(f"reading {certificate}"):
+        known = read_certificate(certificate)
+    records = named.read()
+    unknown = sum(not known.has(key) for key in records.keys)
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs or diagnostics.status:
+        return diagnostics.status
+    directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+    _require_readable(directories)
+    remains, files = search_again(
+        directories, known, records, max_record_bytes or LARGEST_RECORD_BYTES, engine
+    )
+    with open_printer(repair.output_format) as printer:
+        printer.emit_all(map(remains_event, remains))
+        printer.emit(verified_event(known, certificate, files=files, unknown_keys=unknown))
+    sys.stdout.flush()
+    if unknown:
+        write_line(f"kdump: {certificate}: is not about {unknown} of the given keys", sys.stderr)
+    return ExitStatus.DAMAGE_LEFT if remains or unknown else ExitStatus.SOUND

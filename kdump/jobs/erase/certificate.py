@@ -1,0 +1,185 @@
+"""The certificate of an erasure: what was erased, what was searched, what was not reached.
+
+Keys are in it only as HMACs under a random salt that it names: whoever knows a key can look it up,
+nobody can read a key off. (Whoever guesses keys can try them: a certificate about short numbers
+tells as much as a list of those numbers.)
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import kdump
+from kdump.errors import KdumpError
+from kdump.log.directory import LogDirectory
+from kdump.repair.erase.erased_list import ErasedRun
+from kdump.repair.erase.key_search import LEAST_BYTES
+from kdump.repair.erase.named_records import NamedRecords
+from kdump.storage.location import Location
+
+FORMAT: Final = "kdump-erase-certificate"
+_VERSION: Final = 1
+_ALGORITHM: Final = "HMAC-SHA256"
+_SALT_BYTES: Final = 32
+
+_ALWAYS_OUT_OF_REACH: Final = (
+    "log directories that are not listed here, of these and of other brokers",
+    "segments and indexes in remote storage",
+    (
+        "snapshots of the file system, backups, mirrors, exports, and the stores of consumers and"
+        " of stream processors on other disks"
+    ),
+    (
+        "free blocks of the disks: what was removed now was overwritten first, which reaches the"
+        " old blocks only where the file system and the disk write in place; what brokers, the log"
+        " cleaner and earlier runs have deleted was not overwritten"
+    ),
+    (
+        "keys in another form, such as encoded, encrypted, or in other upper and lower case, in"
+        " values and headers"
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedDirectory:
+    """A log directory in a certificate.
+
+    Attributes:
+        directory: the log directory.
+        runs: what was erased in it.
+        searched_files: how many files were searched.
+        searched_bytes: how many bytes they have.
+        overwritten_bytes: how many bytes of undo data were overwritten.
+    """
+
+    directory: LogDirectory
+    runs: Sequence[ErasedRun]
+    searched_files: int
+    searched_bytes: int
+    overwritten_bytes: int
+
+    def row(self) -> dict[str, Any]:
+        meta = self.directory.meta_properties
+        directory_id = None if meta is None else meta.directory_id
+        return {
+            "log_dir": str(self.directory.path),
+            "cluster_id": None if meta is None else meta.cluster_id,
+            "node_id": None if meta is None else meta.node_id,
+            "directory_id": None if directory_id is None else str(directory_id),
+            "searched_files": self.searched_files,
+            "searched_bytes": self.searched_bytes,
+            "overwritten_bytes": self.overwritten_bytes,
+            "runs": [
+                {
+                    "created_ms": run.created_ms,
+                    "kdump": run.kdump,
+                    "partitions": run.partition_rows,
+                }
+                for run in self.runs
+            ],
+        }
+
+
+def encode_certificate(
+    directories: Iterable[CertifiedDirectory],
+    named: NamedRecords,
+    *,
+    remote_topics: Sequence[str],
+    now_ms: int,
+    salt: bytes | None = None,
+) -> bytes:
+    """The certificate as JSON.
+
+    Args:
+        directories: the log directories.
+        named: what was searched.
+        remote_topics: topics with remote storage in these log directories.
+        now_ms: the current time.
+        salt: of the hashes; None for a random one.
+    """
+    salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
+    rows = [each.row() for each in directories]
+    short = sum(len(each) < LEAST_BYTES for each in (*named.keys, *named.prefixes))
+    without_key = sum(
+        segment["records_without_key"]
+        for row in rows
+        for run in row["runs"]
+        for partition in run["partitions"]
+        for segment in partition["segments"]
+    )
+    document = {
+        "format": FORMAT,
+        "version": _VERSION,
+        "kdump": kdump.__version__,
+        "created_ms": now_ms,
+        "hash": {"algorithm": _ALGORITHM, "salt": salt.hex()},
+        "keys": sorted(keyed_hash(salt, key) for key in named.keys),
+        "prefixes": sorted(keyed_hash(salt, prefix) for prefix in named.prefixes),
+        "short_keys": short,
+        "records_without_key": without_key,
+        "log_directories": rows,
+        "not_reached": [*_ALWAYS_OUT_OF_REACH, *_also(short, without_key, remote_topics)],
+    }
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _also(short: int, without_key: int, remote_topics: Sequence[str]) -> Iterable[str]:
+    if short:
+        yield (
+            f"{short} keys of less than {LEAST_BYTES} bytes inside other fields and other bytes:"
+            " they were searched only as whole keys of records"
+        )
+    if without_key:
+        yield f"copies of {without_key} erased records that had no key to search for"
+    if remote_topics:
+        yield f"remote storage of these topics, which is enabled: {', '.join(remote_topics)}"
+
+
+def keyed_hash(salt: bytes, key: bytes) -> str:
+    """The hash of a key in a certificate."""
+    return hmac.digest(salt, key, "sha256").hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What verifying needs of a certificate.
+
+    Attributes:
+        salt: of its hashes.
+        keys: the hashes of the erased keys.
+        records_without_key: erased records that no key can find.
+    """
+
+    salt: bytes
+    keys: frozenset[str]
+    records_without_key: int
+
+    def has(self, key: bytes) -> bool:
+        """Whether the certificate is about this key."""
+        return keyed_hash(self.salt, key) in self.keys
+
+
+def read_certificate(path: Location) -> Certificate:
+    """Read a certificate.
+
+    Raises:
+        KdumpError: it is none.
+        OSError: it cannot be read.
+    """
+    try:
+        document: Mapping[str, Any] = json.loads(path.read())
+        if (document["format"], document["version"]) != (FORMAT, _VERSION):
+            raise ValueError("another format or version")
+        if document["hash"]["algorithm"] != _ALGORITHM:
+            raise ValueError("another hash")
+        keys = frozenset(map(str, document["keys"]))
+        salt = bytes.fromhex(document["hash"]["salt"])
+        return Certificate(salt, keys, int(document["records_without_key"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise KdumpError(f"{path}: is not a certificate that this kdump can verify") from problem

@@ -1,0 +1,129 @@
+"""Search everything in log directories for keys that were erased."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kdump.engine.engine import run_in_order
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_rates import JobKind
+from kdump.engine.job import Split
+from kdump.errors import KdumpError
+from kdump.jobs.problems.unreadable import Unreadable
+from kdump.phases import phase
+from kdump.repair.erase.key_search import FoundKeys, KeySearch
+from kdump.storage.entries import Entry, EntryKind
+from kdump.storage.location import Location
+
+_DEEPEST: Final = 8
+"""A log directory has files and partitions; whatever is deeper was put there by somebody."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedFile:
+    """A file in a log directory.
+
+    Attributes:
+        log_dir: the log directory.
+        path: the file.
+        entry: its size and time.
+    """
+
+    log_dir: Location
+    path: Location
+    entry: Entry
+
+    @property
+    def name(self) -> str:
+        """Its path in the log directory."""
+        return str(self.path).removeprefix(f"{self.log_dir}/")
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SearchSplit(Split):
+    """A file to search."""
+
+    file: SearchedFile
+
+
+@dataclass(frozen=True, slots=True)
+class SearchJob:
+    """Searches files for keys.
+
+    Attributes:
+        search: the keys.
+    """
+
+    search: KeySearch
+
+    def run(self, split: SearchSplit, /) -> FoundKeys | Unreadable:
+        try:
+            return self.search.file(split.path)
+        except OSError as failure:
+            return Unreadable.of(failure, split.path)
+
+
+def files_to_search(log_dir: Location, skipped: Collection[str] = ()) -> list[SearchedFile]:
+    """All files of a log directory, at any depth.
+
+    Args:
+        log_dir: the log directory.
+        skipped: names of files in the log directory itself that are left out.
+
+    Raises:
+        KdumpError: something cannot be searched: it is neither a file nor a directory.
+        OSError: a directory cannot be listed.
+    """
+    return [
+        SearchedFile(log_dir, path, entry)
+        for path, entry, depth in _below(log_dir)
+        if depth or entry.name not in skipped
+    ]
+
+
+def _below(folder: Location, depth: int = 0) -> Iterator[tuple[Location, Entry, int]]:
+    if depth > _DEEPEST:
+        raise KdumpError(f"{folder}: too many directories in each other: cannot be searched")
+    for entry in sorted(folder.entries()):
+        path = folder / entry.name
+        if entry.error is not None:
+            raise entry.error
+        if entry.kind is EntryKind.FILE:
+            yield path, entry, depth
+        elif entry.kind is EntryKind.DIRECTORY:
+            yield from _below(path, depth + 1)
+        else:
+            raise KdumpError(f"{path}: is a {entry.kind.value}: cannot be searched")
+
+
+def search_files(
+    files: Sequence[SearchedFile], search: KeySearch, options: EngineOptions = DEFAULT_OPTIONS
+) -> list[tuple[SearchedFile, FoundKeys | Unreadable]]:
+    """Search all files.
+
+    Raises:
+        KdumpError: the engine failed.
+    """
+    splits = [
+        SearchSplit(each.path, size_bytes=each.entry.size_bytes, label=each.name, file=each)
+        for each in files
+    ]
+    total_bytes = sum(each.size_bytes for each in splits)
+    with (
+        open_engine(options, kind=JobKind.SCAN, total_bytes=total_bytes) as engine,
+        phase("searching for what is left"),
+    ):
+        found = list(run_in_order(engine, SearchJob(search), splits))
+    return [(split.file, each) for split, each in found]
+
+
+def are_unchanged(before: Sequence[SearchedFile], after: Sequence[SearchedFile]) -> bool:
+    """Whether two listings have the same files, of the same sizes and times."""
+    return [_seen(each) for each in before] == [_seen(each) for each in after]
+
+
+def _seen(file: SearchedFile) -> tuple[str, Entry]:
+    # How much of a file was never written may differ between two looks.
+    return str(file.path), file.entry._replace(hole_bytes=0)

@@ -1,0 +1,129 @@
+"""Verify a certificate: search log directories for keys that it has only as hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdump.engine.engine import run_in_order
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_rates import JobKind
+from kdump.jobs.erase.certificate import Certificate
+from kdump.jobs.erase.finish import Remains
+from kdump.jobs.erase.remains import SearchSplit, files_to_search, search_files
+from kdump.jobs.problems.unreadable import Unreadable
+from kdump.log.directory import LogDirectory
+from kdump.phases import phase
+from kdump.repair.erase.key_search import FoundKeys, KeySearch, has_no_batches
+from kdump.repair.erase.named_records import NamedRecords
+from kdump.scan.arrow import gather_bytes
+from kdump.scan.control_batches import is_control
+from kdump.scan.records import RecordColumns
+from kdump.scan.source import is_zero
+from kdump.scan.walk import MessageSet, Skipped, walk_segment
+
+
+@dataclass(frozen=True, slots=True)
+class HashedKeysJob:
+    """Finds records whose keys a certificate has.
+
+    Attributes:
+        certificate: the certificate.
+        largest_record_bytes: larger records of compressed batches are not decoded.
+    """
+
+    certificate: Certificate
+    largest_record_bytes: int
+
+    def run(self, split: SearchSplit, /) -> FoundKeys | Unreadable:
+        try:
+            return self._found(split)
+        except OSError as failure:
+            return Unreadable.of(failure, split.path)
+
+    def _found(self, split: SearchSplit) -> FoundKeys:
+        if has_no_batches(split.path.name):
+            return FoundKeys()
+        total = FoundKeys()
+        with split.path.open_file() as source:
+            total += FoundKeys(source.size_bytes)
+            for step in walk_segment(
+                source,
+                with_records=True,
+                follow_bad=True,
+                largest_record_bytes=self.largest_record_bytes,
+            ):
+                if isinstance(step, RecordColumns):
+                    total += self._in_columns(step)
+                elif isinstance(step, MessageSet):
+                    offsets = [
+                        each.offset
+                        for each in step.messages
+                        if each.key is not None and self.certificate.has(each.key)
+                    ]
+                    unreadable = int(step.problem is not None)
+                    total += FoundKeys(0, len(offsets), 0, 0, unreadable, tuple(offsets))
+                elif isinstance(step, Skipped) and ".log" in split.path.name:
+                    is_padding = is_zero(source, step.start, step.end)
+                    total += FoundKeys(unreadable_batches=int(not is_padding))
+        return total
+
+    def _in_columns(self, columns: RecordColumns) -> FoundKeys:
+        rows = np.flatnonzero((columns.key_size >= 0) & ~is_control(columns.batches)[columns.batch])
+        offsets: tuple[int, ...] = ()
+        if len(rows):
+            keys = gather_bytes(
+                columns.data,
+                columns.key_start[rows],
+                columns.key_size[rows],
+                np.ones(len(rows), np.bool_),
+            )
+            found = [each for each in pc.unique(keys).to_pylist() if self.certificate.has(each)]
+            is_found = pc.is_in(keys, value_set=pa.array(found, pa.large_binary()))
+            found_rows = rows[is_found.to_numpy(zero_copy_only=False)]
+            offsets = tuple(columns.offset[found_rows].tolist())
+        return FoundKeys(0, len(offsets), 0, 0, len(columns.problems), offsets)
+
+
+def search_again(
+    directories: Iterable[LogDirectory],
+    certificate: Certificate,
+    named: NamedRecords,
+    largest_record_bytes: int,
+    options: EngineOptions = DEFAULT_OPTIONS,
+) -> tuple[Sequence[Remains], int]:
+    """Search for the keys of a certificate, and everywhere for those that are given as well.
+
+    Returns:
+        The files in which something was found, and how many files were searched.
+
+    Raises:
+        KdumpError: something cannot be searched.
+        OSError: a directory cannot be listed.
+    """
+    files = [file for directory in directories for file in files_to_search(directory.path)]
+    splits = [
+        SearchSplit(each.path, size_bytes=each.entry.size_bytes, label=each.name, file=each)
+        for each in files
+    ]
+    total_bytes = sum(each.size_bytes for each in splits)
+    job = HashedKeysJob(certificate, largest_record_bytes)
+    with (
+        open_engine(options, kind=JobKind.SCAN, total_bytes=total_bytes) as engine,
+        phase("searching for the keys of the certificate"),
+    ):
+        found = {split.file: each for split, each in run_in_order(engine, job, splits)}
+    if named.keys or named.prefixes:
+        for file, more in search_files(files, KeySearch(named, largest_record_bytes), options):
+            own = found[file]
+            if not isinstance(more, FoundKeys) or (isinstance(own, FoundKeys) and own.is_clean):
+                found[file] = more
+    return [
+        Remains(file, each)
+        for file, each in found.items()
+        if isinstance(each, Unreadable) or not each.is_clean
+    ], len(files)

@@ -1,0 +1,208 @@
+"""The list of what was erased, which a log directory keeps until the erasure is finished.
+
+It has the keys themselves, because whatever is left of them is searched for in the end. So it is as
+confidential as the records were; finishing overwrites and removes it, and so does an undo.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
+
+from kdump.errors import KdumpError
+from kdump.repair.erase.named_records import NamedRecords
+from kdump.scan.batches import read_chunks
+from kdump.storage.location import Location
+
+FILE_NAME: Final = "kdump-erased.json"
+"""In the log directory. Its name has no dot in front: a journal must not name files of runs."""
+_FORMAT: Final = "kdump-erased"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileDigest:
+    """The content of a file, without its bytes.
+
+    Attributes:
+        size_bytes: how long it is.
+        sha256: of its bytes, in hexadecimal.
+    """
+
+    size_bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Location) -> Self:
+        """Read a file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        digest = hashlib.sha256()
+        with path.open_file() as source:
+            size_bytes = source.size_bytes
+            for chunk in read_chunks(source, 0, size_bytes):
+                digest.update(chunk)
+        return cls(size_bytes, digest.hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedSegment:
+    """What was erased of a segment.
+
+    Attributes:
+        base_offset: of the segment.
+        erased: ranges of offsets, both ends included; every record of them that there was is gone.
+        erased_records: how many there were.
+        records_without_key: those among them that had no key.
+        before: its log before.
+        after: its log afterwards.
+    """
+
+    base_offset: int
+    erased: tuple[tuple[int, int], ...]
+    erased_records: int
+    records_without_key: int
+    before: FileDigest
+    after: FileDigest
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedPartition:
+    """What was erased of a replica.
+
+    Attributes:
+        partition: ``TOPIC-PARTITION``.
+        segments: the segments that lost records.
+    """
+
+    partition: str
+    segments: tuple[ErasedSegment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedRun:
+    """What one run has erased in a log directory.
+
+    Attributes:
+        created_ms: when.
+        kdump: the version of kdump.
+        keys: those that were asked for, and those of the erased records.
+        prefixes: those that were asked for.
+        partitions: what is gone.
+    """
+
+    created_ms: int
+    kdump: str
+    keys: frozenset[bytes]
+    prefixes: tuple[bytes, ...]
+    partitions: tuple[ErasedPartition, ...]
+
+    @property
+    def named(self) -> NamedRecords:
+        """What must not be found any more."""
+        return NamedRecords(self.keys, self.prefixes)
+
+    @property
+    def partition_rows(self) -> list[dict[str, Any]]:
+        """Its partitions, for JSON."""
+        return [asdict(each) for each in self.partitions]
+
+
+@dataclass(slots=True)
+class Erased:
+    """What is erased of a segment, as it is found.
+
+    Attributes:
+        keys: of the records.
+        offsets: of the records, rising.
+        records_without_key: how many have none.
+    """
+
+    keys: set[bytes] = field(default_factory=set)
+    offsets: list[int] = field(default_factory=list)
+    records_without_key: int = 0
+
+    def add(self, offset: int, key: bytes | None) -> None:
+        self.offsets.append(offset)
+        if key is None:
+            self.records_without_key += 1
+        else:
+            self.keys.add(key)
+
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The offsets as ranges, both ends included."""
+        found: list[tuple[int, int]] = []
+        for offset in self.offsets:
+            if found and found[-1][1] + 1 == offset:
+                found[-1] = (found[-1][0], offset)
+            else:
+                found.append((offset, offset))
+        return tuple(found)
+
+
+def encode_list(runs: Iterable[ErasedRun]) -> bytes:
+    """The file of a log directory."""
+    rows = [
+        {
+            "created_ms": run.created_ms,
+            "kdump": run.kdump,
+            "keys": sorted(key.hex() for key in run.keys),
+            "prefixes": [prefix.hex() for prefix in run.prefixes],
+            "partitions": run.partition_rows,
+        }
+        for run in runs
+    ]
+    document = {"format": _FORMAT, "version": _VERSION, "runs": rows}
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+def read_list(log_dir: Location) -> tuple[ErasedRun, ...]:
+    """The runs in the file of a log directory, oldest first; none if it has no such file.
+
+    Raises:
+        KdumpError: the file is not what kdump writes there.
+        OSError: it cannot be read.
+    """
+    path = log_dir / FILE_NAME
+    if path.kind() is None:
+        return ()
+    try:
+        document = json.loads(path.read())
+        if (document["format"], document["version"]) != (_FORMAT, _VERSION):
+            raise ValueError("another format or version")
+        return tuple(map(_run, document["runs"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise KdumpError(
+            f"{path}: is not the list of erased records that this kdump writes; use the version"
+            " that has written it, or move the file away"
+        ) from problem
+
+
+def _run(row: dict[str, Any]) -> ErasedRun:
+    return ErasedRun(
+        int(row["created_ms"]),
+        str(row["kdump"]),
+        frozenset(map(bytes.fromhex, row["keys"])),
+        tuple(map(bytes.fromhex, row["prefixes"])),
+        tuple(
+            ErasedPartition(str(each["partition"]), tuple(_segments(each["segments"])))
+            for each in row["partitions"]
+        ),
+    )
+
+
+def _segments(rows: Iterable[dict[str, Any]]) -> Iterator[ErasedSegment]:
+    for row in rows:
+        yield ErasedSegment(
+            int(row["base_offset"]),
+            tuple((int(first), int(last)) for first, last in row["erased"]),
+            int(row["erased_records"]),
+            int(row["records_without_key"]),
+            FileDigest(int(row["before"]["size_bytes"]), str(row["before"]["sha256"])),
+            FileDigest(int(row["after"]["size_bytes"]), str(row["after"]["sha256"])),
+        )

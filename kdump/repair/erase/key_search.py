@@ -1,0 +1,280 @@
+"""Find erased keys wherever they are: as keys of records, inside other fields, in any bytes.
+
+Records that can be read are searched field by field. A key is found if a record has it, or if it
+occurs in another key, in a value or in a header; in keys and values, one of printable characters
+must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`` or ``alice2``. All
+other bytes of a file are searched as they are. Keys of less than :data:`LEAST_BYTES` bytes occur
+everywhere by chance: they are searched only as whole keys of records.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kdump.formats.names import FileKind
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
+from kdump.repair.erase.named_records import NamedRecords
+from kdump.scan.batches import Bytes, read_chunks
+from kdump.scan.records import RecordColumns
+from kdump.scan.source import is_zero
+from kdump.scan.walk import MessageSet, Skipped, walk_segment
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.location import Location
+
+LEAST_BYTES: Final = 4
+"""Shorter keys are not searched in other fields and in raw bytes."""
+_WIDE_BYTES: Final = 8
+_CHUNK_BYTES: Final = 1 << 20
+_MOST_PLACES: Final = 100
+"""So many offsets of a file are kept, as examples."""
+_WORD: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") | (
+    frozenset(range(0x80, 0x100))
+)
+"""Letters and digits, also those that UTF-8 encodes."""
+_NOT_BATCHES: Final = (
+    *(FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value),
+    *(FileKind.TRANSACTION_INDEX.value, FileKind.PRODUCER_SNAPSHOT.value),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKeys:
+    """What was found in a file.
+
+    Attributes:
+        searched_bytes: its size.
+        records: records that have a key.
+        mentions: places inside other keys, values and headers of records.
+        raw: places in bytes that are no records.
+        unreadable_batches: batches and ranges in which a key may hide: they cannot be decoded.
+        offsets: of some of the records that have a key or mention one.
+    """
+
+    searched_bytes: int = 0
+    records: int = 0
+    mentions: int = 0
+    raw: int = 0
+    unreadable_batches: int = 0
+    offsets: tuple[int, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.records or self.mentions or self.raw or self.unreadable_batches)
+
+    def __add__(self, other: FoundKeys) -> FoundKeys:
+        return FoundKeys(
+            self.searched_bytes + other.searched_bytes,
+            self.records + other.records,
+            self.mentions + other.mentions,
+            self.raw + other.raw,
+            self.unreadable_batches + other.unreadable_batches,
+            (self.offsets + other.offsets)[:_MOST_PLACES],
+        )
+
+
+class KeyPatterns:
+    """Finds any of many keys in bytes, at any position."""
+
+    def __init__(self, named: NamedRecords) -> None:
+        every = {*named.keys, *named.prefixes}
+        self._prefixes = frozenset(named.prefixes)
+        self._of_width = [
+            _Patterns(width, patterns)
+            for width, patterns in (
+                (_WIDE_BYTES, [key for key in every if len(key) >= _WIDE_BYTES]),
+                (LEAST_BYTES, [key for key in every if LEAST_BYTES <= len(key) < _WIDE_BYTES]),
+            )
+            if patterns
+        ]
+        self.longest_bytes = max(map(len, every), default=0)
+
+    def places(self, data: Bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the position of each occurrence, and the key."""
+        for each in self._of_width:
+            yield from each.places(data)
+
+    def stands_alone(self, key: bytes, around: bytes, at: int) -> bool:
+        """Whether a key that occurs in a field at ``at`` is not merely a part of a longer word."""
+        if not all(0x20 <= byte < 0x7F or byte >= 0x80 for byte in key):
+            return True
+        end = at + len(key)
+        if at and around[at - 1] in _WORD and key[0] in _WORD:
+            return False
+        is_begun = key in self._prefixes
+        return is_begun or end == len(around) or around[end] not in _WORD or key[-1] not in _WORD
+
+
+class _Patterns:
+    """Keys of at least ``width`` bytes, found by their first ``width`` bytes."""
+
+    def __init__(self, width: int, keys: list[bytes]) -> None:
+        self._width = width
+        self._type = np.dtype(f"<u{width}")
+        self._by_start: dict[bytes, dict[int, set[bytes]]] = defaultdict(lambda: defaultdict(set))
+        for key in keys:
+            self._by_start[key[:width]][len(key)].add(key)
+        starts = np.frombuffer(b"".join(sorted(self._by_start)), self._type)
+        self._starts = np.sort(starts)
+        self._may_begin = np.zeros(1 << 16, np.bool_)
+        self._may_begin[(starts & starts.dtype.type(0xFFFF)).astype(np.int64)] = True
+
+    def places(self, data: Bytes) -> Iterator[tuple[int, bytes]]:
+        count = len(data) - self._width + 1
+        if count <= 0:
+            return
+        pairs = np.ndarray(count, "<u2", data, strides=(1,))
+        candidates = np.flatnonzero(self._may_begin[pairs])
+        values = np.ndarray(count, self._type, data, strides=(1,))[candidates]
+        at = np.minimum(np.searchsorted(self._starts, values), len(self._starts) - 1)
+        for position in candidates[self._starts[at] == values].tolist():
+            start = data[position : position + self._width].tobytes()
+            for size, keys in self._by_start[start].items():
+                found = data[position : position + size].tobytes()
+                if found in keys:
+                    yield position, found
+
+
+@dataclass(frozen=True, slots=True)
+class KeySearch:
+    """Searches files for keys.
+
+    Attributes:
+        named: the keys, and what they begin with.
+        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
+    """
+
+    named: NamedRecords
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
+
+    def file(self, path: Location) -> FoundKeys:
+        """Search a file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with path.open_file() as source:
+            return _FileSearch(self, path.name, source).found()
+
+
+def has_no_batches(name: str) -> bool:
+    """Whether a file is of a kind that has no records, by its name."""
+    return any(suffix in name for suffix in _NOT_BATCHES)
+
+
+class _FileSearch:
+    def __init__(self, search: KeySearch, name: str, source: ByteSource) -> None:
+        self._search = search
+        self._name = name
+        self._source = source
+        self._patterns = KeyPatterns(search.named)
+        self._matcher = search.named.matcher("")
+        self._has_batches = ".log" in name
+
+    def found(self) -> FoundKeys:
+        size_bytes = self._source.size_bytes
+        if has_no_batches(self._name):
+            return FoundKeys(size_bytes, raw=self._raw(0, size_bytes))
+        total = FoundKeys(size_bytes)
+        skipped: list[Skipped] = []
+        walk = walk_segment(
+            self._source,
+            with_records=True,
+            follow_bad=True,
+            largest_record_bytes=self._search.largest_record_bytes,
+        )
+        for step in walk:
+            match step:
+                case Skipped(start, end):
+                    skipped.append(step)
+                    total += FoundKeys(raw=self._raw(start, end))
+                case MessageSet():
+                    self._has_batches = True
+                    total += self._in_messages(step)
+                case RecordColumns():
+                    self._has_batches = True
+                    total += self._in_columns(step)
+                case _:
+                    pass  # the end
+        if self._has_batches:
+            torn = sum(not is_zero(self._source, each.start, each.end) for each in skipped)
+            total += FoundKeys(unreadable_batches=torn)
+        return total
+
+    def _raw(self, start: int, end: int) -> int:
+        """How often a key occurs in a range, at least partly."""
+        margin = max(0, self._patterns.longest_bytes - 1)
+        begin, stop = max(0, start - margin), min(self._source.size_bytes, end + margin)
+        count = 0
+        held = b""
+        position = begin
+        for chunk in read_chunks(self._source, begin, stop, _CHUNK_BYTES):
+            data = np.frombuffer(held + bytes(chunk), np.uint8)
+            first = position - len(held)
+            for at, key in self._patterns.places(data):
+                is_new = at + len(key) > len(held)
+                count += is_new and first + at < end and first + at + len(key) > start
+            position += len(chunk)
+            held = data[max(0, len(data) - margin) :].tobytes() if margin else b""
+        return count
+
+    def _in_messages(self, found: MessageSet) -> FoundKeys:
+        records = mentions = 0
+        offsets = []
+        for message in found.messages:
+            if self._matcher.names(message.offset, message.key):
+                records += 1
+            elif not (self._is_in(message.key) or self._is_in(message.value)):
+                continue
+            else:
+                mentions += 1
+            offsets.append(message.offset)
+        unreadable = raw = 0
+        if found.problem is not None:
+            batches = found.window.batches
+            unreadable = 1
+            raw = self._raw(int(batches.position[0]), int(batches.next_position[0]))
+        return FoundKeys(0, records, mentions, raw, unreadable, tuple(offsets[:_MOST_PLACES]))
+
+    def _is_in(self, content: bytes | None) -> bool:
+        if not content:
+            return False
+        data = np.frombuffer(content, np.uint8)
+        return any(
+            self._patterns.stands_alone(key, content, at) for at, key in self._patterns.places(data)
+        )
+
+    def _in_columns(self, columns: RecordColumns) -> FoundKeys:
+        named = self._matcher.named(columns)
+        rows = set(np.flatnonzero(named).tolist())
+        records = len(rows)
+        mentions = raw = 0
+        for position, key in self._patterns.places(columns.data):
+            row = int(np.searchsorted(columns.end, position, "right"))
+            if row < columns.count and position >= columns.key_start[row]:
+                if not named[row] and self._is_mention(columns, row, position, key):
+                    mentions += 1
+                    rows.add(row)
+            elif columns.problems:
+                raw += 1
+        for row in columns.problems:
+            start = int(columns.batches.position[row])
+            raw += self._raw(start, int(columns.batches.next_position[row]))
+        offsets = columns.offset[sorted(rows)[:_MOST_PLACES]].tolist()
+        return FoundKeys(0, records, mentions, raw, len(columns.problems), tuple(offsets))
+
+    def _is_mention(self, columns: RecordColumns, row: int, position: int, key: bytes) -> bool:
+        for start, size in (
+            (columns.key_start, columns.key_size),
+            (columns.value_start, columns.value_size),
+        ):
+            begin, end = int(start[row]), int(start[row]) + max(0, int(size[row]))
+            if begin <= position and position + len(key) <= end:
+                around = columns.data[begin:end].tobytes()
+                return self._patterns.stands_alone(key, around, position - begin)
+        # In a header, or across two fields: what is beside it says nothing.
+        return True

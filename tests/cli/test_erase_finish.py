@@ -1,0 +1,331 @@
+"""``kdump erase --finish`` and ``--verify``: nothing is left, or there is no certificate."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.batches import batch, record
+from builders.freeing import of_type, rows_of, run
+from builders.in_process import Outcome
+from builders.json_schemas import problem_of_document
+from builders.trees import contents_of, tree_of
+from builders.verified import LogModel
+from kdump.formats.compression import Codec
+from kdump.jobs.erase.certificate import keyed_hash
+from kdump.repair.erase.erased_list import FILE_NAME
+
+ALICE: Final = b"alice-4711"
+
+
+def write(root: Path, *records: tuple[bytes | None, bytes], codec: Codec = Codec.NONE) -> Path:
+    """Write a clean directory whose first batch has these records."""
+    model = LogModel()
+    rows = [record(at, *each) for at, each in enumerate(records)]
+    rows += [record(at, b"bob", b"v") for at in range(len(records), 3)]
+    model.segments[0][0] = batch(rows, codec=codec)
+    return model.write(root).parent
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a directory in which Alice's record was erased; undo data keeps it."""
+    root = write(tmp_path / "logs", (ALICE, b"her value"), (b"bob", b"his"), codec=Codec.NONE)
+    assert erase(root) == 1
+    return root
+
+
+def erase(root: Path, *options: str) -> int:
+    args = ("--topic=orders", f"--key={ALICE.decode()}", "--yes", *options)
+    return run("erase", *args, root).exit_status
+
+
+def finish(root: Path, *options: str | Path) -> Outcome:
+    certificate = root.parent / "erased.json"
+    return run("erase", "--finish", "--certificate", certificate, *options, root)
+
+
+def certificate_of(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root.parent / "erased.json").read_text())
+    return found
+
+
+def test_nothing_is_left_and_the_certificate_says_what_is_gone(root: Path) -> None:
+    assert any(ALICE in each for each in contents_of(root).values())
+
+    outcome = finish(root)
+
+    assert outcome.exit_status == 0, outcome
+    assert not any(ALICE in each or b"her value" in each for each in contents_of(root).values())
+    assert not list(root.glob(".kdump-*"))
+    assert not (root / FILE_NAME).exists()
+    certificate = certificate_of(root)
+    salt = bytes.fromhex(certificate["hash"]["salt"])
+    assert certificate["keys"] == [keyed_hash(salt, ALICE)]
+    (directory,) = certificate["log_directories"]
+    ((partition,),) = (each["partitions"] for each in directory["runs"])
+    (segment,) = partition["segments"]
+    assert (partition["partition"], segment["erased"]) == ("orders-0", [[0, 0]])
+    assert segment["before"] != segment["after"]
+    assert directory["overwritten_bytes"] > 400
+    assert certificate["not_reached"]
+    assert ALICE.decode() not in json.dumps(certificate)
+    assert problem_of_document("erase-certificate", certificate) is None
+
+
+def test_before_it_is_finished_an_undo_brings_everything_back(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", (ALICE, b"v"))
+    before = contents_of(root)
+    assert erase(root) == 1
+
+    assert run("undo", root).exit_status == 0
+
+    assert contents_of(root) == before
+    assert finish(root).exit_status == 16
+
+
+def test_the_undo_data_is_overwritten_before_it_is_deleted(root: Path, tmp_path: Path) -> None:
+    """Look at the blocks through an open file, which outlives its name."""
+    kept = [path.open("rb") for path in root.glob(".kdump-*-old-*")]
+    listed = (root / FILE_NAME).open("rb")
+
+    assert finish(root).exit_status == 0
+
+    for each in (*kept, listed):
+        with each:
+            assert not any(each.read())
+
+
+Change = Callable[[Path], None]
+
+
+def keep_a_leftover(root: Path) -> None:
+    (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(batch([record(0, ALICE)]))
+
+
+def keep_a_compressed_leftover(root: Path) -> None:
+    log = batch([record(0, ALICE, bytes(500))], codec=Codec.GZIP)
+    assert ALICE not in log
+    (root / "orders-0" / f"{0:020d}.log.cleaned").write_bytes(log)
+
+
+def keep_a_damaged_leftover(root: Path) -> None:
+    log = bytearray(batch([record(0, ALICE, b"v" * 500)], codec=Codec.GZIP))
+    log[-1] ^= 1
+    (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(log)
+
+
+def keep_a_stray_partition(root: Path) -> None:
+    folder = root / f"orders-0.{'a' * 32}-stray"
+    folder.mkdir()
+    (folder / f"{0:020d}.log").write_bytes(batch([record(0, ALICE)], codec=Codec.LZ4))
+
+
+def keep_it_in_a_file_of_anybody(root: Path) -> None:
+    (root / "notes").write_bytes(b"x" * (1 << 20) + ALICE)
+
+
+def keep_it_across_two_reads(root: Path) -> None:
+    (root / "notes").write_bytes(b"x" * ((1 << 20) - 5) + ALICE)
+
+
+def keep_it_in_another_topic(root: Path) -> None:
+    folder = root / "orders2-0"
+    shutil.copytree(root / "orders-0", folder)
+    (folder / f"{0:020d}.log").write_bytes(batch([record(0, ALICE), record(11)]))
+
+
+def keep_it_in_a_value(root: Path) -> None:
+    folder = root / "orders2-0"
+    shutil.copytree(root / "orders-0", folder)
+    content = batch([record(0, b"k", b'{"by":"' + ALICE + b'"}'), record(11)], codec=Codec.SNAPPY)
+    (folder / f"{0:020d}.log").write_bytes(content)
+
+
+def keep_it_in_a_header(root: Path) -> None:
+    folder = root / "orders2-0"
+    shutil.copytree(root / "orders-0", folder)
+    content = batch([record(0, b"k", b"v", [(b"by", ALICE)]), record(11)])
+    (folder / f"{0:020d}.log").write_bytes(content)
+
+
+def keep_it_in_undo_data_of_another_run(root: Path) -> None:
+    (root / ".kdump-7-old-3").write_bytes(batch([record(0, ALICE)], codec=Codec.ZSTD))
+    (root / ".kdump-7.applied").write_bytes(b"{}")
+
+
+def keep_what_cannot_be_decoded(root: Path) -> None:
+    content = bytearray(batch([record(0, b"k", b"v" * 900)], codec=Codec.ZSTD))
+    content[70:90] = bytes(20)
+    (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        keep_a_leftover,
+        keep_a_compressed_leftover,
+        keep_a_damaged_leftover,
+        keep_a_stray_partition,
+        keep_it_in_a_file_of_anybody,
+        keep_it_across_two_reads,
+        keep_it_in_another_topic,
+        keep_it_in_a_value,
+        keep_it_in_a_header,
+        keep_it_in_undo_data_of_another_run,
+        keep_what_cannot_be_decoded,
+    ],
+)
+def test_whatever_is_left_is_named_and_nothing_is_destroyed(root: Path, change: Change) -> None:
+    before_change = set(contents_of(root))
+    change(root)
+    before = contents_of(root)
+
+    outcome = finish(root, "--output=jsonl")
+
+    assert outcome.exit_status == 4, outcome
+    rows = [json.loads(line) for line in outcome.stdout.splitlines()]
+    found = {row["file"] for row in of_type(rows, "remains")}
+    assert found
+    assert found <= set(before) - before_change
+    assert not (root.parent / "erased.json").exists()
+    assert contents_of(root) == before
+    assert ALICE not in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [(b"alice-47110", b"v"), (b"malice-4711", b"v")],
+        [(b"alice-471", b"alice-47112"), (b"bob", b"malice-4711 and alice-4711x")],
+        [(None, b"v"), (b"", b"")],
+    ],
+    ids=["other keys", "other words", "no keys"],
+)
+def test_other_people_are_no_reason_to_refuse(
+    tmp_path: Path, records: list[tuple[bytes | None, bytes]]
+) -> None:
+    root = write(tmp_path / "logs", (ALICE, b"v"), *records)
+    assert erase(root) == 1
+
+    assert finish(root).exit_status == 0
+
+
+def test_a_preview_searches_and_destroys_nothing(root: Path) -> None:
+    before = tree_of(root)
+
+    assert finish(root, "--dry-run").exit_status == 0
+
+    assert tree_of(root) == before
+    assert not (root.parent / "erased.json").exists()
+
+
+def test_undo_data_with_a_name_elsewhere_is_refused(root: Path) -> None:
+    (old, *_) = sorted(root.glob(".kdump-*-old-*"))
+    os.link(old, root.parent / "backup")
+    before = contents_of(root)
+
+    outcome = finish(root)
+
+    assert outcome.exit_status == 8
+    assert b"hard link" in outcome.stderr
+    assert contents_of(root) == before
+
+
+def test_a_certificate_that_exists_is_not_replaced(root: Path) -> None:
+    (root.parent / "erased.json").write_bytes(b"mine")
+    before = contents_of(root)
+
+    assert finish(root).exit_status == 16
+
+    assert contents_of(root) == before
+    assert (root.parent / "erased.json").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--finish",),
+        ("--certificate=c",),
+        ("--finish", "--certificate=c", "--topic=orders"),
+        ("--finish", "--certificate=c", "--no-undo"),
+        ("--verify=erased.json", "--finish"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    root: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root.parent)
+    (root.parent / "erased.json").write_bytes(b"{}")
+
+    assert run("erase", *options, root).exit_status == 16
+
+
+def test_a_file_that_is_no_list_is_refused(root: Path) -> None:
+    (root / FILE_NAME).write_bytes(b'{"format":"kdump-erased","version":1,"runs":[{}]}')
+
+    outcome = finish(root)
+
+    assert outcome.exit_status == 8
+    assert b"is not the list" in outcome.stderr
+
+
+def verify(root: Path, *options: str) -> Outcome:
+    return run("erase", "--verify", root.parent / "erased.json", *options, root)
+
+
+def test_a_certificate_can_be_verified_without_the_keys_and_with_them(root: Path) -> None:
+    assert finish(root).exit_status == 0
+
+    assert verify(root).exit_status == 0
+    assert verify(root, f"--key={ALICE.decode()}").exit_status == 0
+    assert verify(root, "--key=somebody").exit_status == 4
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_record_that_came_back_is_found_by_its_hash(root: Path, codec: Codec) -> None:
+    assert finish(root).exit_status == 0
+    log = batch([record(0, b"x"), record(7, ALICE)], codec=codec)
+    (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(log)
+
+    outcome = verify(root, "--output=jsonl")
+
+    assert outcome.exit_status == 4
+    rows = [json.loads(line) for line in outcome.stdout.splitlines()]
+    (row,) = of_type(rows, "remains")
+    assert (row["file"], row["offsets"]) == (f"orders-0/{0:020d}.log.deleted", [7])
+
+
+def test_what_is_no_certificate_is_refused(root: Path) -> None:
+    (root.parent / "erased.json").write_bytes(b"{}")
+
+    assert verify(root).exit_status == 8
+
+
+def test_several_erasures_are_finished_at_once(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", (ALICE, b"v"), (b"carol-1", b"v"))
+    assert erase(root) == 1
+    carol = ("--topic=orders", "--key=carol-1", "--yes")
+    assert of_type(rows_of("erase", *carol, root), "summary")[0]["erased_records"] == 1
+
+    assert finish(root).exit_status == 0
+
+    (directory,) = certificate_of(root)["log_directories"]
+    assert len(directory["runs"]) == 2
+    assert len(certificate_of(root)["keys"]) == 2
+    assert not any(b"carol" in each for each in contents_of(root).values())
+
+
+def test_without_a_list_given_keys_are_searched_and_certified(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", (b"bob", b"v"))
+
+    assert finish(root, "--key=nobody").exit_status == 0
+    assert run("erase", "--verify", tmp_path / "erased.json", root).exit_status == 0
+    (tmp_path / "erased.json").unlink()
+    assert finish(root, "--key=bob").exit_status == 4

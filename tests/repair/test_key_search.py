@@ -1,0 +1,127 @@
+"""Erased keys are found at any position, whatever is around them, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.batches import batch, record
+from builders.message_sets import message
+from kdump.formats.compression import Codec
+from kdump.repair.erase.key_search import LEAST_BYTES, FoundKeys, KeyPatterns, KeySearch
+from kdump.repair.erase.named_records import NamedRecords
+from kdump.storage.local_disk import local
+
+FEW_BYTES = st.binary(max_size=40).map(lambda data: bytes(b"ab\0\xff"[each % 4] for each in data))
+
+
+@given(
+    data=FEW_BYTES,
+    keys=st.sets(FEW_BYTES.filter(lambda key: len(key) >= LEAST_BYTES), max_size=6),
+    prefixes=st.sets(FEW_BYTES.filter(lambda key: len(key) >= LEAST_BYTES), max_size=2),
+)
+def test_every_occurrence_is_found(data: bytes, keys: set[bytes], prefixes: set[bytes]) -> None:
+    taken = {data[at : at + size] for at in range(len(data)) for size in (4, 8, 11)}
+    every = keys | {each for each in sorted(taken)[::3] if len(each) >= LEAST_BYTES}
+
+    patterns = KeyPatterns(NamedRecords(frozenset(every), tuple(prefixes)))
+
+    assert sorted(patterns.places(np.frombuffer(data, np.uint8))) == sorted(
+        (at, key) for key in every | prefixes for at in range(len(data)) if data.startswith(key, at)
+    )
+
+
+def found_in(
+    tmp_path: Path, content: bytes, *keys: bytes, name: str = f"{0:020d}.log"
+) -> FoundKeys:
+    path = tmp_path / name
+    path.write_bytes(content)
+    return KeySearch(NamedRecords(frozenset(keys))).file(local(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("value", "mentions"),
+    [
+        (b"alice", 1),
+        (b'"alice"', 1),
+        (b"tenant/alice/1", 1),
+        (b"alice,alice", 2),
+        (b"alice-4711", 1),
+        (b"malice", 0),
+        (b"alices", 0),
+        (b"alice\xc3\xa9", 0),
+        (b"Alice", 0),
+    ],
+)
+@pytest.mark.parametrize("codec", Codec)
+def test_a_word_counts_where_it_stands_alone(
+    tmp_path: Path, value: bytes, mentions: int, codec: Codec
+) -> None:
+    log = batch([record(0, b"k", value), record(1, b"k", b"v" * 300)], codec=codec)
+
+    found = found_in(tmp_path, log, b"alice")
+
+    assert (found.records, found.mentions, found.raw) == (0, mentions, 0)
+
+
+def test_bytes_that_are_no_words_count_anywhere(tmp_path: Path) -> None:
+    log = batch([record(0, b"k", b"a" + (4711).to_bytes(8) + b"b")])
+
+    assert found_in(tmp_path, log, (4711).to_bytes(8)).mentions == 1
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_record_is_found_by_its_whole_key_however_short(tmp_path: Path, codec: Codec) -> None:
+    log = batch([record(4, b"7", b"7 7"), record(5, b"77", b"7"), record(6, None)], codec=codec)
+
+    found = found_in(tmp_path, log, b"7")
+
+    assert (found.records, found.mentions, found.offsets) == (1, 0, (4,))
+
+
+def test_old_formats_are_searched(tmp_path: Path) -> None:
+    plain = message(0, b"alice", b"v", magic=1, timestamp=1)
+    plain += message(1, b"k", b"of alice", magic=0, timestamp=-1)
+
+    assert found_in(tmp_path, plain, b"alice") == FoundKeys(
+        len(plain), records=1, mentions=1, offsets=(0, 1)
+    )
+
+
+def test_a_damaged_batch_is_searched_all_the_same(tmp_path: Path) -> None:
+    log = bytearray(batch([record(0, b"alice")]) + batch([record(1, b"bob")]))
+    log[20] ^= 1  # its checksum
+
+    found = found_in(tmp_path, bytes(log), b"alice")
+
+    assert found.records + found.raw >= 1
+    assert not found.is_clean
+
+
+@pytest.mark.parametrize("name", [f"{0:020d}.log", f"{0:020d}.index", "anything"])
+def test_bytes_that_are_no_records_are_searched(tmp_path: Path, name: str) -> None:
+    content = bytes(3000) + b"alice" + bytes(3000)
+
+    assert found_in(tmp_path, content, b"alice", name=name).raw == 1
+
+
+def test_bytes_between_batches_are_searched_and_said_to_be_unreadable(tmp_path: Path) -> None:
+    log = batch([record(0)]) + b"\xff" * 30 + b"alice" + b"\xff" * 30 + batch([record(1)])
+
+    found = found_in(tmp_path, log, b"alice")
+
+    assert (found.raw, found.unreadable_batches) == (1, 1)
+
+
+def test_preallocated_space_is_no_reason_to_doubt(tmp_path: Path) -> None:
+    assert found_in(tmp_path, batch([record(0)]) + bytes(5000), b"alice").is_clean
+
+
+def test_a_torn_batch_may_hide_records(tmp_path: Path) -> None:
+    log = batch([record(0)]) + batch([record(1, b"k", b"v" * 300)], codec=Codec.GZIP)[:-10]
+
+    assert found_in(tmp_path, log, b"alice").unreadable_batches == 1
