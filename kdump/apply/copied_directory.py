@@ -16,7 +16,7 @@ from kdump.apply.directory_changes import (
     NewFile,
     StreamedFrom,
 )
-from kdump.apply.files import Metadata
+from kdump.apply.files import Metadata, attributes_of
 from kdump.apply.pinned_directory import status_at
 from kdump.errors import KdumpError
 
@@ -48,7 +48,7 @@ class WatchedStream:
 def copy_of(directory: Path, on_read: OnRead) -> CreatedDirectory:
     """The target state of a directory that is a copy: content, modes, owners and times.
 
-    Its files have the extended attributes, too.
+    Directory and files have the extended attributes, too.
 
     Args:
         directory: of the partition.
@@ -62,7 +62,8 @@ def copy_of(directory: Path, on_read: OnRead) -> CreatedDirectory:
     for name, status in _files_of(directory).items():
         stream = WatchedStream(FileStream.of(directory / name), on_read)
         files[name] = NewFile(StreamedFrom(stream), Metadata.of(status), directory / name)
-    return CreatedDirectory(files, Metadata.of(status_at(directory)))
+    metadata = Metadata.of(status_at(directory))
+    return CreatedDirectory(files, metadata, attributes_of(directory))
 
 
 def difference(directory: Path, other: Path) -> str | None:

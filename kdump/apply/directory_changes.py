@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from kdump.apply.files import Metadata
+from kdump.apply.files import Attributes, Metadata
 from kdump.apply.pinned_directory import identity_of, opened
 from kdump.formats.names import (
     KDUMP_PREFIX,
@@ -156,10 +156,12 @@ class CreatedDirectory:
     Attributes:
         files: by name.
         metadata: mode and owner; None for those of the log directory.
+        attributes: its extended attributes.
     """
 
     files: Mapping[str, NewFile]
     metadata: Metadata | None = None
+    attributes: Attributes = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,8 @@ def _created(log_dir: Path, name: str, change: CreatedDirectory) -> DirectoryPla
         file: each.metadata for file, each in change.files.items() if each.metadata is not None
     }
     like = {file: each.like for file, each in change.files.items() if each.like is not None}
-    return DirectoryPlan(path, {}, operations, NewDirectoryMetadata(metadata, files, like))
+    new = NewDirectoryMetadata(metadata, files, like, change.attributes)
+    return DirectoryPlan(path, {}, operations, new)
 
 
 def _require_free(path: Path) -> None:

@@ -26,8 +26,10 @@ from kdump.apply.pinned_directory import (
 )
 
 SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
-_KEPT_ATTRIBUTES: Final = ("user.", "system.posix_acl_access")
+KEPT_ATTRIBUTES: Final = ("user.", "system.posix_acl_access", "system.posix_acl_default")
 """Prefixes of extended attributes that belong to the content of a file, or say who may read it."""
+Attributes = tuple[tuple[str, bytes], ...]
+"""Names and values of extended attributes."""
 _SYNCING_THREADS: Final = 16
 """File systems combine concurrent syncs into one write to their journal."""
 _CHUNK_BYTES: Final = 1 << 20
@@ -132,8 +134,8 @@ class Files(Protocol):
         """Delete a name; does nothing if it does not exist."""
         ...
 
-    def make_directory(self, path: Path, metadata: Metadata) -> None:
-        """Create a directory unless it exists; it gets the owner, group and mode."""
+    def make_directory(self, path: Path, metadata: Metadata, attributes: Attributes = ()) -> None:
+        """Create a directory unless it exists; it gets the owner, group, mode and attributes."""
         ...
 
     def rename_directory(self, path: Path, new_path: Path) -> None:
@@ -179,12 +181,8 @@ class Disk:
             os.utime(descriptor, ns=(metadata.accessed_ns, metadata.modified_ns))
 
     def copy_attributes(self, path: Path, like: Path) -> None:
-        if hasattr(os, "listxattr"):
-            with suppress(OSError), opened(like) as source, opened(path) as target:
-                for name in os.listxattr(source):
-                    if name.startswith(_KEPT_ATTRIBUTES):
-                        with suppress(OSError):
-                            os.setxattr(target, name, os.getxattr(source, name))
+        with suppress(OSError), opened(path) as target:
+            _set_attributes(target, attributes_of(like))
 
     def rename(self, path: Path, new_path: Path) -> None:
         with directory_of(path) as source, directory_of(new_path) as target:
@@ -219,7 +217,7 @@ class Disk:
         with directory_of(path) as directory, suppress(FileNotFoundError):
             os.unlink(path.name, dir_fd=directory)
 
-    def make_directory(self, path: Path, metadata: Metadata) -> None:
+    def make_directory(self, path: Path, metadata: Metadata, attributes: Attributes = ()) -> None:
         with directory_of(path) as above, suppress(FileExistsError):
             os.mkdir(path.name, 0o700, dir_fd=above)
         with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
@@ -227,6 +225,7 @@ class Disk:
             if (status.st_uid, status.st_gid) != (metadata.uid, metadata.gid):
                 os.fchown(descriptor, metadata.uid, metadata.gid)
             os.fchmod(descriptor, metadata.mode & ~SET_ID_BITS)
+            _set_attributes(descriptor, attributes)
 
     def rename_directory(self, path: Path, new_path: Path) -> None:
         # rename() would replace an empty directory.
@@ -255,6 +254,28 @@ _NO_LINKS: Final = {
     errno.EMLINK,
 }
 """The file system has no hard links, or the file already has as many as it can have."""
+
+
+def attributes_of(path: Path) -> Attributes:
+    """The extended attributes and access control lists to keep of a file or directory.
+
+    What cannot be read is left out.
+    """
+    found = []
+    if hasattr(os, "listxattr"):
+        with suppress(OSError), opened(path) as descriptor:
+            for name in os.listxattr(descriptor):
+                if name.startswith(KEPT_ATTRIBUTES):
+                    with suppress(OSError):
+                        found.append((name, os.getxattr(descriptor, name)))
+    return tuple(found)
+
+
+def _set_attributes(descriptor: int, attributes: Attributes) -> None:
+    """Set what the file system takes and permits."""
+    for name, value in attributes:
+        with suppress(OSError):
+            os.setxattr(descriptor, name, value)
 
 
 def free_bytes_at(path: Path) -> int:

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.apply.files import Metadata
+from kdump.apply.files import Attributes, Metadata
 from kdump.apply.journal_record import JournalRecord
 from kdump.formats.names import KDUMP_PREFIX, PartitionState
 
@@ -125,6 +125,7 @@ class DirectoryMove:
         after: its name after the run; None if nothing is left of it.
         is_kept: whether it is undo data after the run.
         metadata: mode, owner and times that it gets when it is created, or had before.
+        attributes: extended attributes that it gets when it is created.
     """
 
     before: str | None
@@ -132,6 +133,7 @@ class DirectoryMove:
     after: str | None
     is_kept: bool
     metadata: Metadata
+    attributes: Attributes = ()
 
     @property
     def key(self) -> str:

@@ -193,11 +193,14 @@ def _decode_metadata(value: Any) -> Metadata:
 
 def _encode_move(move: DirectoryMove) -> list[Any]:
     metadata = _encode_metadata(move.metadata)
-    return [move.before, move.between, move.after, move.is_kept, metadata]
+    attributes = {name: value.hex() for name, value in move.attributes}
+    return [move.before, move.between, move.after, move.is_kept, metadata, attributes]
 
 
 def _decode_move(value: Any) -> DirectoryMove:
-    before, between, after, is_kept, metadata = _fields(value, 5)
+    # A journal of an earlier kdump has no attributes.
+    with_attributes = [*value, {}] if type(value) is list and len(value) == 5 else value
+    before, between, after, is_kept, metadata, attributes = _fields(with_attributes, 6)
     if before is None and between is None:
         raise ValueError("a directory without a name")
     return DirectoryMove(
@@ -206,7 +209,12 @@ def _decode_move(value: Any) -> DirectoryMove:
         _optional(_text, after),
         _bool(is_kept),
         _decode_metadata(metadata),
+        tuple(_mapping(_bytes, attributes).items()),
     )
+
+
+def _bytes(value: Any) -> bytes:
+    return bytes.fromhex(_text(value))
 
 
 def _encode_fingerprint(fingerprint: Fingerprint) -> list[int | None]:

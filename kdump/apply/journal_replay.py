@@ -113,7 +113,7 @@ class Replay:
     def _make(self, record: JournalRecord) -> None:
         move = self._places.moves[record.source]
         if place_of(self.log_dir, move) in (None, record.path):
-            self.files.make_directory(self.log_dir / record.path, move.metadata)
+            self.files.make_directory(self.log_dir / record.path, move.metadata, move.attributes)
 
     def _shift(self, record: JournalRecord) -> None:
         place = place_of(self.log_dir, self._places.moves[record.source])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-from kdump.apply.files import SET_ID_BITS
+from kdump.apply.files import KEPT_ATTRIBUTES, SET_ID_BITS
 from kdump.apply.journal import (
     CUT_SUFFIX,
     BeforeImage,
@@ -123,6 +123,9 @@ class _Rules:
         self._require(is_own and is_complete, move.key)
         if move.metadata.mode & SET_ID_BITS:
             raise RefusedJournalError(f"gives set-id bits to {move.key!r}")
+        for name, _ in move.attributes:
+            if not name.startswith(KEPT_ATTRIBUTES):
+                raise RefusedJournalError(f"gives the attribute {name!r} to {move.key!r}")
 
     def _is_own_directory(self, name: str, what: str, state: PartitionState) -> bool:
         run = KDUMP_PREFIX.lstrip(".") + str(self.journal.number)

@@ -46,7 +46,8 @@ def moves_of_run(plan: Plan, number: int, *, keep_undo: bool) -> MovesOfRun:
                 between = names.next(name, "new", PartitionState.DELETE)
                 of_new = plans[name]
                 assert of_new.new is not None
-                moves.append(DirectoryMove(None, between, name, False, of_new.new.directory))
+                metadata, attributes = of_new.new.directory, of_new.new.attributes
+                moves.append(DirectoryMove(None, between, name, False, metadata, attributes))
                 created.append(replace(of_new, path=plan.path / between))
             case OperationKind.RENAME_DIRECTORY:
                 assert source is not None

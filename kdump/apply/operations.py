@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kdump.apply.directory_changes import DirectoryChange, StreamedFrom
-from kdump.apply.files import SET_ID_BITS, Metadata
+from kdump.apply.files import SET_ID_BITS, Attributes, Metadata
 from kdump.target.target_file import TargetFile
 from kdump.words import counted
 
@@ -260,8 +260,10 @@ class NewDirectoryMetadata:
         directory: mode and owner of the directory; its times are not used.
         files: mode, owner and times of files, by name; the others get the directory's owner.
         like: files whose extended attributes they get, by name; these may be on another disk.
+        attributes: extended attributes of the directory.
     """
 
     directory: Metadata
     files: Mapping[str, Metadata]
     like: Mapping[str, Path]
+    attributes: Attributes = ()

@@ -5,16 +5,25 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from builders.batches import batch, record
 from builders.compactable_directories import plain_directory
 from builders.in_process import run_kdump
+from builders.log_directories import write_log_directory, write_partition
 from builders.two_disks import write_two_disks
+from builders.volatile_files import Stopped, VolatileFiles
 from builders.written_files import plan_of, write_files
 from kdump.apply import files as file_operations
 from kdump.apply.apply import apply_plan
+from kdump.apply.copied_directory import copy_of
+from kdump.apply.interrupted_runs import finish_interrupted
+from kdump.apply.plan import TargetDirectory, make_plan
 from kdump.apply.undo import undo
+from kdump.errors import ExitStatus
+from kdump.formats.uuids import format_uuid
 from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, NewBytes
 
 LOG = "00000000000000000000.log"
@@ -53,7 +62,7 @@ def test_a_compacted_segment_keeps_them(place: Path) -> None:
 def test_a_partition_that_moves_to_another_disk_keeps_them(place: Path) -> None:
     write_two_disks(place)
     paths = sorted((place / "d1/users-0").iterdir())
-    for path in paths:
+    for path in (place / "d1/users-0", *paths):
         os.setxattr(path, NAME, VALUE)
 
     found = run_kdump(["move", "--partition=users-0", "--from=d1", "--to=d2"], place)
@@ -61,6 +70,46 @@ def test_a_partition_that_moves_to_another_disk_keeps_them(place: Path) -> None:
     assert found.exit_status == 0
     for path in paths:
         assert os.getxattr(place / "d2/users-0" / path.name, NAME) == VALUE
+    assert os.getxattr(place / "d2/users-0", NAME) == VALUE
+
+
+def test_a_directory_gets_them_if_the_run_is_stopped_before_it_is_created(place: Path) -> None:
+    partition = write_files(place / "old", {LOG: b"1234"})
+    os.setxattr(partition, NAME, VALUE)
+    root = place / "logs"
+    root.mkdir()
+    copy = {"moved-0": copy_of(partition, lambda _: None)}
+    plan = make_plan(TargetDirectory(root, (), {}, directories=copy))
+    attics = place / "attic-1", place / "attic-2"
+    for each in attics:
+        each.mkdir()
+    whole = VolatileFiles(root, attics[0])
+    apply_plan(plan, keep_undo=True, command="kdump move", files=whole)
+    undo(root)
+    made = next(at for at, each in enumerate(whole.operations) if "make_directory" in each)
+
+    stopped = VolatileFiles(root, attics[1], stop_after=made)
+    with pytest.raises(Stopped):
+        apply_plan(plan, keep_undo=True, command="kdump move", files=stopped)
+    assert finish_interrupted(root) is not None
+
+    assert os.getxattr(root / "moved-0", NAME) == VALUE
+
+
+def test_a_transplanted_partition_has_them(place: Path) -> None:
+    source = write_partition(
+        write_log_directory(place / "old") / "orders-0", {0: batch([record(0)])}
+    )
+    for path in (source, source / LOG):
+        os.setxattr(path, NAME, VALUE)
+    target = write_log_directory(place / "new")
+    given = ["--into", str(target), f"--topic-id={format_uuid(UUID(int=7))}", "--leader-epoch=3"]
+
+    found = run_kdump(["transplant", str(source), *given], place)
+
+    assert found.exit_status == ExitStatus.REPAIRED, found.stderr
+    for path in (target / "orders-0", target / "orders-0" / LOG):
+        assert os.getxattr(path, NAME) == VALUE
 
 
 @pytest.mark.parametrize("has_links", [True, False], ids=["links", "no-links"])

@@ -50,6 +50,7 @@ FORGED = {
     "deep": move(f"{PARTITION}/b", None, "inside-0"),
     "lock": move(".lock", None, "inside-0"),
     "run": move(".kdump-1.applied", None, "inside-0"),
+    "privilege": replace(move(None, NEW, "new-0"), attributes=(("security.capability", b"\1"),)),
     "empty": move("", None, "inside-0"),
     "twice": move("old-0", None, "old-0"),
     "changed": move(PARTITION, None, "inside-0"),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kdump.apply.files import DISK, Content, FileRange, Metadata
+from kdump.apply.files import DISK, Attributes, Content, FileRange, Metadata
 
 Inode = tuple[int, int]
 
@@ -103,10 +103,10 @@ class VolatileFiles:
         self._keep(path)
         DISK.unlink(path)
 
-    def make_directory(self, path: Path, metadata: Metadata) -> None:
+    def make_directory(self, path: Path, metadata: Metadata, attributes: Attributes = ()) -> None:
         self._count("make_directory", path)
         self._remember_directories()
-        DISK.make_directory(path, metadata)
+        DISK.make_directory(path, metadata, attributes)
         self._names.setdefault(_inode(path), {})
 
     def rename_directory(self, path: Path, new_path: Path) -> None:

@@ -12,6 +12,7 @@ from kdump.apply.directory_changes import (
     RemovedDirectory,
     StreamedFrom,
 )
+from kdump.apply.files import attributes_of
 from kdump.apply.plan import TargetDirectory
 from kdump.broker.loader.checkpoints import require_readable, with_lines
 from kdump.broker.loader.load_context import LoadContext, load_context
@@ -333,10 +334,16 @@ def _removal(target: LogDirectory, existing: Partition) -> TargetDirectory:
 def _creation(
     request: TransplantRequest, key: TopicPartition, log: TransplantedLog
 ) -> TargetDirectory:
+    path = request.source.path
+    source = path.storage.local_path(path.path)
     files = {
-        name: NewFile(content if isinstance(content, NewBytes) else StreamedFrom(content))
+        name: NewFile(
+            content if isinstance(content, NewBytes) else StreamedFrom(content),
+            like=None if source is None else source / name,
+        )
         for name, content in log.files.items()
     }
+    attributes = () if source is None else attributes_of(source)
     root = _root(request, key, log)
     early = (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT)
     return TargetDirectory(
@@ -344,7 +351,7 @@ def _creation(
         (),
         root,
         interim={name: root[name] for name in early},
-        directories={str(key): CreatedDirectory(files)},
+        directories={str(key): CreatedDirectory(files, attributes=attributes)},
         freed=frozenset({str(key)}),
     )
 
