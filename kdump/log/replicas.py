@@ -111,8 +111,9 @@ def choose_replicas(
 ) -> ChosenReplicas[Chosen]:
     """Choose the most advanced replica of each partition, so that each record is read once.
 
-    A replica whose end cannot be read is chosen only where there is no other. Topics of one name
-    with different ids (one was deleted and created again) are different topics.
+    A replica whose end cannot be read is chosen only where there is no other, and so is one without
+    a topic id where others have one: its broker renames it to ``-stray``. Topics of one name with
+    different ids (one was deleted and created again) are different topics.
 
     Args:
         replicas: of any partitions.
@@ -123,32 +124,33 @@ def choose_replicas(
     named = defaultdict[TopicPartition | None, list[Chosen]](list)
     for each in ordered:
         named[each.partition.topic_partition].append(each)
-    groups = [
-        [group[number] for number in numbers]
-        for group in named.values()
-        for numbers in ([range(len(group))] if is_one_a_name else _numbers_by_topic(group))
-    ]
+    groups: list[list[Chosen]] = []
+    stray = set[int]()
+    for group in named.values():
+        # No file is read to choose from one.
+        topic_ids = [None if len(group) == 1 else each.partition.known_topic_id for each in group]
+        if any(topic_ids):
+            stray |= {
+                id(each)
+                for each, topic_id in zip(group, topic_ids, strict=True)
+                if topic_id is None and not each.partition.is_cluster_metadata
+            }
+        by_topic = [range(len(group))] if is_one_a_name else by_topic_id(topic_ids)
+        groups += [[group[number] for number in numbers] for numbers in by_topic]
 
-    def rank(replica: Chosen) -> ReplicaEnd:
+    def rank(replica: Chosen) -> tuple[bool, ReplicaEnd]:
         try:
-            return log_end(replica.partition, Trust.HEADERS)
+            return id(replica) not in stray, log_end(replica.partition, Trust.HEADERS)
         except OSError as failure:
             on_failure(replica, failure)
-            return _UNREADABLE
+            return False, _UNREADABLE
 
-    # No log is read to choose from one.
     best = [group[0] if len(group) == 1 else max(group, key=rank) for group in groups]
     chosen = set(map(id, best))
     return ChosenReplicas(
         tuple(each for each in ordered if id(each) in chosen),
         tuple(each for each in ordered if id(each) not in chosen),
     )
-
-
-def _numbers_by_topic(replicas: Sequence[OfPartition]) -> list[list[int]]:
-    # No file is read to tell one from no other.
-    one = len(replicas) == 1
-    return by_topic_id([None if one else each.partition.known_topic_id for each in replicas])
 
 
 def by_topic_id(topic_ids: Sequence[str | None]) -> list[list[int]]:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from builders.batches import batch, record
+from builders.log_directories import write_log_directory, write_partition
+from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.log_search import ReplicaEnd, Trust, log_end
-from kdump.log.replicas import most_advanced, replicas_by_partition
+from kdump.log.replicas import choose_replicas, most_advanced, replicas_by_partition
 from kdump.storage.local_disk import local
 
 DIVERGED = TopicPartition("div-a", 0)
@@ -43,3 +46,25 @@ def test_an_empty_log_has_no_epoch(brokers: list[LogDirectory]) -> None:
     replica = replicas_by_partition(brokers)[TopicPartition("empty", 0)][0]
     for trust in Trust:
         assert log_end(replica.partition, trust) == ReplicaEnd(-1, 0)
+
+
+def test_a_replica_that_becomes_stray_is_chosen_only_where_there_is_no_other(
+    tmp_path: Path,
+) -> None:
+    """Its broker has no log after a start, however long the log in the directory is."""
+    longer = write_partition(
+        write_log_directory(tmp_path / "b1") / "orders-0",
+        {0: batch([record(0)]) + batch([record(1)])},
+    )
+    write_partition(write_log_directory(tmp_path / "b2") / "orders-0", {0: batch([record(0)])})
+    (longer / names.PARTITION_METADATA).unlink()
+
+    def chosen(*disks: str, is_one_a_name: bool) -> list[str]:
+        directories = [read_log_directory(local(tmp_path / disk)) for disk in disks]
+        found = replicas_by_partition(directories)[TopicPartition("orders", 0)]
+        best = choose_replicas(found, lambda *_: None, is_one_a_name=is_one_a_name).chosen
+        return [each.log_directory.path.name for each in best]
+
+    for is_one_a_name in (False, True):
+        assert chosen("b1", "b2", is_one_a_name=is_one_a_name) == ["b2"]
+        assert chosen("b1", is_one_a_name=is_one_a_name) == ["b1"]
