@@ -36,9 +36,11 @@ from builders.rewindable_clusters import (
     broken_promises,
 )
 from builders.samples import seeds
+from builders.transaction_states import key_of, value_of
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
+from kdump.formats.record_batch import TRANSACTIONAL_FLAG
 from kdump.jobs.rewind import rewind
 from kdump.scan.batches import read_windows
 from kdump.scan.window_records import read_records
@@ -149,12 +151,16 @@ def test_disks_are_as_they_were_at_the_moment(
         original = b"".join(each.data for each in cluster.of(log))
         cut = cuts.get(log, cluster.end(log))
         assert cut <= by_time.get(log, cut)
-        expected = b"".join(each.data for each in cluster.of(log) if each.offset < cut)
+        expected = kept_of(cluster, log, cuts)
         assert kept.startswith(expected)
         assert kept == expected or log == OFFSETS
         assert original.startswith(expected)
         assert {log_of(each / str(log)) for each in log_dirs} == {kept}
-    for (group, partition), committed in committed_offsets(log_dirs[0] / str(OFFSETS)).items():
+    appended = log_of(log_dirs[0] / str(OFFSETS))[len(kept_of(cluster, OFFSETS, cuts)) :]
+    for (group, partition), committed in {
+        **offsets_to_come(cluster, cuts),
+        **offsets_in(appended),
+    }.items():
         assert committed <= ends[partition], (group, partition)
     for each in log_dirs:
         verified = run_kdump(["verify", str(each)], Path.cwd())
@@ -169,14 +175,44 @@ def test_disks_are_as_they_were_at_the_moment(
             assert new == old
 
 
-def committed_offsets(partition: Path) -> dict[tuple[bytes, TopicPartition], int]:
-    """The offsets outside of transactions: the last record of each key."""
+def kept_of(cluster: RandomCluster, log: TopicPartition, cuts: dict[TopicPartition, int]) -> bytes:
+    cut = cuts.get(log, cluster.end(log))
+    return b"".join(each.data for each in cluster.of(log) if each.offset < cut)
+
+
+def offsets_to_come(
+    cluster: RandomCluster, cuts: dict[TopicPartition, int]
+) -> dict[tuple[bytes, TopicPartition], int]:
+    """What groups have committed once coordinators have ended every transaction."""
+    decided = {
+        each.transaction
+        for each in cluster.steps
+        if each.kind == "decided" and each.offset < cuts.get(each.log, each.end_offset)
+    }
     found = {}
-    for window in read_windows(BytesSource(log_of(partition))):
+    for step in cluster.of(OFFSETS):
+        is_data = step.kind in ("plain", "data") and step.offset < cuts.get(
+            OFFSETS, step.end_offset
+        )
+        is_committed = step.transaction < 0 or (
+            step.transaction in decided and cluster.stories[step.transaction].commits
+        )
+        if is_data and is_committed:
+            found.update(offsets_in(step.data))
+    return found
+
+
+def committed_offsets(partition: Path) -> dict[tuple[bytes, TopicPartition], int]:
+    """What groups have committed, if there are no transactions."""
+    return offsets_in(log_of(partition))
+
+
+def offsets_in(data: bytes) -> dict[tuple[bytes, TopicPartition], int]:
+    """The last committed offset of each key."""
+    found = {}
+    for window in read_windows(BytesSource(data)):
         for columns in read_records(window):
             for row in range(columns.count):
-                if columns.batches.producer_id[columns.batch[row]] >= 0:
-                    continue
                 key, value = columns.key(row), columns.value(row)
                 assert key is not None
                 assert value is not None
@@ -449,6 +485,48 @@ def test_offsets_of_partitions_elsewhere_are_set_by_the_file(tmp_path: Path) -> 
     given = offsets_file(tmp_path / "f", ("orders", 0, 5), ("__consumer_offsets", 0, 1))
     kdump("rewind", "--offsets", given, log_dir)
     assert committed_offsets(partition) == {(b"ahead", ORDERS): 5}
+
+
+def test_an_offset_that_will_be_committed_is_set_and_one_that_will_not_stays(
+    tmp_path: Path,
+) -> None:
+    log_dir = orders(tmp_path, 0, 10, 99)
+    pending = [
+        batch(
+            [record(at, offset_key(group), offset_value(3), timestamp=BASE_TIMESTAMP_MS)],
+            attributes=TRANSACTIONAL_FLAG,
+            producer_id=producer_id,
+            producer_epoch=0,
+        )
+        for at, (group, producer_id) in enumerate([(b"committing", 7), (b"open", 8)])
+    ]
+    partition = write_partition(log_dir / str(OFFSETS), {0: b"".join(pending)})
+    states = [("a", 7, 1), ("b", 8, 1), ("a", 7, 2)]
+    coordinator = [
+        batch(
+            [
+                record(
+                    at,
+                    key_of(transactional_id),
+                    value_of(
+                        producer_id=producer_id, state=state, partitions=[(OFFSETS.topic, [0])]
+                    ),
+                )
+            ]
+        )
+        for at, (transactional_id, producer_id, state) in enumerate(states)
+    ]
+    write_partition(log_dir / "__transaction_state-0", {0: b"".join(coordinator)})
+    (log_dir / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    found = kdump("rewind", to(50), log_dir)
+    assert [(each["group"], each["new_offset"]) for each in rows(found, "offset")] == [
+        ("committing", 2)
+    ]
+    assert {each["transactional_id"]: each["outcome"] for each in rows(found, "transaction")} == {
+        "a": "committing",
+        "b": "open",
+    }
+    assert offsets_in(log_of(partition)[len(b"".join(pending)) :]) == {(b"committing", ORDERS): 2}
 
 
 def test_running_it_again_changes_nothing(tmp_path: Path) -> None:

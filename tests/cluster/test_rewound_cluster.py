@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,8 @@ from builders.json_answers import objects
 from builders.kraft_cluster import KraftCluster
 from builders.log_dir_trees import original_of
 from kdump.formats import names
+from kdump.scan.batches import read_windows
+from kdump.target.virtual_directory import BytesSource
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
@@ -147,3 +150,54 @@ def undo_and_repeat(log_dirs: list[Path], before: list[Any], moment_ms: int) -> 
             each.pop(names.LOCK_FILE, None)
         assert new == old
     kdump("rewind", f"--to={moment_ms}", *log_dirs, status=1)
+
+
+def last_batch(log_dirs: list[Path], partition: str) -> int:
+    """Where the last batch of a partition begins."""
+    (path, *_) = sorted(path for log_dir in log_dirs for path in log_dir.glob(partition))
+    return max(
+        int(offset)
+        for log in path.glob("*.log")
+        for window in read_windows(BytesSource(log.read_bytes()))
+        for offset in window.batches.base_offset
+    )
+
+
+@ON_BOTH_KAFKAS
+def test_a_transaction_that_was_being_committed_is_committed(
+    cluster_disks: ClusterDisks, cluster_jvms: ClusterJvms, case_folder: Path
+) -> None:
+    folder = cluster_disks.copy(CLEAN, case_folder / "case")
+    cluster = KraftCluster(cluster_jvms, folder, cluster_disks.nodes)
+    log_dirs = cluster.log_dirs()
+    with cluster.running() as clients:
+        clients.create_topic(TOPIC, 3)
+        clients.wait_for_replicas(TOPIC)
+        clients.open_producer("whole", transactional_id="whole")
+        with clients.transaction("whole"):
+            for partition in PARTITIONS:
+                clients.send("whole", partition, values("committed"))
+        for partition in PARTITIONS:
+            clients.wait_for_markers(partition)
+    (state,) = {
+        each["coordinator_partition"]
+        for each in kdump("txns", *log_dirs, status=0)
+        if each.get("transactional_id") == "whole" and "coordinator_partition" in each
+    }
+    completed = last_batch(log_dirs, f"__transaction_state-{state}")
+    given = case_folder / "offsets.json"
+    cuts = [("__transaction_state", state, completed), (TOPIC, 0, 1), (TOPIC, 2, 1)]
+    lines = [{"topic": a, "partition": b, "offset": c} for a, b, c in cuts]
+    given.write_text(json.dumps({"partitions": lines}))
+    found = kdump("rewind", "--offsets", given, *log_dirs, status=1)
+    outcomes = {
+        each["transactional_id"]: each["outcome"] for each in found if each["type"] == "transaction"
+    }
+    assert outcomes["whole"] == "committing"
+    for each in log_dirs:
+        kdump("verify", each, status=0)
+    with cluster.running() as clients:
+        clients.wait_for_replicas()
+        for partition in PARTITIONS:
+            clients.wait_for_markers(partition)
+        assert read(clients) == {f"{TOPIC}-{n}": ["committed"] for n in range(3)}

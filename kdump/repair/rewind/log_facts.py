@@ -7,6 +7,7 @@ later than a moment, and which transactions it has a part of. Where it is a log 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -196,14 +197,23 @@ def read_facts(
     )
 
 
-def valid_windows_of(directory: VirtualDirectory) -> Iterator[tuple[Window, str]]:
+def valid_windows_of(
+    directory: VirtualDirectory, from_offset: int = 0
+) -> Iterator[tuple[Window, str]]:
     """The batches of a log in order, with the names of their files.
+
+    Args:
+        directory: of the log.
+        from_offset: segments that end before it are left out.
 
     Raises:
         NotRewindableError: a batch is damaged.
         OSError: a file cannot be read.
     """
-    for base in directory.base_offsets():
+    bases = directory.base_offsets()
+    for base, following in itertools.zip_longest(bases, bases[1:]):
+        if following is not None and following <= from_offset:
+            continue
         name = file_name(base, FileKind.LOG)
         with directory.open(name) as source:
             for window in read_windows(source):

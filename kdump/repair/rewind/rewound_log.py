@@ -149,7 +149,7 @@ def _put_segment(directory: VirtualDirectory, base_offset: int, log: bytes) -> N
 
 def _removed(directory: VirtualDirectory, cut: int, time_ms: int | None) -> Removed:
     records = on_time = size_bytes = 0
-    for window, _ in valid_windows_of(directory):
+    for window, _ in valid_windows_of(directory, cut):
         rows = window.batches.last_offset >= cut
         if not rows.any():
             continue
@@ -192,7 +192,7 @@ def _digests(
     """A digest of the batches from an offset up to each of some others."""
     digest = hashlib.sha256()
     waiting = list(ends)
-    for window, _ in valid_windows_of(directory):
+    for window, _ in valid_windows_of(directory, start):
         batches = window.batches.rows(window.batches.base_offset >= start)
         rows = np.stack([getattr(batches, name) for name in _COMPARED], axis=1)
         done = 0
