@@ -26,12 +26,13 @@ def kdump(*args: str | Path) -> int:
 def test_a_killed_rewind_is_finished_by_the_next_and_undone(
     quick_path: Path, killable: KillableKdump, is_all: bool
 ) -> None:
-    originals = RandomCluster(2).write(quick_path / "original", brokers=2)
+    cluster = RandomCluster(2, ticks=30)
+    originals = cluster.write(quick_path / "original", brokers=2)
     for each in originals:
         assert kdump("recover", "--no-undo", each) == 0
     log_dirs = [quick_path / each.name for each in originals]
     before = [original_of(each) for each in originals]
-    words = ["rewind", f"--to={START_MS + 60 * TICK_MS}", *map(str, log_dirs)]
+    words = ["rewind", f"--to={START_MS + 18 * TICK_MS}", *map(str, log_dirs)]
 
     def again() -> None:
         for original, log_dir in zip(originals, log_dirs, strict=True):
