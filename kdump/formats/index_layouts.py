@@ -15,3 +15,10 @@ TIME_ENTRY_FIELDS: Final = (
     ("timestamp", "q"),
     ("relative_offset", "i"),
 )
+ABORTED_TXN_FIELDS: Final = (
+    ("version", "h"),
+    ("producer_id", "q"),
+    ("first_offset", "q"),
+    ("last_offset", "q"),
+    ("last_stable_offset", "q"),
+)

@@ -15,16 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kdump.formats.errors import FormatError
+from kdump.formats.index_layouts import ABORTED_TXN_FIELDS
 from kdump.formats.kafka_versions import KAFKA_4_3_1, KAFKA_4_4, ChangedRule, KafkaVersion
 from kdump.formats.offset_index import partial_entry
 
-ENTRY_FIELDS: Final = (
-    ("version", ">i2"),
-    ("producer_id", ">i8"),
-    ("first_offset", ">i8"),
-    ("last_offset", ">i8"),
-    ("last_stable_offset", ">i8"),
-)
+ENTRY_FIELDS: Final = tuple((name, f">{code}") for name, code in ABORTED_TXN_FIELDS)
 """An entry, in the order of the bytes: name and NumPy type of each field."""
 
 ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(list(ENTRY_FIELDS))

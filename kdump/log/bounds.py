@@ -14,12 +14,13 @@ from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.directory import Checkpoints
 from kdump.log.headers import BatchSpan, batch_span_at, batch_spans, spans_of_whole
-from kdump.log.index_tail import last_time_entry
+from kdump.log.index_tail import TRANSACTION_ENTRY, last_slot, last_time_entry
 from kdump.log.log_search import SegmentEnd, SegmentSearch, Trust, checkpointed, find_log_start
-from kdump.log.partition import Partition
+from kdump.log.partition import LeftoverKind, Partition
 from kdump.log.segment import Segment
 
 NO_CHECKPOINTS: Final = Checkpoints()
+_SWAP: Final = LeftoverKind.SWAP
 _LARGEST_SMALL_LOG_BYTES: Final = 16 << 10
 """Larger logs may have so many batches that their indexes are faster."""
 
@@ -36,6 +37,9 @@ class LogBounds:
             starting broker finds it. Checksums are not verified: a recovering broker may end the
             log sooner. Without a segment, what ``recovery-point-offset-checkpoint`` says after a
             clean shutdown. Kafka 0.7: the position after the last byte.
+        is_end_certain: whether a starting broker ends the log there, too. After an unclean shutdown
+            that depends on checksums, which are not verified here; and so does the log of the
+            cluster's metadata. Otherwise it depends on the active segment's offset index.
         gaps: how many segments begin after the end of the data before them, as far as batch
             headers tell.
         recovery_point: what ``recovery-point-offset-checkpoint`` says. For a partition that is
@@ -50,6 +54,7 @@ class LogBounds:
 
     log_start_offset: int | None
     log_end_offset: int | None
+    is_end_certain: bool
     gaps: int
     recovery_point: int | None
     high_watermark: int | None
@@ -78,6 +83,7 @@ def read_bounds(
     return LogBounds(
         log_start_offset=log_start_offset,
         log_end_offset=ends.log_end_offset,
+        is_end_certain=is_clean and _is_end_of_clean_load(partition, ends, log_start_offset, small),
         gaps=ends.gaps,
         recovery_point=recovery_point,
         high_watermark=checkpointed(checkpoints.high_watermarks, partition),
@@ -113,6 +119,7 @@ class _Ends(NamedTuple):
     log_end_offset: int | None
     latest_timestamp_ms: int | None
     gaps: int
+    active: SegmentEnd | None = None
 
 
 class _SmallLogs:
@@ -161,7 +168,54 @@ def _find_ends(partition: Partition, known_end: int | None, small: _SmallLogs) -
         for tail, following in zip(tails, segments[1:], strict=False)
     )
     latest = max(tail.timestamp for tail in tails)
-    return _Ends(tails[-1].offset, None if latest == NO_TIMESTAMP else latest, gaps)
+    return _Ends(tails[-1].offset, None if latest == NO_TIMESTAMP else latest, gaps, tails[-1])
+
+
+def _is_end_of_clean_load(
+    partition: Partition, ends: _Ends, log_start_offset: int | None, small: _SmallLogs
+) -> bool:
+    """Whether a broker that does not recover the log ends it where its batches end.
+
+    It reads from the last entry of the active segment's offset index, whatever that says, and
+    recovers a segment whose index is missing (``LogSegment.sanityCheck``, ``readNextOffset``).
+    """
+    end = ends.active
+    if end is None or partition.is_cluster_metadata or partition.leftover_counts.get(_SWAP):
+        return False
+    if log_start_offset is None or log_start_offset > end.offset:
+        return False  # the broker deletes all segments
+    active = partition.segments[-1]
+    if end.position != active.log_bytes or active.offset_index_bytes is None:
+        return False
+    return _leads_to_end(partition, active, end, small) and _is_sane(partition, active)
+
+
+def _leads_to_end(
+    partition: Partition, active: Segment, end: SegmentEnd, small: _SmallLogs
+) -> bool:
+    """Whether the last entry of the offset index is in front of the end, or there is none."""
+    size_bytes = active.offset_index_bytes or 0
+    if not size_bytes or not active.log_bytes:
+        return True
+    with partition.segment_path(active, FileKind.OFFSET_INDEX).open_file() as index:
+        entry = last_slot(index)
+    if entry is None or active.base_offset + entry.relative_offset >= end.offset:
+        return False
+    spans = small.spans(active)
+    if spans is None:
+        return entry.position == end.start
+    return any(each.position == entry.position for each in spans)
+
+
+def _is_sane(partition: Partition, active: Segment) -> bool:
+    """Whether no aborted transaction ends before the segment of the index that has it."""
+    if not active.transaction_index_bytes:
+        return True
+    data = partition.segment_path(active, FileKind.TRANSACTION_INDEX).read_listed()
+    return not len(data) % TRANSACTION_ENTRY.size and all(
+        last_offset >= active.base_offset
+        for _, _, _, last_offset, _ in TRANSACTION_ENTRY.iter_unpack(data)
+    )
 
 
 def read_segment_end(partition: Partition, segment: Segment) -> SegmentEnd:

@@ -10,7 +10,11 @@ import struct
 from typing import Final, NamedTuple
 
 from kdump.formats.fixed_layout import layout
-from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
+from kdump.formats.index_layouts import (
+    ABORTED_TXN_FIELDS,
+    OFFSET_ENTRY_FIELDS,
+    TIME_ENTRY_FIELDS,
+)
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
@@ -19,6 +23,7 @@ _PAGE_BYTES: Final = 4096
 
 _OFFSET_ENTRY: Final = layout(OFFSET_ENTRY_FIELDS)
 _TIME_ENTRY: Final = layout(TIME_ENTRY_FIELDS)
+TRANSACTION_ENTRY: Final = layout(ABORTED_TXN_FIELDS)
 
 
 class OffsetIndexEntry(NamedTuple):
@@ -44,6 +49,21 @@ def last_offset_entry(source: ByteSource) -> OffsetIndexEntry | None:
     entries = _Entries(source, _OFFSET_ENTRY)
     slot = entries.count_used() - 1
     return None if slot < 0 else OffsetIndexEntry(*entries.at(slot))
+
+
+def last_slot(source: ByteSource) -> OffsetIndexEntry | None:
+    """Return the last entry of an offset index, padding or not, as a broker takes it.
+
+    Returns:
+        The entry; None if the file is not one of whole entries.
+
+    Raises:
+        OSError: reading fails.
+    """
+    if source.size_bytes % _OFFSET_ENTRY.size or not source.size_bytes:
+        return None
+    data = read_at(source, source.size_bytes - _OFFSET_ENTRY.size, _OFFSET_ENTRY.size)
+    return OffsetIndexEntry(*_OFFSET_ENTRY.unpack(data))
 
 
 def first_offset_entries(source: ByteSource, most: int) -> list[OffsetIndexEntry]:

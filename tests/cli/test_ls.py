@@ -73,6 +73,7 @@ def test_a_row_has_the_fields_of_the_partition(log_dir: Path) -> None:
         "total_bytes": total,
         "log_start_offset": 4,
         "log_end_offset": 6,
+        "is_end_certain": True,
         "gaps": 0,
         "recovery_point": 6,
         "high_watermark": None,

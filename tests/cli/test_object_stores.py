@@ -231,8 +231,8 @@ def write_small_partitions(path: Path, count: int) -> Path:
 @pytest.mark.parametrize(
     ("words", "objects"),
     [
-        # The three logs, and partition.metadata; the listing has all other sizes.
-        (["ls"], 4),
+        # The three logs, the index of the last one, and partition.metadata; the listing has sizes.
+        (["ls"], 5),
         # The logs and time indexes, which show the versions of Kafka that wrote them.
         (["info"], 6),
         # Each file once, although several checks read it.

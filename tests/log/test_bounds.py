@@ -122,6 +122,7 @@ class TestEnd:
         assert read_bounds(partition, checkpoints()) == LogBounds(
             log_start_offset=None,
             log_end_offset=None,
+            is_end_certain=False,
             gaps=0,
             recovery_point=None,
             high_watermark=None,

@@ -22,6 +22,7 @@ from kdump.formats.names import (
     MetadataSnapshotName,
     PartitionState,
 )
+from kdump.jobs.listing.certain_end import with_marked_end
 from kdump.jobs.listing.directory_rows import FIELDS
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -86,7 +87,7 @@ def command(
             raise nothing_selected(selection, directories)
     with open_output(output, FIELDS, vertical=True) as out:
         for row in rows:
-            out.row(row)
+            out.row(with_marked_end(row) if output.is_for_people else row)
     return diagnostics.status
 
 

@@ -12,6 +12,7 @@ from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus
+from kdump.jobs.listing.certain_end import with_marked_end
 from kdump.phases import phase
 from kdump.storage.location import Location
 
@@ -46,7 +47,8 @@ Size       size of all segments' logs, as Kafka counts it; with --remote, also o
            remote ones
 Start      log start offset: the larger of the checkpoint and the first segment
 End        log end offset: where the chain of batch headers ends (checksums are not
-           checked)
+           checked); with ~ a starting broker may end the log elsewhere, as after an
+           unclean shutdown: recover --dry-run says where
 Local start, Remote size
            with --remote: where the local log begins, and the size of the segments
            that are read from tiered storage
@@ -110,7 +112,8 @@ def command(
     if rows or not diagnostics.status:
         columns = _columns(is_one=len(directories) == 1, is_remote=remote is not None)
         with open_output(output, columns) as out:
-            out.rows(_sorted(rows, SORT_KEYS[sort_key], reverse=reverse))
+            shown = _sorted(rows, SORT_KEYS[sort_key], reverse=reverse)
+            out.rows(map(with_marked_end, shown) if output.is_for_people else shown)
     return diagnostics.status
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kdump.jobs.listing.certain_end import IS_END_CERTAIN
 from kdump.rows.row_type import (
     COUNT,
     FLAG,
@@ -113,6 +114,7 @@ FIELDS: Final = (
         is_optional=True,
     ),
     Field("log_end_offset", INTEGER.or_null, "Log end offset.", "Log end offset"),
+    IS_END_CERTAIN,
     Field(
         "gaps",
         COUNT.or_null,
@@ -255,6 +257,7 @@ _OF_PARTITION: Final = frozenset(
         "log_start_offset",
         "local_log_start_offset",
         "log_end_offset",
+        "is_end_certain",
         "gaps",
         "recovery_point",
         "high_watermark",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kdump.jobs.listing.certain_end import IS_END_CERTAIN
 from kdump.jobs.listing.partition_facts import bounds_fields, loaded_or_reported, topic_id
 from kdump.jobs.problems.found_problems import ProblemReporter
 from kdump.log.directory import LogDirectory
@@ -98,6 +99,7 @@ LISTED_PARTITION: Final = RowType(
             "Log end offset: where the chain of batch headers ends; checksums are not checked.",
             "End",
         ),
+        IS_END_CERTAIN,
         Field(
             "gaps",
             COUNT.or_null,

@@ -143,7 +143,7 @@ _BOUNDS: Final = tuple(field.name for field in dataclasses.fields(LogBounds))
 
 def bounds_fields(
     partition: Partition | None, log_directory: LogDirectory | None, problems: ProblemReporter
-) -> dict[str, int | None]:
+) -> dict[str, int | bool | None]:
     """Return the bounds of a partition's log by name; report a failure, with all of them None."""
     if partition is None:
         return dict.fromkeys(_BOUNDS)
