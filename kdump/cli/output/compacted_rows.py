@@ -26,6 +26,9 @@ from kdump.rows.row_type import (
     one_of,
 )
 
+_AMOUNT: Final = object_of(
+    Field("size_bytes", SIZE), Field("batches", COUNT), Field("records", COUNT)
+)
 COMPACTED_PARTITION: Final = RowType(
     "partition",
     "What compaction does to a partition. Null for what was not read.",
@@ -46,18 +49,8 @@ COMPACTED_PARTITION: Final = RowType(
         Field("end_offset", INTEGER.or_null, "The end of the compacted range."),
         Field("held_at", INTEGER.or_null, "The offset that ends the range."),
         Field("held_by", TEXT.or_null, "What that is."),
-        Field(
-            "before",
-            object_of(
-                Field("size_bytes", SIZE), Field("batches", COUNT), Field("records", COUNT)
-            ).or_null,
-        ),
-        Field(
-            "after",
-            object_of(
-                Field("size_bytes", SIZE), Field("batches", COUNT), Field("records", COUNT)
-            ).or_null,
-        ),
+        Field("before", _AMOUNT.or_null),
+        Field("after", _AMOUNT.or_null),
         Field("segments_before", COUNT.or_null),
         Field("segments_after", COUNT.or_null),
         Field("keys_before", COUNT.or_null, "Distinct keys."),
@@ -78,24 +71,8 @@ COMPACTED_PARTITION: Final = RowType(
                     Field("base_offset", INTEGER, "Of the new one."),
                     Field("replaced", list_of(INTEGER), "Base offsets of the old ones."),
                     Field("is_unchanged", FLAG),
-                    Field(
-                        "before",
-                        object_of(
-                            Field("size_bytes", SIZE),
-                            Field("batches", COUNT),
-                            Field("records", COUNT),
-                        ),
-                        "Contents of segments.",
-                    ),
-                    Field(
-                        "after",
-                        object_of(
-                            Field("size_bytes", SIZE),
-                            Field("batches", COUNT),
-                            Field("records", COUNT),
-                        ),
-                        "Contents of segments.",
-                    ),
+                    Field("before", _AMOUNT, "Contents of segments."),
+                    Field("after", _AMOUNT, "Contents of segments."),
                 )
             ),
         ),

@@ -52,6 +52,16 @@ ACCOUNT_FIELDS: Final = (
     "rebuilt_indexes",
 )
 
+_LOST_FIELDS: Final = (
+    Field("size_bytes", SIZE, "Removed bytes."),
+    Field("batches", COUNT, "Valid batches in them."),
+    Field("records", COUNT.or_null, "Records in those; null if only decompression could tell."),
+    Field("first_offset", INTEGER.or_null, "First offset of those; null if there are none."),
+    Field("last_offset", INTEGER.or_null, "Last offset of those."),
+    Field("damaged_bytes", SIZE, "Bytes that are not in valid batches."),
+)
+"""What is lost with some bytes."""
+
 RECOVERED_PARTITION: Final = RowType(
     "partition",
     "What recovery does to a partition. Offsets are as they are afterwards.",
@@ -89,20 +99,7 @@ RECOVERED_PARTITION: Final = RowType(
                     Field("position", COUNT, "First removed byte."),
                     Field("why", TEXT),
                     Field("is_padding", FLAG, "Whether only unwritten space is removed."),
-                    Field("size_bytes", SIZE, "Removed bytes."),
-                    Field("batches", COUNT, "Valid batches in them."),
-                    Field(
-                        "records",
-                        COUNT.or_null,
-                        "Records in those; null if only decompression could tell.",
-                    ),
-                    Field(
-                        "first_offset",
-                        INTEGER.or_null,
-                        "First offset of those; null if there are none.",
-                    ),
-                    Field("last_offset", INTEGER.or_null, "Last offset of those."),
-                    Field("damaged_bytes", SIZE, "Bytes that are not in valid batches."),
+                    *_LOST_FIELDS,
                 )
             ),
         ),
@@ -112,20 +109,7 @@ RECOVERED_PARTITION: Final = RowType(
                 object_of(
                     Field("file", TEXT),
                     Field("why", TEXT),
-                    Field("size_bytes", SIZE, "Removed bytes."),
-                    Field("batches", COUNT, "Valid batches in them."),
-                    Field(
-                        "records",
-                        COUNT.or_null,
-                        "Records in those; null if only decompression could tell.",
-                    ),
-                    Field(
-                        "first_offset",
-                        INTEGER.or_null,
-                        "First offset of those; null if there are none.",
-                    ),
-                    Field("last_offset", INTEGER.or_null, "Last offset of those."),
-                    Field("damaged_bytes", SIZE, "Bytes that are not in valid batches."),
+                    *_LOST_FIELDS,
                 )
             ),
         ),
@@ -134,20 +118,7 @@ RECOVERED_PARTITION: Final = RowType(
             list_of(
                 object_of(
                     Field("file", TEXT),
-                    Field("size_bytes", SIZE, "Removed bytes."),
-                    Field("batches", COUNT, "Valid batches in them."),
-                    Field(
-                        "records",
-                        COUNT.or_null,
-                        "Records in those; null if only decompression could tell.",
-                    ),
-                    Field(
-                        "first_offset",
-                        INTEGER.or_null,
-                        "First offset of those; null if there are none.",
-                    ),
-                    Field("last_offset", INTEGER.or_null, "Last offset of those."),
-                    Field("damaged_bytes", SIZE, "Bytes that are not in valid batches."),
+                    *_LOST_FIELDS,
                 )
             ),
         ),
@@ -158,19 +129,7 @@ RECOVERED_PARTITION: Final = RowType(
                     Field("file", TEXT),
                     Field("why", TEXT),
                     Field("size_bytes", SIZE, "Bytes of the batches."),
-                    Field("batches", COUNT, "Valid batches in them."),
-                    Field(
-                        "records",
-                        COUNT.or_null,
-                        "Records in those; null if only decompression could tell.",
-                    ),
-                    Field(
-                        "first_offset",
-                        INTEGER.or_null,
-                        "First offset of those; null if there are none.",
-                    ),
-                    Field("last_offset", INTEGER.or_null, "Last offset of those."),
-                    Field("damaged_bytes", SIZE, "Bytes that are not in valid batches."),
+                    *_LOST_FIELDS[1:],
                 )
             ),
         ),
@@ -413,14 +372,7 @@ def _account_row(report: LoadReport | None) -> dict[str, Any]:
 
 
 def _loss_row(loss: Loss) -> dict[str, Any]:
-    return {
-        "size_bytes": loss.size_bytes,
-        "batches": loss.batches,
-        "records": loss.records,
-        "first_offset": loss.first_offset,
-        "last_offset": loss.last_offset,
-        "damaged_bytes": loss.damaged_bytes,
-    }
+    return {field.name: getattr(loss, field.name) for field in _LOST_FIELDS}
 
 
 def directory_row(result: DirectoryRecovery) -> dict[str, Any]:

@@ -19,9 +19,19 @@ from kdump.rows.row_type import (
     one_of,
 )
 
+_ENCODING: Final = one_of("utf8", "base64").or_null
 _RANGES: Final = list_of(
     object_of(Field("start", INTEGER), Field("end", INTEGER, "Exclusive."))
 ).limited(maxItems=100)
+_PARTITION: Final = (
+    Field(
+        "topic",
+        TEXT.or_null,
+        "From the directory's name; null if that is not the name of a partition.",
+        "Topic",
+    ),
+    Field("partition", INT.or_null, "The same for the number.", "Partition"),
+)
 _OF_A_SIDE: Final = (
     Field("node_id", INTEGER.or_null, "Node id of its broker."),
     Field("directory", TEXT.or_null, "The directory of the replica; null if it is missing."),
@@ -86,13 +96,7 @@ COMPARED_PARTITION: Final = RowType(
     "partition",
     "Two replicas of a partition. If one is missing, what is known only by comparing is null.",
     (
-        Field(
-            "topic",
-            TEXT.or_null,
-            "From the directory's name; null if that is not the name of a partition.",
-            "Topic",
-        ),
-        Field("partition", INT.or_null, "The same for the number.", "Partition"),
+        *_PARTITION,
         Field(
             "verdict",
             one_of("same", "prefix", "damaged", "diverged", "unrelated", "missing"),
@@ -231,13 +235,7 @@ DIFFERING_RECORD: Final = RowType(
     "record",
     "A record that only one of two replicas has.",
     (
-        Field(
-            "topic",
-            TEXT.or_null,
-            "From the directory's name; null if that is not the name of a partition.",
-            "Topic",
-        ),
-        Field("partition", INT.or_null, "The same for the number.", "Partition"),
+        *_PARTITION,
         Field("only_on", TEXT, "The name of that side.", "Only on"),
         Field("not_on", TEXT, "The name of the side that has not.", "Not on", dropped=1),
         Field("offset", INTEGER, "", "Offset"),
@@ -249,9 +247,9 @@ DIFFERING_RECORD: Final = RowType(
             list_of(
                 object_of(
                     Field("key", TEXT.or_null, "Text, or base64."),
-                    Field("key_encoding", one_of("utf8", "base64").or_null),
+                    Field("key_encoding", _ENCODING),
                     Field("value", TEXT.or_null, "Text, or base64."),
-                    Field("value_encoding", one_of("utf8", "base64").or_null),
+                    Field("value_encoding", _ENCODING),
                 )
             ),
         ),
@@ -263,8 +261,8 @@ DIFFERING_RECORD: Final = RowType(
         ),
         Field("directory", TEXT, "The directory of the replica with the record.", json_only=True),
         Field("is_control", FLAG, "Whether it is a control record.", json_only=True),
-        Field("key_encoding", one_of("utf8", "base64").or_null, json_only=True),
-        Field("value_encoding", one_of("utf8", "base64").or_null, json_only=True),
+        Field("key_encoding", _ENCODING, json_only=True),
+        Field("value_encoding", _ENCODING, json_only=True),
     ),
     title="Records",
 )

@@ -53,6 +53,22 @@ _IS_COMMITTED: Final = Field(
     "Committed",
     dropped=9,
 )
+_LEVELS: Final = object_of(Field("min", INTEGER), Field("max", INTEGER))
+_SUPPORTED_FEATURES: Final = Field("features", map_of(_LEVELS), json_only=True)
+_SECURITY_PROTOCOLS: Final = Field(
+    "security_protocols",
+    map_of(TEXT.or_null),
+    "Of each listener by name; null for an unknown one.",
+    json_only=True,
+)
+_ENTITY_FIELDS: Final = (
+    Field("entity", _ENTITY, "", "Entity"),
+    Field(
+        "name", TEXT, "What it is, within its kind: orders, orders-3, topic:orders, an id.", "Name"
+    ),
+    Field("topic", TEXT.or_null, "Of a topic, a partition or a topic's configuration."),
+    Field("partition", INT.or_null),
+)
 SHOWN_TOPIC: Final = RowType(
     "topic",
     "",
@@ -139,19 +155,10 @@ SHOWN_BROKER: Final = RowType(
         Field("directories", list_of(TEXT), "", "Log directories", dropped=1),
         _IS_COMMITTED,
         Field("cordoned_directories", list_of(TEXT).or_null, json_only=True),
-        Field(
-            "security_protocols",
-            map_of(TEXT.or_null),
-            "Of each listener by name; null for an unknown one.",
-            json_only=True,
-        ),
+        _SECURITY_PROTOCOLS,
         Field("incarnation_id", TEXT, json_only=True),
         Field("is_migrating_zk_broker", FLAG, json_only=True),
-        Field(
-            "features",
-            map_of(object_of(Field("min", INTEGER), Field("max", INTEGER))),
-            json_only=True,
-        ),
+        _SUPPORTED_FEATURES,
     ),
     title="Brokers",
 )
@@ -165,17 +172,8 @@ SHOWN_CONTROLLER: Final = RowType(
         _IS_COMMITTED,
         Field("incarnation_id", TEXT, json_only=True),
         Field("zk_migration_ready", FLAG, json_only=True),
-        Field(
-            "security_protocols",
-            map_of(TEXT.or_null),
-            "Of each listener by name; null for an unknown one.",
-            json_only=True,
-        ),
-        Field(
-            "features",
-            map_of(object_of(Field("min", INTEGER), Field("max", INTEGER))),
-            json_only=True,
-        ),
+        _SECURITY_PROTOCOLS,
+        _SUPPORTED_FEATURES,
     ),
     title="Controllers",
 )
@@ -196,7 +194,7 @@ SHOWN_VOTER: Final = RowType(
         _IS_COMMITTED,
         Field(
             "kraft_versions",
-            object_of(Field("min", INTEGER), Field("max", INTEGER)).or_null,
+            _LEVELS.or_null,
             "Levels of kraft.version that the voter supports; null with kraft.version 0.",
             json_only=True,
         ),
@@ -329,10 +327,7 @@ METADATA: Final = RowType(
                 object_of(
                     Field("name", TEXT),
                     Field("id", TEXT),
-                    Field(
-                        "partitions",
-                        list_of(_json_object(SHOWN_PARTITION)),
-                    ),
+                    Field("partitions", list_of(_json_object(SHOWN_PARTITION))),
                     _IS_COMMITTED,
                 )
             ),
@@ -344,14 +339,8 @@ METADATA: Final = RowType(
             " client_metrics:NAME, group:NAME. Passwords are [redacted].",
         ),
         Field("features", map_of(INTEGER), "Levels by name."),
-        Field(
-            "acls",
-            list_of(_json_object(SHOWN_ACL)),
-        ),
-        Field(
-            "scram",
-            list_of(_json_object(SHOWN_SCRAM)),
-        ),
+        Field("acls", list_of(_json_object(SHOWN_ACL))),
+        Field("scram", list_of(_json_object(SHOWN_SCRAM))),
         Field(
             "quotas",
             list_of(
@@ -366,30 +355,15 @@ METADATA: Final = RowType(
                 )
             ),
         ),
-        Field(
-            "delegation_tokens",
-            list_of(_json_object(SHOWN_TOKEN)),
-        ),
-        Field(
-            "brokers",
-            list_of(_json_object(SHOWN_BROKER)),
-        ),
-        Field(
-            "controllers",
-            list_of(_json_object(SHOWN_CONTROLLER)),
-        ),
-        Field(
-            "voters",
-            list_of(_json_object(SHOWN_VOTER)),
-        ),
+        Field("delegation_tokens", list_of(_json_object(SHOWN_TOKEN))),
+        Field("brokers", list_of(_json_object(SHOWN_BROKER))),
+        Field("controllers", list_of(_json_object(SHOWN_CONTROLLER))),
+        Field("voters", list_of(_json_object(SHOWN_VOTER))),
         Field(
             "uncommitted",
             list_of(
                 object_of(
-                    Field(
-                        "entity",
-                        _ENTITY,
-                    ),
+                    Field("entity", _ENTITY),
                     Field(
                         "name",
                         TEXT,
@@ -448,20 +422,7 @@ EVENT: Final = RowType(
         Field("offset", INTEGER, "", "Offset"),
         Field("epoch", INTEGER),
         Field("timestamp_ms", TIME, "When the record was appended.", "Time", dropped=5),
-        Field(
-            "entity",
-            _ENTITY,
-            "",
-            "Entity",
-        ),
-        Field(
-            "name",
-            TEXT,
-            "What it is, within its kind: orders, orders-3, topic:orders, an id.",
-            "Name",
-        ),
-        Field("topic", TEXT.or_null, "Of a topic, a partition or a topic's configuration."),
-        Field("partition", INT.or_null),
+        *_ENTITY_FIELDS,
         Field(
             "event",
             one_of(
@@ -516,14 +477,7 @@ EVENT: Final = RowType(
             unknown="-",
             dropped=2,
         ),
-        Field(
-            "is_committed",
-            FLAG.or_null,
-            "True if the records that made it so are known to be committed; null if the disks do"
-            " not say.",
-            "Committed",
-            dropped=3,
-        ),
+        _IS_COMMITTED._replace(dropped=3),
     ),
 )
 
@@ -531,20 +485,7 @@ DIFFERENCE: Final = RowType(
     "difference",
     "metadata diff: something that only one side has, or that differs.",
     (
-        Field(
-            "entity",
-            _ENTITY,
-            "",
-            "Entity",
-        ),
-        Field(
-            "name",
-            TEXT,
-            "What it is, within its kind: orders, orders-3, topic:orders, an id.",
-            "Name",
-        ),
-        Field("topic", TEXT.or_null, "Of a topic, a partition or a topic's configuration."),
-        Field("partition", INT.or_null),
+        *_ENTITY_FIELDS,
         Field(
             "change",
             one_of("added", "removed", "changed", "recreated"),
