@@ -588,3 +588,10 @@ def test_options_that_do_not_fit_are_refused(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     assert said in refusal("rewind", orders(tmp_path, 0), *words, status=USAGE)
+
+
+def test_the_disks_of_each_broker_are_verified_by_themselves(tmp_path: Path) -> None:
+    one, other = orders(tmp_path / "1", 0, 10, 20), orders(tmp_path / "2", 0, 10, 20)
+    said = run_kdump(["rewind", to(15), str(one), str(other)], tmp_path).stdout.decode()
+    lines = [line for line in said.splitlines() if line.startswith("next: ")]
+    assert lines == [f"next: kdump verify {one}", f"next: kdump verify {other}"]

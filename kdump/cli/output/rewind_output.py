@@ -10,6 +10,7 @@ from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.errors import ExitStatus
+from kdump.log.broker import by_broker
 from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
 from kdump.rows.row_type import (
     COUNT,
@@ -366,5 +367,6 @@ def _advice(request: RewindRequest, found: Rewind, *, dry_run: bool) -> Iterator
             " directories of all brokers"
         )
     if not dry_run:
-        paths = [each.path for each in request.directories]
-        yield f"next: {shell_command('verify', paths)}"
+        # A broker's log directories are verified together, those of two never are.
+        for directories in by_broker(request.directories).values():
+            yield f"next: {shell_command('verify', [each.path for each in directories])}"
