@@ -1,4 +1,4 @@
-"""Answers from the cluster's metadata: configurations, ACLs, quotas, users and reassignments."""
+"""Answers from the cluster's metadata: configurations, ACLs, quotas, users, tokens, moves."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
 from kdump.log.directory import LogDirectory
 from kdump.serve.answering import Answering, Caller, Serving
 from kdump.serve.messages import Answer, Request
-from kdump.state.metadata.metadata_entities import AccessControlEntry
+from kdump.state.metadata.metadata_entities import AccessControlEntry, DelegationToken
 from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
 from kdump.state.metadata.metadata_rows import REDACTED, config_row
 
 DESCRIBE_ACLS: Final = 29
 DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_LOG_DIRS: Final = 35
+DESCRIBE_DELEGATION_TOKEN: Final = 41
 LIST_PARTITION_REASSIGNMENTS: Final = 46
 DESCRIBE_CLIENT_QUOTAS: Final = 48
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
@@ -99,6 +100,7 @@ class MetadataAnswers:
         return {
             DESCRIBE_ACLS: self.describe_acls,
             DESCRIBE_CONFIGS: self.describe_configs,
+            DESCRIBE_DELEGATION_TOKEN: self.describe_delegation_token,
             LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
             DESCRIBE_CLIENT_QUOTAS: self.describe_client_quotas,
             DESCRIBE_USER_SCRAM_CREDENTIALS: self.describe_user_scram_credentials,
@@ -255,6 +257,24 @@ class MetadataAnswers:
             ],
         }
 
+    async def describe_delegation_token(self, request: Request, _caller: Caller) -> Answer:
+        """The tokens, without the secrets, which the metadata does not have.
+
+        Follows ``DelegationTokenManager.filterToken``.
+        """
+        owners = None
+        if request.body.owners is not None:
+            owners = {
+                f"{each.principal_type}:{each.principal_name}" for each in request.body.owners
+            }
+        return {
+            "tokens": [
+                _token(each)
+                for each in self._image.of(EntityKind.TOKEN).values()
+                if owners is None or owners & {each.owner, each.requester, *each.renewers}
+            ]
+        }
+
     # ---- Partitions ----
 
     async def list_partition_reassignments(self, request: Request, _caller: Caller) -> Answer:
@@ -295,6 +315,26 @@ def _credentials(user: str, infos: list[Answer] | None, count: int) -> Answer:
         "error_code": error,
         "error_message": why,
         "credential_infos": infos if is_found and infos is not None else (),
+    }
+
+
+def _token(token: DelegationToken) -> Answer:
+    owner_type, _, owner = token.owner.partition(":")
+    requester_type, _, requester = token.requester.partition(":")
+    return {
+        "principal_type": owner_type,
+        "principal_name": owner,
+        "token_requester_principal_type": requester_type,
+        "token_requester_principal_name": requester,
+        "issue_timestamp": token.issue_timestamp_ms,
+        "expiry_timestamp": token.expiration_timestamp_ms,
+        "max_timestamp": token.max_timestamp_ms,
+        "token_id": token.token_id,
+        "hmac": b"",
+        "renewers": [
+            {"principal_type": kind, "principal_name": name}
+            for kind, _, name in (each.partition(":") for each in token.renewers)
+        ],
     }
 
 

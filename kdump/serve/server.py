@@ -19,6 +19,7 @@ from kdump.serve.message_shapes import MalformedMessage
 from kdump.serve.messages import Request, decode_request, encode_response
 from kdump.serve.metadata_answers import LogDirAnswers, MetadataAnswers
 from kdump.serve.offset_answers import OffsetAnswers
+from kdump.serve.quorum_answers import QuorumAnswers
 from kdump.serve.refusing_answers import RefusingAnswers
 from kdump.serve.served_cluster import ServedCluster
 from kdump.serve.served_notices import ServedNotices
@@ -70,6 +71,7 @@ class ProtocolServer:
         }
         if self.cluster.image is not None:
             self._answers |= MetadataAnswers(serving, self.cluster.image).handlers()
+            self._answers |= QuorumAnswers(serving, self.cluster.image).handlers()
         self._offered = finding.offered = frozenset({*self._answers, FETCH})
         self._memory = MemoryBudget(_MEMORY_BYTES)
 

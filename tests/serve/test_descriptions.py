@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from builders.serving import RunningServer, framed, received
+from builders.serving import RunningServer, framed, opened, received
+from kdump.formats.uuids import format_uuid
+from kdump.state.metadata.metadata_entities import DelegationToken
+from kdump.state.metadata.metadata_image import EntityKind
 
 CHANGED_LATER = ("div-", "lag-", "tx-div")
 
@@ -231,6 +235,84 @@ def test_no_partition_is_reassigned(dead_cluster: RunningServer) -> None:
     assert dead_cluster.ask(46, 0, topics=None).topics == ()
 
 
+QUORUM = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+
+
+def test_the_quorum_is_described(dead_cluster: RunningServer, said: dict[str, Any]) -> None:
+    lived = said["quorum"]
+    answer = dead_cluster.ask(55, 2, topics=QUORUM)
+    (found,) = answer.topics[0].partitions
+    for replicas, name in ((found.current_voters, "voters"), (found.observers, "observers")):
+        assert {each.replica_id: format_uuid(each.replica_directory_id) for each in replicas} == {
+            each["replicaId"]: each["replicaDirectoryId"] for each in lived[name]
+        }
+        assert all(each.log_end_offset >= lived["highWatermark"] for each in replicas)
+    assert found.leader_epoch >= lived["leaderEpoch"]
+    assert found.leader_id in {each.replica_id for each in found.current_voters}
+    assert found.high_watermark >= lived["highWatermark"]
+    assert {
+        each.node_id: [(one.name, one.host, one.port) for one in each.listeners]
+        for each in answer.nodes
+    } == {
+        each["nodeId"]: [(one["listener"], one["host"], one["port"]) for one in each["endpoints"]]
+        for each in lived["nodes"].values()
+    }
+
+
+def test_voters_whose_disks_are_not_here_have_no_end(fixtures: Path) -> None:
+    disks = fixtures / "states" / "clean"
+    with opened(disks / "b1-d1", disks / "c1001") as server:
+        (found,) = server.ask(55, 0, topics=QUORUM).topics[0].partitions
+    ends = {each.replica_id: each.log_end_offset for each in found.current_voters}
+    assert ends.pop(1001) > 0
+    assert ends == {1002: -1, 1003: -1}
+    assert [each.replica_id for each in found.observers] == [1]
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [],
+        [{"topic_name": "orders", "partitions": [{"partition_index": 0}]}],
+        [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 1}]}],
+        [*QUORUM, *QUORUM],
+    ],
+)
+def test_only_the_metadata_has_a_quorum(
+    topics: list[dict[str, Any]], dead_cluster: RunningServer
+) -> None:
+    found = dead_cluster.ask(55, 2, topics=topics)
+    assert (found.error_code, found.topics) == (ErrorCode.unknown_topic_or_partition, ())
+
+
+def token_ids(server: RunningServer, *owners: str) -> list[str]:
+    asked = [{"principal_type": "User", "principal_name": each} for each in owners]
+    return [each.token_id for each in server.ask(41, 3, owners=asked).tokens]
+
+
+def test_delegation_tokens_are_described_without_secrets(dead_cluster: RunningServer) -> None:
+    image = dead_cluster.cluster.image
+    assert image is not None
+    token = DelegationToken("t-1", "User:ann", "User:bob", ("User:c:d",), 10, 30, 20)
+    other = DelegationToken("t-2", "User:eve", "User:eve", (), 10, 30, 20)
+    tokens = {each.token_id: each for each in (token, other)}
+    known = replace(image, entities={**image.entities, EntityKind.TOKEN: tokens})
+    cluster = replace(dead_cluster.cluster, image=known)
+    with RunningServer(cluster, dead_cluster.notices, []) as server:
+        found, _ = server.ask(41, 3, owners=None).tokens
+        assert token_ids(server, "ann", "nobody") == ["t-1"]
+        assert token_ids(server, "bob") == token_ids(server, "c:d") == ["t-1"]
+        assert token_ids(server) == []
+        assert [each.token_id for each in server.ask(41, 1, owners=None).tokens] == ["t-1", "t-2"]
+    assert (found.principal_type, found.principal_name) == ("User", "ann")
+    assert found.token_requester_principal_name == "bob"
+    assert [(each.principal_type, each.principal_name) for each in found.renewers] == [
+        ("User", "c:d")
+    ]
+    assert (found.issue_timestamp, found.expiry_timestamp, found.max_timestamp) == (10, 20, 30)
+    assert found.hmac == b""
+
+
 def test_log_directories_are_described(dead_cluster: RunningServer, said: dict[str, Any]) -> None:
     found = {each.log_dir: each for each in dead_cluster.ask(35, 4, topics=None).results}
     for name, partitions in said["log_dirs"].items():
@@ -248,5 +330,5 @@ def test_log_directories_are_described(dead_cluster: RunningServer, said: dict[s
 def test_without_metadata_its_answers_are_not_offered(server: RunningServer) -> None:
     found = server.ask(18, 0)
     offered = {each.api_key for each in found.api_keys}
-    assert offered.isdisjoint({29, 32, 46, 48, 50, 74})
+    assert offered.isdisjoint({29, 32, 41, 46, 48, 50, 55, 74})
     assert {1, 3, 16, 35, 61, 65, 66} <= offered

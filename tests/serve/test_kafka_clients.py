@@ -130,6 +130,21 @@ def test_the_console_consumer_reads_a_topic(
 
 
 @OLDER_TOOLS
+def test_the_tools_describe_the_quorum(
+    clients: ClusterClients, running: RunningServer, said: dict[str, Any]
+) -> None:
+    lines = clients.run_tool(
+        "kafka-metadata-quorum.sh",
+        *("--bootstrap-server", running.address, "describe", "--replication"),
+    )
+    rows = [line.split() for line in lines[1:] if line.strip()]
+    for kind, statuses in (("voters", {"Leader", "Follower"}), ("observers", {"Observer"})):
+        assert {(row[0], row[1]) for row in rows if row[-1] in statuses} == {
+            (str(each["replicaId"]), each["replicaDirectoryId"]) for each in said["quorum"][kind]
+        }
+
+
+@OLDER_TOOLS
 def test_the_tools_list_all_topics(
     clients: ClusterClients, running: RunningServer, said: dict[str, Any]
 ) -> None:
