@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,9 +27,16 @@ from kdump.serve.served_notices import ServedNotices
 from kdump.serve.transaction_answers import TransactionAnswers
 
 LARGEST_REQUEST_BYTES: Final = 8 << 20
-"""A fetch of 100,000 partitions is smaller; decoded, a request takes many times its bytes."""
+"""A fetch of 100,000 partitions is smaller."""
+LARGEST_QUESTION_BYTES: Final = 1 << 20
+"""Of a request that is no fetch: its answer has something for each few bytes of it."""
 _LEAST_REQUEST_BYTES: Final = 8
 _MEMORY_BYTES: Final = 64 << 20
+_DECODED_BYTES: Final = 128 << 20
+_DECODED_TIMES: Final = 96
+"""So many times its bytes a request can take with its answer: four bytes are a partition."""
+_DECODED_FETCH_TIMES: Final = 16
+"""A partition of a fetch has 20 bytes or more."""
 _LEAST_FETCH_BYTES: Final = 256 << 10
 _READ_AHEAD_BYTES: Final = 16 << 10
 _MOST_CONNECTIONS: Final = 2000
@@ -53,6 +61,7 @@ class ProtocolServer:
     _offered: frozenset[int] = field(init=False)
     _live_groups: LiveGroups = field(init=False)
     _memory: MemoryBudget = field(init=False)
+    _decoded: MemoryBudget = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _server: asyncio.Server | None = None
 
@@ -74,6 +83,7 @@ class ProtocolServer:
             self._answers |= QuorumAnswers(serving, self.cluster.image).handlers()
         self._offered = finding.offered = frozenset({*self._answers, FETCH})
         self._memory = MemoryBudget(_MEMORY_BYTES)
+        self._decoded = MemoryBudget(_DECODED_BYTES)
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Begin to take connections; gives the address.
@@ -142,15 +152,18 @@ class ProtocolServer:
                 raise MalformedMessage(
                     f"it claims to have {size} bytes; the most is {LARGEST_REQUEST_BYTES}"
                 )
-            async with self._memory.hold(size, size):
-                data = await asyncio.wait_for(reader.readexactly(size), _STALLED_S)
-                request = decode_request(data, self._offered)
-                del data
-            if request.api_key == FETCH:
-                await self._fetch(request, writer)
-            else:
-                answer = await self._answers[request.api_key](request, caller)
-                await self._send(writer, encode_response(request, answer))
+            async with contextlib.AsyncExitStack() as until_sent:
+                async with self._memory.hold(size, size):
+                    data = await asyncio.wait_for(reader.readexactly(size), _STALLED_S)
+                    decoded = _decoded_bytes(data)
+                    await until_sent.enter_async_context(self._decoded.hold(decoded, decoded))
+                    request = decode_request(data, self._offered)
+                    del data
+                if request.api_key == FETCH:
+                    await self._fetch(request, writer)
+                else:
+                    answer = await self._answers[request.api_key](request, caller)
+                    await self._send(writer, encode_response(request, answer))
 
     async def _fetch(self, request: Request, writer: asyncio.StreamWriter) -> None:
         wanted = max(_LEAST_FETCH_BYTES, min(request.body.max_bytes, LARGEST_FETCH_BYTES))
@@ -168,6 +181,21 @@ class ProtocolServer:
         except TimeoutError:
             writer.transport.abort()
             raise
+
+
+def _decoded_bytes(data: bytes) -> int:
+    """How much memory a request may take with its answer.
+
+    Raises:
+        MalformedMessage: it is no fetch, and larger than others may be.
+    """
+    if int.from_bytes(data[:2], "big") == FETCH:
+        return len(data) * _DECODED_FETCH_TIMES
+    if len(data) > LARGEST_QUESTION_BYTES:
+        raise MalformedMessage(
+            f"it has {len(data)} bytes; the most is {LARGEST_QUESTION_BYTES} for what is no fetch"
+        )
+    return len(data) * _DECODED_TIMES
 
 
 def serve(

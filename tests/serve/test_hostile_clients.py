@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import random
+import resource
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import pytest
 
@@ -14,8 +17,10 @@ from builders.log_directories import write_log_directory, write_partition
 from builders.serving import RunningServer, framed, opened, received
 from kdump.serve.message_shapes import MalformedMessage
 from kdump.serve.messages import decode_request, versions_of
+from kdump.serve.server import LARGEST_QUESTION_BYTES
 from serve.test_answers import OFFERED, WAIT, fetch
 
+MOST_GROWTH_BYTES: Final = 256 << 20
 KEYS = frozenset(OFFERED)
 METADATA = framed(3, 12, topics=[{"name": "orders", "topic_id": None}])[4:]
 
@@ -59,6 +64,7 @@ def sized(data: bytes) -> bytes:
         sized(METADATA)[:-5],
         sized(METADATA[:-1]),
         sized(bytes(1000)),
+        sized(b"\0\x3d" + bytes(LARGEST_QUESTION_BYTES)),
     ],
     ids=lambda data: data[:12].hex(),
 )
@@ -115,6 +121,29 @@ def test_changed_requests_are_decoded_or_refused() -> None:
             data[rng.randrange(8, len(data))] = rng.randrange(256)
         with contextlib.suppress(MalformedMessage):
             decode_request(bytes(data[: rng.randint(8, len(data))]), KEYS)
+
+
+def test_requests_for_a_hundred_thousand_partitions_wait_for_each_other(
+    server: RunningServer,
+) -> None:
+    """Each answer takes a hundred times the bytes of its request."""
+    partitions = [-1 - number for number in range(100_000)]
+    request = framed(61, 0, topics=[{"name": "nowhere", "partition_indexes": partitions}])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def ask() -> int:
+        with server.connect() as connection:
+            connection.settimeout(600)
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            return sum(map(len, iter(lambda: connection.recv(1 << 20), b"")))
+
+    with ThreadPoolExecutor(8) as clients:
+        answers = {each.result() for each in [clients.submit(ask) for _ in range(8)]}
+    assert len(answers) == 1
+    assert answers.pop() > len(request)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert (after - before) * 1024 < MOST_GROWTH_BYTES
 
 
 def test_a_client_that_takes_no_response_holds_nobody_up(server: RunningServer) -> None:
