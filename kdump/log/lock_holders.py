@@ -6,6 +6,7 @@ running broker changes meanwhile can look like damage.
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,20 @@ from kdump.storage.file_locks import lock_holder
 from kdump.storage.location import Location
 from kdump.words import shell_command
 
+
+class ReadAs(enum.Enum):
+    """How to read log directories."""
+
+    AS_FOUND = enum.auto()
+    """As living where another process has locked them."""
+    LIVING = enum.auto()
+    """As living: what a broker changes meanwhile is read again, or not judged."""
+    STOPPED = enum.auto()
+    """As nobody changes them."""
+
+
 _noted: Final = dict[Location, str]()
+_living: Final = set[Location]()
 _reported: Final = set[Path]()
 
 
@@ -45,6 +59,19 @@ def is_anything_in_use() -> bool:
     return bool(_noted)
 
 
+def is_living(log_dir: Location, reading: ReadAs) -> bool:
+    """Whether to read a log directory as one that a broker is using; noted for the report."""
+    if reading is ReadAs.STOPPED or (reading is ReadAs.AS_FOUND and log_dir not in _noted):
+        return False
+    _living.add(log_dir)
+    return True
+
+
+def read_as_living() -> dict[Location, str | None]:
+    """The log directories that were read so, and which process had locked each, if known."""
+    return {each: _noted.get(each) for each in sorted(_living, key=str)}
+
+
 def how_to_clean(log_dir: Location) -> str:
     """What to do about a log directory that was not shut down cleanly, or looks like it."""
     holder = in_use_by(log_dir)
@@ -55,12 +82,17 @@ def how_to_clean(log_dir: Location) -> str:
 
 def unreported_holders() -> dict[Location, str]:
     """What was noted about log directories whose holder the command has not reported itself."""
-    return {each: who for each, who in _noted.items() if each.local_path not in _reported}
+    return {
+        each: who
+        for each, who in _noted.items()
+        if each not in _living and each.local_path not in _reported
+    }
 
 
 def forget_holders() -> None:
     """Begin a new run."""
     _noted.clear()
+    _living.clear()
     _reported.clear()
 
 

@@ -54,6 +54,7 @@ class Entry(NamedTuple):
             else.
         hole_bytes: how many bytes of a file were never written; 0 if too few to be worth skipping.
         error: why an entry cannot be looked at; None for a link to nothing.
+        file_id: of a file, its number on its disk; 0 where a storage has none.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Entry(NamedTuple):
     modified_ns: int = 0
     hole_bytes: int = 0
     error: OSError | None = None
+    file_id: int = 0
 
     @property
     def modified_ms(self) -> int:

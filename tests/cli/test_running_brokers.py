@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -76,10 +77,61 @@ def test_a_running_process_is_named_once_and_nothing_is_repaired(
         assert tree_of(node / "d1") == before
 
     lines = [each for each in outcome.stderr.decode().splitlines() if "in use by process" in each]
-    (line,) = [each for each in lines if "findings may be about files that change" in each]
+    is_living = args[0] == "verify" and not args[1].endswith(".log")
+    what = "are not judged" if is_living else "findings may be about files that change"
+    (line,) = [each for each in lines if what in each]
     assert f"d1: in use by process {process_id} (" in line
     assert "kdump recover" not in said_by(outcome)
     assert outcome.exit_status == without
+
+
+def flip(log: Path) -> None:
+    content = bytearray(log.read_bytes())
+    content[80] ^= 1
+    log.write_bytes(content)
+
+
+def test_damage_is_found_beside_a_running_broker_and_its_end_is_not(node: Path) -> None:
+    flip(node / "d1" / LOG)
+    last = max((node / "d1/users-0").glob("*.log"))
+    last.write_bytes(last.read_bytes() + bytes(range(1, 40)))
+    with held_elsewhere(node / "d1"):
+        outcome = run_kdump(("verify", "d1", "--output", "jsonl"), node)
+    assert outcome.exit_status == 4
+    rows = [json.loads(each) for each in outcome.stdout.splitlines()]
+    found = [(each["code"], each["path"]) for each in rows if each["type"] == "finding"]
+    assert ("batch-checksum", f"d1/{LOG}") in found
+    assert not any(code == "torn-tail" or path.startswith(str(last)) for code, path in found)
+    assert {each["verdict_kind"] for each in rows if each["type"] == "partition"} == {"not-judged"}
+
+
+def test_stopped_reports_everything_of_a_directory_in_use(node: Path) -> None:
+    args = ("verify", "d1", "--output", "jsonl", "--stopped")
+    without = run_kdump(args[:-1], node)
+    with held_elsewhere(node / "d1"):
+        outcome = run_kdump(args, node)
+    assert without_seconds(outcome) == without_seconds(without)
+    assert b"findings may be about files that change" in outcome.stderr
+
+
+def without_seconds(outcome: Outcome) -> list[dict[str, object]]:
+    rows = [json.loads(each) for each in outcome.stdout.splitlines()]
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def test_live_needs_no_lock_and_says_what_it_does_not_judge(node: Path) -> None:
+    outcome = run_kdump(("verify", "d1", "--live"), node)
+    assert b"d1: read as in use (--live): the end of each log" in outcome.stderr
+    assert b"are not judged" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [("d1", "--live", "--stopped"), ("d1", "--live", "--repair"), (f"d1/{LOG}", "--live")]
+)
+def test_what_cannot_be_read_as_in_use_is_refused(node: Path, args: tuple[str, ...]) -> None:
+    outcome = run_kdump(("verify", *args), node)
+    assert outcome.exit_status == 16
+    assert b"--live" in outcome.stderr
 
 
 def test_the_report_does_not_call_a_running_broker_not_clean(node: Path) -> None:

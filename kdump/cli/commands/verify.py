@@ -42,6 +42,12 @@ class RepairPolicy(enum.Enum):
 @selection_options
 @remote_option
 @now_option("Report timestamps after TIME as in the future")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Read the directories as a running broker changes them (default: if one is in use).",
+)
+@click.option("--stopped", is_flag=True, help="Report everything, even if a directory is in use.")
 @click.option("--verbose", "-v", is_flag=True, help="Show every finding, including info.")
 @format_option(
     VerifyFormat,
@@ -75,6 +81,8 @@ def command(
     selection: PartitionSelection,
     remote: RemotePlace | None,
     now_ms: int,
+    live: bool,
+    stopped: bool,
     verbose: bool,
     output_format: VerifyFormat,
     strict: bool,
@@ -95,9 +103,13 @@ def command(
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.shared.directories import without_garbage_collection
     from kdump.cli.shared.verification import Verification
+    from kdump.log.lock_holders import ReadAs
 
     require_at_most_one({"--quick": quick, "--deep": deep})
     require_at_most_one({"--remote": remote is not None, "--repair": repair})
+    require_at_most_one({"--live": live, "--stopped": stopped})
+    require_at_most_one({"--live": live, "--repair": repair})
+    reading = ReadAs.LIVING if live else ReadAs.STOPPED if stopped else ReadAs.AS_FOUND
     verification = Verification(
         paths=paths,
         selection=selection,
@@ -108,6 +120,7 @@ def command(
         is_strict=strict,
         largest_record_bytes=max_record_bytes,
         remote=remote,
+        reading=ReadAs.STOPPED if repair else reading,
     )
     if repair:
         from kdump.cli.shared.verify_repair import verify_and_repair

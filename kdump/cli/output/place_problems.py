@@ -7,7 +7,7 @@ import sys
 from kdump.cli.output.events import write_line
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus, StoreGoneError
-from kdump.log.lock_holders import unreported_holders
+from kdump.log.lock_holders import read_as_living, unreported_holders
 from kdump.storage.places import named_archives, named_stores, unpacked_archives
 from kdump.words import counted
 
@@ -53,6 +53,10 @@ def report_holders() -> None:
     """Name the processes that had locked log directories while this run read them."""
     for log_dir, holder in unreported_holders().items():
         what = f"in use by {holder}: findings may be about files that change"
+        write_line(f"kdump: {log_dir}: {what}", sys.stderr)
+    for log_dir, known in read_as_living().items():
+        why = "read as in use (--live)" if known is None else f"in use by {known}"
+        what = f"{why}: the end of each log, and what a broker would do at a start, are not judged"
         write_line(f"kdump: {log_dir}: {what}", sys.stderr)
 
 

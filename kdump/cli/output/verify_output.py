@@ -143,6 +143,9 @@ def summary_lines(
     if summary.not_decoded:
         batches = counted(summary.not_decoded, "batch", "batches")
         yield f"{batches} not decoded: over the limit (raise it with --max-record-bytes)"
+    if summary.unsettled:
+        partitions = counted(summary.unsettled, "partition")
+        yield f"{partitions} not judged as a whole: a broker kept changing files; run verify again"
     total = counted(account.total_bytes, "byte")
     yield (
         f"{total}: {account.valid_bytes} valid, {account.padding_bytes}"

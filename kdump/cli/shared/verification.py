@@ -11,7 +11,7 @@ from kdump.check.findings import Finding, Severity
 from kdump.cli.options.config_options import ConfigArguments
 from kdump.cli.options.selection_options import nothing_selected
 from kdump.engine.engine_choice import EngineOptions
-from kdump.errors import ExitStatus
+from kdump.errors import ExitStatus, UsageProblem
 from kdump.jobs.verify.verify import (
     VerifyEvent,
     VerifyRequest,
@@ -21,6 +21,8 @@ from kdump.jobs.verify.verify import (
 )
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
+from kdump.log.living import ATTEMPTS, is_unreadable, with_metadata_again
+from kdump.log.lock_holders import ReadAs, is_living
 from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
@@ -66,6 +68,7 @@ class Verification:
         with_statistics: whether the reports of partitions have statistics.
         also_listed: topics whose partitions are listed, whether or not they are selected.
         remote: where remote segments are that are verified, too.
+        reading: whether what a broker changes meanwhile is expected.
     """
 
     paths: Sequence[Location]
@@ -79,6 +82,7 @@ class Verification:
     with_statistics: bool = False
     also_listed: frozenset[str] = frozenset()
     remote: RemotePlace | None = None
+    reading: ReadAs = ReadAs.STOPPED
 
     def run(
         self,
@@ -116,14 +120,22 @@ class Verification:
         if not targets and not directories and self.remote is None:
             return None
         around = {each.directory.path: each.directory for each in targets if each.directory}
+        living = {each for each in around if is_living(each, self.reading)}
+        living |= {each.path for each in directories if is_living(each.path, self.reading)}
         request = VerifyRequest(
-            targets=targets,
+            targets=[
+                replace(each, is_living=True)
+                if each.directory is not None and each.directory.path in living
+                else each
+                for each in targets
+            ],
             # Partitions that are not selected are not listed, and must not be reported missing.
             directories=directories if is_everything else [],
             level=self.level,
             now_ms=self.now_ms,
             settings=self._settings([*directories, *around.values()], diagnostics),
             with_statistics=self.with_statistics,
+            living=living,
         )
         if self.largest_record_bytes is not None:
             request = replace(request, largest_record_bytes=self.largest_record_bytes)
@@ -174,6 +186,10 @@ class Verification:
         for path in self._local_paths():
             try:
                 if path.kind() is not EntryKind.DIRECTORY:
+                    if self.reading is ReadAs.LIVING and path.kind() is not None:
+                        raise UsageProblem(
+                            f"--live reads partitions and log directories, not a file: {path}"
+                        )
                     alone = segment_alone(path)
                     if alone is None:
                         diagnostics.report(path, OSError("not a segment's log or a directory"))
@@ -186,6 +202,8 @@ class Verification:
                     directories.append(found)
                     if not self.selection.is_everything:
                         for problem in found.unlisted(self.selection.matches):
+                            if is_living(path, self.reading) and not is_unreadable(problem.path):
+                                continue  # it was deleted a moment ago
                             diagnostics.report(problem.path, problem.error)
                     targets.extend(
                         VerifyTarget(partition, found)
@@ -224,7 +242,7 @@ class Verification:
         self, directories: Sequence[LogDirectory], diagnostics: Diagnostics
     ) -> Mapping[Location, Settings]:
         try:
-            return self.config.settings_of(directories)
+            return self._settings_at_last(directories)
         except OSError as failure:
             if self.config.metadata is not None:
                 raise
@@ -232,6 +250,21 @@ class Verification:
             diagnostics.report(parse_location(failure.filename), failure)
             bare = [dataclasses.replace(each, partitions=()) for each in directories]
             return self.config.settings_of(bare)
+
+    def _settings_at_last(self, directories: Sequence[LogDirectory]) -> Mapping[Location, Settings]:
+        """The settings, also where a broker takes away the metadata that is being read.
+
+        Raises:
+            OSError: the metadata cannot be read.
+        """
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self.config.settings_of(directories)
+            except FileNotFoundError:
+                if not any(is_living(each.path, self.reading) for each in directories):
+                    raise
+                directories = [with_metadata_again(each) for each in directories]
+        return self.config.settings_of(directories)
 
 
 def _print(

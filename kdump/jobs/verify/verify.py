@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +36,7 @@ from kdump.jobs.loading.load_split import LoadSplit, is_topic_compacted, load_sp
 from kdump.jobs.loading.verdict_words import STATE_VERDICTS
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.verify.verify_partition import (
+    UNSETTLED,
     PartitionEvents,
     PartitionReport,
     PartitionRun,
@@ -76,10 +77,12 @@ class VerifyTarget:
 
     Attributes:
         directory: its log directory; None if unknown.
+        is_living: whether a broker is using it.
     """
 
     partition: Partition
     directory: LogDirectory | None
+    is_living: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class VerifyRequest:
         largest_record_bytes: larger records of compressed batches are not decoded.
         with_statistics: whether the reports of partitions have statistics.
         remote: remote segments to verify, too.
+        living: which of the log directories a broker is using.
     """
 
     targets: Sequence[VerifyTarget]
@@ -105,6 +109,7 @@ class VerifyRequest:
     largest_record_bytes: int = LARGEST_RECORD_BYTES
     with_statistics: bool = False
     remote: VerifyRemote | None = None
+    living: Collection[Location] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,7 @@ class VerifySummary:
         seconds: how long it took.
         is_unreadable: whether something could not be read.
         kafkas: which Kafka will start on the log directories.
+        unsettled: how many partitions a broker kept changing, so that not all was judged.
     """
 
     partitions: int
@@ -134,6 +140,7 @@ class VerifySummary:
     seconds: float
     is_unreadable: bool
     kafkas: Sequence[StartingKafka] = ()
+    unsettled: int = 0
 
 
 VerifyEvent = Finding | PartitionReport | VerifySummary
@@ -180,6 +187,14 @@ def whole_split(scope: PartitionScope, load: LoadSplit | None) -> PartitionSplit
     )
 
 
+def living_split(scope: PartitionScope) -> PartitionSplit:
+    """The split that checks a partition while a broker uses it."""
+    from kdump.jobs.verify.verify_living import LivingSplit
+
+    path, size_bytes = scope.partition.path, scope.partition.data_bytes
+    return LivingSplit(path, size_bytes=size_bytes, label=path.name, scope=scope, load=None)
+
+
 class _Verification:
     def __init__(self, request: VerifyRequest, options: EngineOptions) -> None:
         self.request = request
@@ -193,6 +208,7 @@ class _Verification:
         self.records: int | None = 0
         self.not_decoded = 0
         self.is_unreadable = False
+        self.unsettled = 0
         self.remote: list[RemotePieces] = []
 
     def run(self) -> Iterator[VerifyEvent]:
@@ -213,6 +229,7 @@ class _Verification:
             seconds=time.monotonic() - begin,
             is_unreadable=self.is_unreadable,
             kafkas=starting_kafkas(self.request.settings.values()),
+            unsettled=self.unsettled,
         )
 
     def _counted(self, finding: Finding) -> Finding:
@@ -223,22 +240,33 @@ class _Verification:
     def before(self) -> Iterator[Finding]:
         """The findings about the directories themselves."""
         for directory in self.request.directories:
-            yield from check_directory(directory)
-            settings = self.request.settings.get(directory.path)
-            if settings is not None:
-                yield from check_topic_configs(directory, settings.cluster, settings.kafka_version)
-            yield from foreign_files(directory)
-            try:
-                yield from check_access(directory)
-                self.account += root_account(directory)
-            except OSError as failure:
-                yield unreadable(directory.path, failure)
-        yield from check_cleaner_lines(self.request.directories)
-        yield from check_start(self.request.directories)
+            found = self._of_directory(directory)
+            if directory.path in self.request.living:
+                from kdump.jobs.verify.verify_living import root_findings
+
+                found = root_findings(directory, found)
+            yield from found
+        stopped = [
+            each for each in self.request.directories if each.path not in self.request.living
+        ]
+        yield from check_cleaner_lines(stopped)
+        yield from check_start(stopped)
         if self.request.remote is not None:
             from kdump.jobs.verify.verify_remote import metadata_findings
 
             yield from metadata_findings(self.request.remote.plans.metadata())
+
+    def _of_directory(self, directory: LogDirectory) -> Iterator[Finding]:
+        yield from check_directory(directory)
+        settings = self.request.settings.get(directory.path)
+        if settings is not None:
+            yield from check_topic_configs(directory, settings.cluster, settings.kafka_version)
+        yield from foreign_files(directory)
+        try:
+            yield from check_access(directory)
+            self.account += root_account(directory)
+        except OSError as failure:
+            yield unreadable(directory.path, failure)
 
     def _partitions(self) -> Iterator[VerifyEvent]:
         targets = self.request.targets
@@ -267,6 +295,7 @@ class _Verification:
             self.batches += event.batches
             self.records = total_records(self.records, event.records)
             self.not_decoded += event.not_decoded
+            self.unsettled += event.verdict_kind == UNSETTLED
         return event
 
     def _remote_pieces(self) -> Iterator[RemotePieces]:
@@ -283,7 +312,10 @@ class _Verification:
     def _pieces(
         self, target: VerifyTarget, size_bytes: int, twice: Mapping[Location, Location]
     ) -> _Pieces:
-        return _Pieces(self.job, *self.scope_of(target, twice), size_bytes)
+        scope, load = self.scope_of(target, twice)
+        if target.is_living:
+            return _Pieces(self.job, scope, None, size_bytes, is_living=True)
+        return _Pieces(self.job, scope, load, size_bytes)
 
     def scope_of(
         self, target: VerifyTarget, twice: Mapping[Location, Location]
@@ -354,7 +386,13 @@ class _Pieces:
     """The splits of a partition."""
 
     def __init__(
-        self, job: VerifyJob, scope: PartitionScope, load: LoadSplit | None, size_bytes: int
+        self,
+        job: VerifyJob,
+        scope: PartitionScope,
+        load: LoadSplit | None,
+        size_bytes: int,
+        *,
+        is_living: bool = False,
     ) -> None:
         self._partition = partition = scope.partition
         self._job = job
@@ -363,8 +401,9 @@ class _Pieces:
         """Small segments that are one split, or a larger one and its splits."""
         self._findings: list[Finding] = []
         self.splits: list[VerifySplit | PartitionSplit] = []
-        if partition.data_bytes <= size_bytes:
-            self.splits.append(whole_split(scope, load))
+        if is_living or partition.data_bytes <= size_bytes:
+            # Who reads a living partition has to know what changed of it meanwhile.
+            self.splits.append(living_split(scope) if is_living else whole_split(scope, load))
             return
         self._run = PartitionRun(job, scope, load)
         small: list[tuple[Segment, SegmentScope]] = []

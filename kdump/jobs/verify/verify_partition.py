@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
+UNSETTLED: Final = "unsettled"
+"""The word for a partition that a broker kept changing while it was read."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
     """The result of verifying a partition.
@@ -132,6 +136,10 @@ class PartitionSplit(Split):
 
     scope: PartitionScope
     load: LoadSplit | None
+
+    def events_alone(self, job: VerifyJob) -> PartitionEvents | None:
+        """The result for a partition that is not checked together with others; else None."""
+        return None
 
     def small_files(self) -> Iterator[Location]:
         with contextlib.suppress(OSError):
@@ -238,9 +246,17 @@ class VerifyJob:
 
     def check_whole(self, splits: Iterable[PartitionSplit]) -> Iterator[PartitionEvents]:
         """Check partitions; gives for each its findings, then the report."""
-        scopes = [(split, list(split.scope.segment_scopes())) for split in splits]
+        splits = list(splits)
+        alone = [split.events_alone(self) for split in splits]
+        scopes = [
+            (split, [] if events else list(split.scope.segment_scopes()))
+            for split, events in zip(splits, alone, strict=True)
+        ]
         parts = self.check_segments(scope for _, each in scopes for _, scope in each)
-        for split, own in scopes:
+        for (split, own), events in zip(scopes, alone, strict=True):
+            if events:
+                yield events
+                continue
             run = PartitionRun(self, split.scope, split.load)
             yield tuple(run.events((segment, next(parts)) for segment, _ in own))
 

@@ -1,0 +1,160 @@
+"""What can happen to a partition's directory while a broker uses it, and what stays known.
+
+A broker appends to the log and the indexes of the last segment, and rolls: then the indexes are
+trimmed to their size, a segment is created after it, and a producer snapshot is written in place.
+Retention renames the files of the first segments to ``.deleted``, one by one, and deletes them
+later. The cleaner writes ``.cleaned`` files, renames them to ``.swap``, renames the old files to
+``.deleted``, and renames the ``.swap`` files to their names, each time one by one. A follower
+deletes the last segments, and truncates the one before them. Checkpoints are replaced by a rename.
+Directories are created empty, are renamed to ``-delete``, and lose one file after the other.
+
+So the files of a segment that has another after it keep their content as long as they have their
+name. What was read of a file is true if the file is the same before and after it was read; what
+several files say together, if all of them are. Who finds that they are not reads again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from kdump.formats import names
+from kdump.formats.names import FileStage
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition, read_partition
+from kdump.storage.entries import EntryKind
+from kdump.storage.location import Location
+
+ATTEMPTS: Final = 6
+"""How often a partition is read that keeps changing, before what changes is not judged."""
+
+
+class FileStamp(NamedTuple):
+    """Which file has a name: another file, or another content, has another state."""
+
+    file_id: int
+    size_bytes: int
+    modified_ns: int
+
+
+SegmentStamps = tuple[tuple[str, FileStamp], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """A partition's directory as it was listed, without what a broker has put aside.
+
+    Attributes:
+        partition: without leftovers: they are a broker's work that is not finished.
+        files: the state of each file.
+        replaced: base offsets of the segments that the cleaner is putting into place.
+        removed: base offsets of the files that wait to be deleted.
+    """
+
+    partition: Partition
+    files: Mapping[str, FileStamp]
+    replaced: frozenset[int]
+    removed: frozenset[int]
+
+    @property
+    def last_base_offset(self) -> int | None:
+        """Where the segment begins to which a broker appends; None without segments."""
+        segments = self.partition.segments
+        return segments[-1].base_offset if segments else None
+
+    def is_closed(self, base_offset: int) -> bool:
+        """Whether a segment begins there, whole and in place, and another after it."""
+        last = self.last_base_offset
+        return (
+            last is not None
+            and base_offset < last
+            and base_offset not in self.replaced
+            and any(each.base_offset == base_offset for each in self.partition.segments)
+        )
+
+    def segment_state(self, base_offset: int) -> SegmentStamps:
+        """The state of each file of a segment."""
+        return tuple(self._segment_files(base_offset))
+
+    def _segment_files(self, base_offset: int) -> Iterator[tuple[str, FileStamp]]:
+        stem = f"{base_offset:020d}"
+        for kind in names.FileKind:
+            state = self.files.get(stem + kind.extension)
+            if state is not None and kind is not names.FileKind.PRODUCER_SNAPSHOT:
+                yield kind.extension, state
+
+    def has_kept_file(self, name: str, later: Glimpse) -> bool:
+        """Whether a file is there, and was not replaced or changed since."""
+        state = self.files.get(name)
+        return state is not None and later.files.get(name) == state
+
+    def has_kept_segment(self, base_offset: int, later: Glimpse) -> bool:
+        """Whether a segment was closed, and none of its files was changed or replaced since."""
+        return (
+            self.is_closed(base_offset)
+            and later.is_closed(base_offset)
+            and self.segment_state(base_offset) == later.segment_state(base_offset)
+        )
+
+    def has_kept_all(self, later: Glimpse) -> bool:
+        """Whether no closed segment was added to or lost from the log, or is about to be."""
+        closed = [each.base_offset for each in self.partition.segments[:-1]]
+        first = self.partition.segments[0].base_offset if self.partition.segments else 0
+        is_moving = any(offset > first for offset in (*self.removed, *later.removed))
+        return not is_moving and all(self.has_kept_segment(each, later) for each in closed)
+
+
+def glimpse_of(partition: Partition) -> Glimpse | None:
+    """List a partition's directory again; None if it is gone, or has another name by now.
+
+    Raises:
+        OSError: as :func:`~kdump.log.partition.read_partition`.
+    """
+    try:
+        found = read_partition(
+            partition.path, partition.topic_partition, partition.state, keep_entries=True
+        )
+    except FileNotFoundError:
+        return None
+    files = {
+        each.name: FileStamp(each.file_id, each.size_bytes, each.modified_ns)
+        for each in found.entries
+        if each.kind is EntryKind.FILE
+    }
+    parsed = [each for each in map(names.parse_offset_file_name, files) if each is not None]
+    return Glimpse(
+        replace(found, leftovers=(), entries=()),
+        files,
+        frozenset(each.offset for each in parsed if each.stage is FileStage.SWAP),
+        frozenset(each.offset for each in parsed if each.stage is FileStage.DELETED),
+    )
+
+
+def with_metadata_again(directory: LogDirectory) -> LogDirectory:
+    """A log directory with the cluster's metadata in it listed again.
+
+    Raises:
+        OSError: as :func:`glimpse_of`.
+    """
+    partitions: list[Partition] = []
+    for each in directory.partitions:
+        if not each.is_cluster_metadata:
+            partitions.append(each)
+        elif (again := glimpse_of(each)) is not None:
+            partitions.append(again.partition)
+    return replace(directory, partitions=tuple(partitions))
+
+
+def is_unreadable(path: Location) -> bool:
+    """Whether something is there that cannot be read: no broker has just taken it away."""
+    try:
+        if path.status().kind is EntryKind.DIRECTORY:
+            path.entries()
+        else:
+            path.open_file().close()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False

@@ -1,0 +1,185 @@
+"""Verifying a directory while a broker changes it finds what is damaged, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from builders.samples import seeds
+from builders.simulated_broker import SimulatedBroker, SteppedDisk
+from builders.verified import LogModel, file
+from kdump.check.findings import Finding, Severity
+from kdump.check.part import Level
+from kdump.engine.engine_choice import EngineOptions
+from kdump.formats.names import FileKind
+from kdump.jobs.verify.verify import VerifyRequest, VerifySummary, VerifyTarget, verify
+from kdump.jobs.verify.verify_partition import PartitionReport
+from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.state.metadata.settings import read_settings
+from kdump.storage.local_disk import LocalDisk, LocalFile, local
+from kdump.storage.location import Location
+
+HERE: Final = EngineOptions(processes=1)
+NOW_MS: Final = 2**62
+
+
+def found_in(
+    root: Location, level: Level = Level.DEEP, *, is_living: bool = True
+) -> tuple[list[Finding], list[PartitionReport], VerifySummary]:
+    return found(read_log_directory(root), level, is_living=is_living)
+
+
+def found(
+    directory: LogDirectory, level: Level = Level.DEEP, *, is_living: bool = True
+) -> tuple[list[Finding], list[PartitionReport], VerifySummary]:
+    request = VerifyRequest(
+        [VerifyTarget(each, directory, is_living=is_living) for each in directory.partitions],
+        [directory],
+        level,
+        NOW_MS,
+        read_settings([directory], {}),
+        living=[directory.path] if is_living else [],
+    )
+    findings, reports = [], []
+    for event in verify(request, HERE):
+        if isinstance(event, Finding):
+            findings.append(event)
+        elif isinstance(event, PartitionReport):
+            reports.append(event)
+        else:
+            return findings, reports, event
+    raise AssertionError("a summary comes last")
+
+
+def damage(findings: list[Finding]) -> list[Finding]:
+    """All but what is only for information, such as the offsets that a cleaner removed."""
+    return [each for each in findings if each.severity > Severity.INFO]
+
+
+def unclean_log(root: Path) -> Path:
+    model = LogModel()
+    model.is_clean = False
+    return model.write(root)
+
+
+def stepped(root: Path, step: Callable[[], None]) -> Location:
+    return Location(SteppedDisk(step), str(root))
+
+
+@pytest.mark.parametrize("seed", seeds(0, count=60, in_main=12))
+def test_what_a_broker_does_meanwhile_is_no_finding(quick_path: Path, seed: int) -> None:
+    broker = SimulatedBroker(quick_path / "log", seed)
+    broker.steps(200 + 40 * (seed % 7))
+    paces = [broker.step, lambda: broker.steps(1 + seed % 5)]
+    for level, pace in zip((Level.DEFAULT, Level.DEEP), paces, strict=True):
+        findings, reports, summary = found_in(stepped(quick_path / "log", pace), level)
+        assert damage(findings) == []
+        assert summary.account.damaged_bytes == 0
+        assert all(not each.worst for each in reports)
+
+
+@pytest.mark.parametrize("seed", seeds(100, count=12, in_main=2))
+def test_a_broker_that_hangs_between_two_operations_is_no_finding(
+    quick_path: Path, seed: int
+) -> None:
+    broker = SimulatedBroker(quick_path / "log", seed)
+    broker.steps(250)
+    for _ in range(60):
+        broker.step()
+        findings, _, summary = found_in(local(quick_path / "log"), Level.QUICK)
+        assert damage(findings) == []
+        assert summary.account.damaged_bytes == 0
+
+
+def test_read_as_stopped_the_same_directory_has_findings(quick_path: Path) -> None:
+    broker = SimulatedBroker(quick_path / "log", 1)
+    broker.steps(300)
+    findings, _, _ = found_in(stepped(quick_path / "log", broker.step), is_living=False)
+    assert any(each.severity.is_damage for each in findings)
+
+
+@pytest.mark.parametrize("seed", seeds(200, count=24, in_main=6))
+def test_a_flip_in_a_closed_segment_is_found_under_load(quick_path: Path, seed: int) -> None:
+    broker = SimulatedBroker(quick_path / "log", seed)
+    broker.steps(500)
+    logs = sorted(broker.kept.glob("*.log"))
+    log = logs[seed % (len(logs) - 2)]
+    content = bytearray(log.read_bytes())
+    content[80] ^= 1
+    log.write_bytes(content)
+    findings, _, summary = found_in(stepped(quick_path / "log", broker.step), Level.DEFAULT)
+    assert ("batch-checksum", str(log)) in [(each.code, each.place.path) for each in findings]
+    assert {Path(each.place.path).parent for each in damage(findings)} == {broker.kept}
+    assert summary.account.damaged_bytes > 0
+
+
+def test_a_flip_before_the_end_of_the_last_segment_is_found(quick_path: Path) -> None:
+    log = file(unclean_log(quick_path / "log"), 12, FileKind.LOG)
+    content = bytearray(log.read_bytes())
+    content[80] ^= 1
+    log.write_bytes(content)
+    findings, _, _ = found_in(local(quick_path / "log"))
+    assert [(each.code, each.place.position) for each in findings] == [("batch-checksum", 0)]
+
+
+@pytest.mark.parametrize("size", range(1, 80, 7))
+def test_the_end_of_a_log_is_not_judged(quick_path: Path, size: int) -> None:
+    log = file(unclean_log(quick_path / "log"), 12, FileKind.LOG)
+    log.write_bytes(log.read_bytes() + log.read_bytes()[:size])
+    findings, (report,), summary = found_in(local(quick_path / "log"))
+    assert findings == []
+    assert report.verdict_kind == "not-judged"
+    assert summary.account.damaged_bytes == 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailingDisk(LocalDisk):
+    """A disk that cannot read one file."""
+
+    name: str = ""
+
+    def open_file(self, location: Location) -> LocalFile:
+        if location.name == self.name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), location.path)
+        return LocalDisk.open_file(self, location)
+
+
+def test_a_file_that_cannot_be_read_is_a_finding(quick_path: Path) -> None:
+    log = file(unclean_log(quick_path / "log"), 0, FileKind.LOG)
+    findings, _, summary = found_in(Location(FailingDisk(log.name), str(quick_path / "log")))
+    assert [(each.code, each.place.path) for each in damage(findings)] == [
+        ("file-unreadable", str(log))
+    ]
+    assert summary.is_unreadable
+
+
+def test_a_partition_that_never_rests_is_said_not_to_be_judged(quick_path: Path) -> None:
+    log = file(unclean_log(quick_path / "log"), 0, FileKind.LOG)
+    flipped = bytearray(log.read_bytes())
+    flipped[80] ^= 1
+
+    def rewrite() -> None:
+        aside = quick_path / "aside"
+        aside.write_bytes(flipped)
+        aside.rename(log)
+
+    findings, (report,), summary = found_in(stepped(quick_path / "log", rewrite))
+    assert damage(findings) == []
+    assert report.verdict_kind == "unsettled"
+    assert summary.unsettled == 1
+
+
+def test_a_partition_that_is_gone_is_no_finding(quick_path: Path) -> None:
+    partition = unclean_log(quick_path / "log")
+    directory = read_log_directory(local(quick_path / "log"))
+    shutil.rmtree(partition)
+    findings, (report,), _ = found(directory)
+    assert findings == []
+    assert report.verdict_kind == "gone"
