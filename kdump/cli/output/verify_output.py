@@ -145,7 +145,10 @@ def summary_lines(
         yield f"{batches} not decoded: over the limit (raise it with --max-record-bytes)"
     if summary.unsettled:
         partitions = counted(summary.unsettled, "partition")
-        yield f"{partitions} not judged as a whole: a broker kept changing files; run verify again"
+        yield (
+            f"{partitions} not judged as a whole: a broker kept changing files, or is replacing"
+            " segments; run verify again"
+        )
     total = counted(account.total_bytes, "byte")
     yield (
         f"{total}: {account.valid_bytes} valid, {account.padding_bytes}"
