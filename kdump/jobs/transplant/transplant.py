@@ -343,7 +343,8 @@ def _creation(
         )
         for name, content in log.files.items()
     }
-    attributes = () if source is None else attributes_of(source)
+    with phase(f"reading {path}"):
+        attributes = () if source is None else attributes_of(source)
     root = _root(request, key, log)
     early = (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT)
     return TargetDirectory(
