@@ -49,84 +49,79 @@ _SENTENCES: Final = {
 }
 
 _OF_LOGS: Final = frozenset(
-    each.code
-    for each in (
-        invariants.TORN_TAIL,
-        invariants.ZERO_FILL,
-        invariants.BATCH_LENGTH,
-        invariants.BATCH_CHECKSUM,
-        invariants.BATCH_MAGIC,
-        invariants.BATCH_HEADER,
-        invariants.BATCH_FEW_OFFSETS,
-        invariants.BATCH_OFFSET_ORDER,
-        invariants.BATCH_OUTSIDE_SEGMENT,
-        invariants.BATCH_OFFSET_OVERFLOW,
-        invariants.BATCH_CODEC,
-        invariants.BATCH_FILL,
-        invariants.BATCH_NOT_DECODED,
-        invariants.RECORD_MALFORMED,
-        invariants.RECORD_OFFSETS,
-        invariants.BATCH_MAX_TIMESTAMP,
-        invariants.FUTURE_TIMESTAMP,
-        invariants.CONTROL_RECORD,
-    )
+    {
+        invariants.TORN_TAIL.code,
+        invariants.ZERO_FILL.code,
+        invariants.BATCH_LENGTH.code,
+        invariants.BATCH_CHECKSUM.code,
+        invariants.BATCH_MAGIC.code,
+        invariants.BATCH_HEADER.code,
+        invariants.BATCH_FEW_OFFSETS.code,
+        invariants.BATCH_OFFSET_ORDER.code,
+        invariants.BATCH_OUTSIDE_SEGMENT.code,
+        invariants.BATCH_OFFSET_OVERFLOW.code,
+        invariants.BATCH_CODEC.code,
+        invariants.BATCH_FILL.code,
+        invariants.BATCH_NOT_DECODED.code,
+        invariants.RECORD_MALFORMED.code,
+        invariants.RECORD_OFFSETS.code,
+        invariants.BATCH_MAX_TIMESTAMP.code,
+        invariants.FUTURE_TIMESTAMP.code,
+        invariants.CONTROL_RECORD.code,
+    }
 )
 """What a log says alone: true of the last segment too, before its last batch."""
 _OF_SEGMENTS: Final = frozenset(
-    each.code
-    for each in (
-        invariants.INDEX_MISSING,
-        invariants.INDEX_SIZE,
-        invariants.INDEX_PADDING,
-        invariants.OFFSET_INDEX_ORDER,
-        invariants.OFFSET_INDEX_POSITION,
-        invariants.OFFSET_INDEX_OFFSET,
-        invariants.TIME_INDEX_ORDER,
-        invariants.TIME_INDEX_ENTRY,
-        invariants.TIME_INDEX_LAST,
-        invariants.TRANSACTION_INDEX_VERSION,
-    )
+    {
+        invariants.INDEX_MISSING.code,
+        invariants.INDEX_SIZE.code,
+        invariants.INDEX_PADDING.code,
+        invariants.OFFSET_INDEX_ORDER.code,
+        invariants.OFFSET_INDEX_POSITION.code,
+        invariants.OFFSET_INDEX_OFFSET.code,
+        invariants.TIME_INDEX_ORDER.code,
+        invariants.TIME_INDEX_ENTRY.code,
+        invariants.TIME_INDEX_LAST.code,
+        invariants.TRANSACTION_INDEX_VERSION.code,
+    }
 )
 """What the files of one closed segment say."""
 _OF_PARTITIONS: Final = frozenset(
-    each.code
-    for each in (
-        invariants.OFFSET_GAP,
-        invariants.SEGMENT_GAP,
-        invariants.LEADER_EPOCH_ORDER,
-        invariants.PRODUCER_SEQUENCE_REPEAT,
-        invariants.PRODUCER_SEQUENCE_GAP,
-        invariants.TRANSACTION_INDEX_MISSING,
-        invariants.TRANSACTION_INDEX_MISMATCH,
-        invariants.SNAPSHOT_STATE,
-    )
+    {
+        invariants.OFFSET_GAP.code,
+        invariants.SEGMENT_GAP.code,
+        invariants.LEADER_EPOCH_ORDER.code,
+        invariants.PRODUCER_SEQUENCE_REPEAT.code,
+        invariants.PRODUCER_SEQUENCE_GAP.code,
+        invariants.TRANSACTION_INDEX_MISSING.code,
+        invariants.TRANSACTION_INDEX_MISMATCH.code,
+        invariants.SNAPSHOT_STATE.code,
+    }
 )
 """What all closed segments say together, with a file that the finding names."""
 _OF_FILES: Final = frozenset(
-    each.code
-    for each in (
-        invariants.SNAPSHOT_CHECKSUM,
-        invariants.SNAPSHOT_MALFORMED,
-        invariants.EPOCHS_MALFORMED,
-        invariants.PARTITION_METADATA_MALFORMED,
-        invariants.FOREIGN_FILE,
-        invariants.KDUMP_FILE,
-        invariants.FILE_UNREADABLE,
-    )
+    {
+        invariants.SNAPSHOT_CHECKSUM.code,
+        invariants.SNAPSHOT_MALFORMED.code,
+        invariants.EPOCHS_MALFORMED.code,
+        invariants.PARTITION_METADATA_MALFORMED.code,
+        invariants.FOREIGN_FILE.code,
+        invariants.KDUMP_FILE.code,
+        invariants.FILE_UNREADABLE.code,
+    }
 )
 """What one file says that is written once, or replaced by a rename."""
 _OF_ROOTS: Final = frozenset(
-    each.code
-    for each in (
-        invariants.CHECKPOINT_MALFORMED,
-        invariants.DIRECTORY_REFUSED,
-        invariants.DIRECTORY_MISNAMED,
-        invariants.FOREIGN_FILE,
-        invariants.KDUMP_FILE,
-        invariants.FILE_PERMISSIONS,
-        invariants.SYMBOLIC_LINK,
-        invariants.FILE_UNREADABLE,
-    )
+    {
+        invariants.CHECKPOINT_MALFORMED.code,
+        invariants.DIRECTORY_REFUSED.code,
+        invariants.DIRECTORY_MISNAMED.code,
+        invariants.FOREIGN_FILE.code,
+        invariants.KDUMP_FILE.code,
+        invariants.FILE_PERMISSIONS.code,
+        invariants.SYMBOLIC_LINK.code,
+        invariants.FILE_UNREADABLE.code,
+    }
 )
 """What a log directory says that does not depend on when it is read."""
 
