@@ -14,12 +14,13 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from kdump.apply.plan import make_plan
 from kdump.broker.loader.swapped_partition import as_loaded

@@ -167,6 +167,12 @@ def newest_classpath(repository_root: Path, testrun_uid: str) -> str:
 
 
 @pytest.fixture(scope="session")
+def newest_consumer_classpath(repository_root: Path, testrun_uid: str) -> str:
+    """Return the classpath of the program that consumes, and of the newest Kafka."""
+    return _or_skip(kafka_jars.newest_consumer_classpath, repository_root, testrun_uid)
+
+
+@pytest.fixture(scope="session")
 def loader_server(java_classpath: str) -> Iterator[LoaderServer]:
     """Return Kafka's loader as a server: a JVM takes long to start."""
     with LoaderServer(java_classpath) as running:

@@ -28,8 +28,9 @@ import os
 import time
 from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kdump.apply.before_images import keep_before_images
 from kdump.apply.disk_space import DISK_FULL, DiskSpace
@@ -178,7 +179,10 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
     _require_writable(plan)
     created_ns = time.time_ns()
     run = moves_of_run(plan, number, keep_undo=keep_undo)
-    plan = replace(plan, changes=replace(plan.changes, created=run.created))
+    changes = replace(plan.changes, created=run.created)
+    plan = Plan(
+        plan.path, plan.partitions, plan.root, plan.early_removals, changes, plan.needs_undo
+    )
     directories = {
         each.path.name if each.path != plan.path else ROOT: Metadata.of(each.path.stat())
         for each in plan.directories

@@ -13,9 +13,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.apply.differences import gaps_between
 from kdump.apply.files import FileRange, Files
@@ -47,8 +48,7 @@ _DERIVED_FROM_BYTES: Final = 1 << 20
 """Smaller files are kept whole: recreating them is not worth the work."""
 
 
-@dataclass(frozen=True, slots=True)
-class BeforeImages:
+class BeforeImages(Struct, frozen=True):
     """The before-images of a plan.
 
     Attributes:
@@ -74,8 +74,7 @@ def keep_before_images(plan: Plan, number: int, files: Files, *, keep_undo: bool
     return BeforeImages(keeper.before_images, keeper.fingerprints)
 
 
-@dataclass(slots=True)
-class _Keeper:
+class _Keeper(Struct):
     log_dir: Path
     number: int
     files: Files

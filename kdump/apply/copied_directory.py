@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+
+from msgspec import Struct
 
 from kdump.apply.directory_changes import (
     ByteStream,
@@ -24,8 +25,7 @@ OnRead = Callable[[int], None]
 """Takes how many more bytes were read."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedStream:
+class WatchedStream(Struct, frozen=True):
     """A stream that says how far it was read.
 
     Attributes:

@@ -40,9 +40,10 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from kdump.apply.files import Attributes, Metadata
 from kdump.apply.pinned_directory import identity_of, opened
@@ -74,8 +75,7 @@ class ByteStream(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StreamedFrom:
+class StreamedFrom(Struct, frozen=True):
     """Holds what a stream produces. It is checked against the stream once it is on the disk."""
 
     stream: ByteStream
@@ -85,8 +85,7 @@ class StreamedFrom:
         return self.stream.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class FileStream:
+class FileStream(Struct, frozen=True):
     """The content of a file anywhere, also on another file system, maybe changed on the way.
 
     Attributes:
@@ -134,8 +133,7 @@ def _identity(status: os.stat_result) -> tuple[int, int, int]:
     return (*identity_of(status), status.st_mtime_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class NewFile:
+class NewFile(Struct, frozen=True):
     """A file of a new directory.
 
     Attributes:
@@ -149,8 +147,7 @@ class NewFile:
     like: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedDirectory:
+class CreatedDirectory(Struct, frozen=True):
     """Does not exist yet, and is complete afterwards.
 
     Attributes:
@@ -164,15 +161,13 @@ class CreatedDirectory:
     attributes: Attributes = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RenamedDirectory:
+class RenamedDirectory(Struct, frozen=True):
     """Is the directory ``source`` under a new name; nothing in it changes."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedDirectory:
+class RemovedDirectory(Struct, frozen=True):
     """Is gone with everything in it. An undo keeps it under another name."""
 
 

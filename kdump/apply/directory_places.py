@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kdump.apply.journal import DirectoryMove
 from kdump.apply.pinned_directory import is_on_mount_of, status_of
@@ -24,8 +25,7 @@ def place_of(log_dir: Path, move: DirectoryMove) -> str | None:
     return next((name for name in move.names if status_of(log_dir / name) is not None), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """Finds the files in directories that move.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from kdump.apply.directory_changes import (
     CreatedDirectory,
@@ -25,8 +26,7 @@ from kdump.errors import KdumpError
 from kdump.formats.names import is_accepted_name
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryChanges:
+class DirectoryChanges(Struct, frozen=True):
     """The directories that a plan creates, renames or removes.
 
     Attributes:

@@ -18,9 +18,10 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.apply.disk_space import DISK_FULL
 from kdump.apply.files import DISK, Files
@@ -41,8 +42,7 @@ _KEPT_IN_MEMORY: Final = DISK_FULL | {errno.EROFS, errno.EACCES}
 the node of a cluster that runs the task may have the log directory for reading only."""
 
 
-@dataclass(frozen=True, slots=True)
-class EarlyContent:
+class EarlyContent(Struct, frozen=True):
     """Large content of a run in a locked log directory: a ``ContentStore``.
 
     A value that can be pickled: tasks on partitions write the content of the same run.

@@ -12,9 +12,10 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from kdump.apply.pinned_directory import (
     directory_of,
@@ -35,8 +36,7 @@ _SYNCING_THREADS: Final = 16
 _CHUNK_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class FileRange:
+class FileRange(Struct, frozen=True):
     """The bytes from ``start`` to ``end`` of a file.
 
     Attributes:
@@ -60,8 +60,7 @@ Content = Iterable[bytes | FileRange]
 """The content of a file: pieces, to be concatenated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(Struct, frozen=True):
     """Mode, owner, group and times of a file.
 
     Attributes:
@@ -85,6 +84,13 @@ class Metadata:
             status.st_atime_ns,
             status.st_mtime_ns,
         )
+
+    @classmethod
+    def restored(cls, mode: int, uid: int, gid: int, modified_ns: int) -> Metadata:
+        """What a file of a backup gets; only root can give it to another user."""
+        if os.geteuid() != 0:
+            uid, gid = os.geteuid(), os.getegid()
+        return cls(mode & ~SET_ID_BITS, uid, gid, modified_ns, modified_ns)
 
 
 class Files(Protocol):

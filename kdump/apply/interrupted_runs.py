@@ -5,8 +5,9 @@ The caller holds the lock of the log directory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kdump.apply.apply import roll_back, roll_forward, tidy_up
 from kdump.apply.files import DISK, Files
@@ -14,14 +15,14 @@ from kdump.apply.journal import Journal, RunState
 from kdump.apply.journal_file import run_files_in
 from kdump.apply.journal_preview import Restored, changed_by_redo, changed_by_undo
 from kdump.apply.lock import drop_leftover
+from kdump.apply.overwriting import delete_run_files
 from kdump.apply.pinned_directory import pinned
 from kdump.apply.preconditions import require_finishable
 from kdump.apply.runs import FoundRun, Undo, explained, list_undos, run_state, runs_in
 from kdump.phases import during
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
+class Unfinished(Struct, frozen=True):
     """An interrupted run, or an interrupted undo of one.
 
     Attributes:
@@ -103,5 +104,4 @@ def remove_remains(log_dir: Path, *, files: Files = DISK) -> None:
         remains = [found for found in run_files_in(log_dir).values() if run_state(found) is None]
         if remains and not any(run.problem for run in list_undos(log_dir)):
             for found in remains:
-                for path in found.values():
-                    files.unlink(path)
+                delete_run_files(log_dir, found, files)

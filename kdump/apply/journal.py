@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.apply.files import Attributes, Metadata
 from kdump.apply.journal_record import JournalRecord
@@ -19,8 +20,7 @@ class RunState(enum.Enum):
     UNDOING = ".undoing"
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRange:
+class KeptRange(Struct, frozen=True):
     """A byte range of a file that the run's ``-cut`` file keeps.
 
     Attributes:
@@ -33,8 +33,7 @@ class KeptRange:
     kept_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """A truncation, and the bytes that it removes.
 
     Attributes:
@@ -46,8 +45,7 @@ class Cut:
     kept_ranges: tuple[KeptRange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A byte range of an original file that another file contains after the run.
 
     Attributes:
@@ -63,8 +61,7 @@ class Piece:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Derived:
+class Derived(Struct, frozen=True):
     """How to recreate an original file from the files that exist after the run.
 
     Attributes:
@@ -78,8 +75,7 @@ class Derived:
     is_rename: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BeforeImage:
+class BeforeImage(Struct, frozen=True):
     """A file as it was before the run.
 
     Attributes:
@@ -100,8 +96,7 @@ class BeforeImage:
     derived: Derived | None
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(Struct, frozen=True):
     """Size and time of a file, which tell whether it is still the same.
 
     Attributes:
@@ -115,8 +110,7 @@ class Fingerprint:
     checksum: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryMove:
+class DirectoryMove(Struct, frozen=True):
     """A directory that the run creates, renames or removes: the names that it has one by one.
 
     Attributes:
@@ -156,8 +150,7 @@ class DirectoryMove:
         return tuple(name for name in every if name is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Journal:
+class Journal(Struct, frozen=True):
     """A run: what it is, its redo and undo records, and everything that they need.
 
     Paths are relative to the log directory: ``name``, or ``partition/name``. Files in a directory

@@ -14,6 +14,7 @@ costs a hard link and no copy. Run ``7`` has these files::
     .kdump-7-cut         truncated and dropped bytes, concatenated
     .kdump-7-journal     a journal that is being written
     .kdump-7-put         a file that is being renamed back
+    .kdump-7-destroyed   says that the others are overwritten before they are deleted
 
 A journal appears complete and durable, or not at all. Files of a run without a journal are left
 from a run that was stopped before it changed anything, or after it was complete.
@@ -27,9 +28,10 @@ import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from kdump.apply.files import Files, Metadata
 from kdump.apply.journal import Journal, RunState, own_name
@@ -44,7 +46,7 @@ _TEMPORARY: Final = "-journal"
 _FORMAT: Final = 3
 _NAME: Final = re.compile(
     r"\.kdump-(0|[1-9][0-9]{0,17})"
-    r"(\.applying|\.applied|\.undoing|-journal|-cut|-put|-(?:new|old)-[0-9]{1,18})"
+    r"(\.applying|\.applied|\.undoing|-journal|-cut|-put|-destroyed|-(?:new|old)-[0-9]{1,18})"
 )
 _LARGEST_NUMBER: Final = 10**18 - 1
 """Of a run: :data:`_NAME` matches up to 18 digits."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from kdump.apply.directory_places import place_of
 from kdump.apply.journal import Journal
@@ -14,8 +15,7 @@ from kdump.apply.pinned_directory import status_of
 from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """A file, or a whole directory, that finishing or undoing a run changes.
 
     Attributes:
@@ -104,8 +104,7 @@ def _size_of(log_dir: Path, journal: Journal, content: _Content) -> int:
     return 0 if status is None else status.st_size
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
+class _Content(Struct, frozen=True):
     """The content of a name: a current file, or a before-image.
 
     Attributes:
@@ -141,8 +140,7 @@ def _predict_names(
     return names.changed()
 
 
-@dataclass(slots=True)
-class _Names:
+class _Names(Struct):
     log_dir: Path
     _now: dict[str, _Content | None] = field(default_factory=dict)
     _then: dict[str, _Content | None] = field(default_factory=dict)

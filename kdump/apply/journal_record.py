@@ -10,9 +10,10 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, OperationPhase
 from kdump.apply.segment_names import SEGMENT_SUFFIXES
@@ -48,8 +49,7 @@ DIRECTORY_KINDS: Final = frozenset({RecordKind.MAKE, RecordKind.SHIFT, RecordKin
 """Records about a directory that moves: ``source`` is its key, ``path`` one of its names."""
 
 
-@dataclass(frozen=True, slots=True)
-class JournalRecord:
+class JournalRecord(Struct, frozen=True):
     """One record; paths are relative to the log directory, which itself is ``.``."""
 
     kind: RecordKind
@@ -64,8 +64,7 @@ def relative(log_dir: Path, directory: Path, name: str) -> str:
     return sys.intern(name if directory == log_dir else f"{directory.name}/{name}")
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedDirectory:
+class ChangedDirectory(Struct, frozen=True):
     """Makes the records of one directory of a plan.
 
     Attributes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.apply.directory_changes import name_in_run
 from kdump.apply.files import Metadata
@@ -15,8 +17,7 @@ from kdump.apply.plan import Plan
 from kdump.formats.names import PartitionState
 
 
-@dataclass(frozen=True, slots=True)
-class MovesOfRun:
+class MovesOfRun(Struct, frozen=True):
     """What a run does to directories as a whole.
 
     Attributes:
@@ -65,8 +66,7 @@ def moves_of_run(plan: Plan, number: int, *, keep_undo: bool) -> MovesOfRun:
     return MovesOfRun(tuple(moves), tuple(created), removed)
 
 
-@dataclass(slots=True)
-class _FreeNames:
+class _FreeNames(Struct):
     """Names for the directories of a run.
 
     Attributes:

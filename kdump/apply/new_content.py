@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.apply.directory_changes import StreamedFrom
 from kdump.apply.files import Content, FileRange, Files, Metadata
@@ -23,8 +24,7 @@ _NEW_FILE_BITS: Final = 0o666
 _SNAPSHOT_BITS: Final = 0o400
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(Struct, frozen=True):
     """A file with new content.
 
     Attributes:

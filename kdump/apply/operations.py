@@ -8,9 +8,10 @@ import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from kdump.apply.directory_changes import DirectoryChange, StreamedFrom
 from kdump.apply.files import SET_ID_BITS, Attributes, Metadata
@@ -21,8 +22,7 @@ _STATUS: Final = struct.Struct("=qqQQIIIqq")
 """Size, blocks, device, inode, mode, user, group, and the times of access and modification."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(msgspec.Struct, frozen=True):
     """A file as it is before any change.
 
     Attributes:
@@ -176,8 +176,7 @@ class OperationPhase(enum.IntEnum):
     DIRECTORY = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """One change of one file, or of the directory of a partition as a whole.
 
     Attributes:
@@ -235,8 +234,7 @@ class Operation:
                 return f"remove {self.name}/: {counted(self.lost_bytes, 'byte')}"
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryPlan:
+class DirectoryPlan(msgspec.Struct, frozen=True):
     """The operations in one directory.
 
     Attributes:
@@ -252,8 +250,7 @@ class DirectoryPlan:
     new: NewDirectoryMetadata | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewDirectoryMetadata:
+class NewDirectoryMetadata(msgspec.Struct, frozen=True):
     """What a new directory and its files get.
 
     Attributes:

@@ -5,13 +5,17 @@ A plan is a value: it is shown to people, printed for programs, and applied. Mak
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.apply.directory_changes import DirectoryChange
 from kdump.apply.directory_plans import DirectoryChanges, plan_directory_changes
@@ -33,16 +37,14 @@ from kdump.target.target_file import CopiedFrom, JoinedFrom, Kept, StagedBytes, 
 _SHOWN: Final = Kept()
 
 
-@dataclass(frozen=True, slots=True)
-class TargetPartition:
+class TargetPartition(Struct, frozen=True):
     """The target state of a partition's directory; files that are not named stay unchanged."""
 
     path: Path
     files: Mapping[str, TargetFile]
 
 
-@dataclass(frozen=True, slots=True)
-class TargetDirectory:
+class TargetDirectory(Struct, frozen=True):
     """The target state of a log directory.
 
     Attributes:
@@ -95,9 +97,9 @@ class Plan:
     partitions: tuple[DirectoryPlan, ...]
     root: DirectoryPlan
     early_removals: tuple[tuple[Path, ...], ...] = ()
-    changes: DirectoryChanges = field(default_factory=DirectoryChanges)
+    changes: DirectoryChanges = dataclasses.field(default_factory=DirectoryChanges)
     needs_undo: bool = False
-    operations: tuple[Operation, ...] = field(init=False, repr=False, compare=False)
+    operations: tuple[Operation, ...] = dataclasses.field(init=False, repr=False, compare=False)
     """All operations, in order."""
 
     def __post_init__(self) -> None:
@@ -165,7 +167,7 @@ class Plan:
         """The rest of the plan after the files ``removed`` have been deleted early."""
         partitions = (_without_removals(each, removed) for each in self.partitions)
         left = tuple(each for each in partitions if each.operations)
-        return replace(self, partitions=left, early_removals=())
+        return Plan(self.path, left, self.root, changes=self.changes, needs_undo=self.needs_undo)
 
     def without_contents(self) -> Plan:
         """The same operations, to be shown only: a run of many plans keeps all until its end."""
@@ -293,8 +295,7 @@ def _look_at_changed(states: FileStates, operations: Iterable[Operation]) -> Non
             states.look_at(piece.name for piece in each.target.pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class InPlace:
+class InPlace(Struct, frozen=True):
     """Which partitions are known to be inside their log directory; others are looked at.
 
     That they are is known without opening each if no mount point is below the log directory.

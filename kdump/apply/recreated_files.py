@@ -7,8 +7,10 @@ then the same as while the run was being applied, and the undo records can be ex
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.apply.files import FileRange, Files
 from kdump.apply.fingerprints import kept_file_fingerprint
@@ -81,8 +83,7 @@ def _is_shared(log_dir: Path, path: str, before: BeforeImage) -> bool:
     return before.cut is not None and status_at(log_dir / path).st_nlink > 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Recreation:
+class _Recreation(Struct, frozen=True):
     """Recreates the before-images of one journal."""
 
     log_dir: Path

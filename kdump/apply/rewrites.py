@@ -16,7 +16,8 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.apply.operations import FileState
 from kdump.apply.segment_names import SEGMENT_SUFFIXES, SWAP, is_log, is_staged
@@ -36,8 +37,7 @@ from kdump.target.target_file import (
 _LOG = FileKind.LOG.value
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Struct, frozen=True):
     """A group of segments that are replaced together.
 
     Attributes:

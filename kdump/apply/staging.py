@@ -6,8 +6,9 @@ import errno
 import stat
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kdump.apply.files import DISK, Content, FileRange, Files, Metadata
 from kdump.apply.pinned_directory import identity_of, pinned

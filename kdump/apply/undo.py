@@ -17,7 +17,7 @@ from kdump.apply.interrupted_runs import remove_remains
 from kdump.apply.journal import Journal, RunState
 from kdump.apply.journal_file import run_files_in, write_journal
 from kdump.apply.journal_preview import Restored, changed_by_undo
-from kdump.apply.overwriting import overwrite
+from kdump.apply.overwriting import delete_run_files, mark_for_destruction
 from kdump.apply.pinned_directory import opened, pinned, status_of
 from kdump.apply.preconditions import require_undoable
 from kdump.apply.recreated_files import recreate_files
@@ -155,7 +155,8 @@ def discard(
         log_dir: the log directory.
         undo_id: of the run; None for all complete runs.
         overwrites: whether to overwrite files before they are deleted. The journal is deleted
-            first, so that nobody restores what is overwritten.
+            first, so that nobody restores what is overwritten. If this is stopped then, the next
+            run overwrites the others, too.
         files: through which everything is written.
 
     Returns:
@@ -171,14 +172,13 @@ def discard(
         for run in discarded:
             found = every[int(run.undo_id)]
             going = _release_directories(log_dir, runs[int(run.undo_id)], files)
+            if overwrites:
+                mark_for_destruction(log_dir, int(run.undo_id), files)
             for state in RunState:
                 if state.value in found:
-                    files.unlink(found.pop(state.value))
+                    files.unlink(found[state.value])
             files.sync([log_dir])
-            for path in found.values():
-                if overwrites:
-                    overwrite(path, files)
-                files.unlink(path)
+            delete_run_files(log_dir, run_files_in(log_dir).get(int(run.undo_id), {}), files)
             for directory in going:
                 _delete_directory(directory, files)
             if going:

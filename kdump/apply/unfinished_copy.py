@@ -28,9 +28,10 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import IO, Any, Final
+
+from msgspec import Struct, field
 
 from kdump.apply.files import DISK
 from kdump.apply.journal import Fingerprint
@@ -59,8 +60,7 @@ class CopyError(KdumpError):
     """The directory of a copy cannot be written."""
 
 
-@dataclass(slots=True)
-class EarlierCopy:
+class EarlierCopy(Struct):
     """What earlier runs of the same copy left.
 
     Attributes:
@@ -89,7 +89,7 @@ class EarlierCopy:
                 self.reports[name] = report.fields
             return
         path = line.text("file")
-        if not _is_in_a_copy(path):
+        if not is_in_a_copy(path):
             raise DocumentError(f"{line.path('file')}: is no file of a copy")
         if "size_bytes" not in line.fields:
             self.files.pop(path, None)
@@ -351,7 +351,7 @@ def unwritable(path: Path, what: str) -> CopyError:
     return CopyError(f"{path}: {what}; {_CONTINUE}")
 
 
-def _is_in_a_copy(file: str) -> bool:
+def is_in_a_copy(file: str) -> bool:
     """Whether a path of the journal is that of a file that a copy can have."""
     parts = file.split("/")
     if "\0" in file or not {"", ".", ".."}.isdisjoint(parts):

@@ -8,10 +8,10 @@ because no field of a damaged header can be believed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.collector import Collector
@@ -50,8 +50,7 @@ def is_small(log_bytes: int, *index_bytes: int | None) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentScope:
+class SegmentScope(Struct, frozen=True):
     """What the check of a part of a segment needs to know about the segment.
 
     Attributes:
@@ -63,6 +62,7 @@ class SegmentScope:
         used_index_bytes: number of bytes before the padding of its offset index and of its time
             index; None if not determined yet.
         is_small: whether its log and its indexes are small by a listing; False if unknown.
+        is_left_out: whether it is not to be read.
     """
 
     log: Location
@@ -73,6 +73,7 @@ class SegmentScope:
     is_padded: bool = False
     used_index_bytes: tuple[int, int] | None = None
     is_small: bool = False
+    is_left_out: bool = False
 
     @property
     def path(self) -> str:
@@ -101,8 +102,7 @@ class SegmentScope:
         return self.place(int(batches.position[row]), int(batches.base_offset[row]))
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What batches are compared with, beside themselves.
 
     For the batches of one segment, what is of the segment is a number; for those of several

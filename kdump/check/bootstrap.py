@@ -6,8 +6,9 @@ Follows ``BootstrapDirectory`` and ``BatchFileReader``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place, Severity
@@ -55,8 +56,7 @@ def check_bootstrap(log_dir: Location) -> Iterator[Finding]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Bootstrap:
+class _Bootstrap(Struct, frozen=True):
     """The problems of ``bootstrap.checkpoint``.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 ANYTHING: Final = "…"
 """Stands in a message for what varies: a path, an offset, a name."""
@@ -12,8 +13,7 @@ _SHORTEST_QUERY: Final = 8
 _EXCEPTION: Final = re.compile(r"\w+Exception\b")
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerMessage:
+class BrokerMessage(Struct, frozen=True):
     """A message of Kafka.
 
     Attributes:

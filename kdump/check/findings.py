@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
 class Severity(enum.IntEnum):
@@ -29,8 +30,7 @@ class Severity(enum.IntEnum):
         return self >= Severity.ERROR
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where something was found.
 
     Attributes:
@@ -52,8 +52,7 @@ class Place:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A violation of one invariant.
 
     Attributes:

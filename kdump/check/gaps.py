@@ -9,15 +9,16 @@ compacted, missing offsets are lost records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.check.findings import Finding, Severity
 from kdump.check.scope import PartitionScope
 from kdump.formats import names
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """Missing offsets whose severity is not known yet.
 
     Attributes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.batches import SegmentScope
@@ -27,8 +27,7 @@ from kdump.storage.location import Location
 from kdump.words import counted
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedEntries:
+class CheckedEntries(Struct, frozen=True):
     """The entries of an offset or time index, or of those of several segments.
 
     Attributes:

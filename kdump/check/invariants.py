@@ -7,8 +7,9 @@ in ``explanations.rst``. Codes are stable: programs decide by them.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.check.findings import Finding, Place, Severity
 
@@ -37,8 +38,7 @@ class Remedy(enum.Enum):
     CAUSE = "repair what the other findings about the partition name"
 
 
-@dataclass(frozen=True, slots=True)
-class Invariant:
+class Invariant(Struct, frozen=True):
     """Something that must hold.
 
     Attributes:

@@ -6,7 +6,8 @@ Follows ``KafkaConfig.logDirs`` and ``LogManager.createAndValidateLogDirs``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.findings import Place, Severity
@@ -16,8 +17,7 @@ from kdump.log.directory import LogDirectory
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredDirectories:
+class ConfiguredDirectories(Struct, frozen=True):
     """The given log directories by their names in a properties file.
 
     Attributes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.scan.batches import BatchColumns
 
@@ -26,8 +27,7 @@ class RunKind(enum.Enum):
     """Too many changes to show one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ByteRun:
+class ByteRun(Struct, frozen=True):
     """Consecutive bytes of one kind.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kdump.check.log_map import ByteRun, RunKind, joined_runs
 from kdump.check.part import PartStatistics
@@ -14,8 +15,7 @@ from kdump.state.transactions.open_transactions import LogTransactions
 from kdump.state.transactions.producers import OpenTxn
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentMap:
+class SegmentMap(Struct, frozen=True):
     """The map of a segment's log.
 
     Attributes:
@@ -27,8 +27,7 @@ class SegmentMap:
     runs: tuple[ByteRun, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionStatistics:
+class PartitionStatistics(Struct, frozen=True):
     """What the pictures of a partition need.
 
     Attributes:

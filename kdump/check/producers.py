@@ -7,7 +7,9 @@ state machine of the loader. Snapshots and transaction indexes are compared with
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place
@@ -18,8 +20,7 @@ from kdump.state.transactions.producer_events import BatchRun, EndMarker, Produc
 from kdump.state.transactions.producers import NO_TRANSACTION, OpenTxn, Producer, Producers
 
 
-@dataclass(slots=True)
-class ProducerReplay:
+class ProducerReplay(Struct):
     """The state of the producers of a partition up to an offset of its log.
 
     Attributes:

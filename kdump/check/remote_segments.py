@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place, Severity
@@ -40,8 +41,7 @@ _REQUIRED: Final = (
 """The files that every remote segment has; a transaction index only if there is something in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalReplica:
+class LocalReplica(Struct, frozen=True):
     """A local replica of a partition in tiered storage.
 
     Attributes:
@@ -59,8 +59,7 @@ class LocalReplica:
     ranges: Sequence[RemoteRange]
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteScope:
+class RemoteScope(Struct, frozen=True):
     """What is known of a remote partition.
 
     Attributes:

@@ -13,10 +13,10 @@ formats, and batches with fewer records than offsets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.check import batches as batch_checks
 from kdump.check import index_entries, index_files
@@ -45,8 +45,7 @@ _SHIFT: Final = 32
 """Bits of an offset relative to a segment's base offset, which precede those of its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
+class _Files(Struct, frozen=True):
     """The content of a segment's files; empty for an index that is missing."""
 
     log: bytes

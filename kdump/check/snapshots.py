@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place
@@ -18,8 +19,7 @@ from kdump.log.partition import Partition
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFile:
+class SnapshotFile(Struct, frozen=True):
     """What the check of a snapshot as a file needs to know.
 
     Attributes:

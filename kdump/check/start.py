@@ -9,9 +9,10 @@ their order: the first problem that stops the start is the one that Kafka report
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.bootstrap import check_bootstrap
@@ -41,8 +42,7 @@ class StartProblem(NamedTuple):
     is_refusal: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDirectories:
+class NodeDirectories(Struct, frozen=True):
     """The log directories of a node, as it takes them from its properties file.
 
     Attributes:

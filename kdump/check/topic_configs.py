@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place
@@ -36,8 +37,7 @@ from kdump.state.metadata.config_keys import (
 _DOUBLE: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigRule:
+class ConfigRule(Struct, frozen=True):
     """The values that Kafka accepts for a property.
 
     Attributes:

@@ -7,8 +7,9 @@ is another voter.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place, Severity
@@ -25,8 +26,7 @@ _NO_DIRECTORY: Final = format_uuid(ZERO_UUID)
 _BROKER_ONLY: Final = frozenset({BROKER_ROLE})
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedVoters:
+class LoggedVoters(Struct, frozen=True):
     """The voters in a copy of the cluster's metadata.
 
     Attributes:

@@ -30,7 +30,7 @@ SECTIONS: Final = {
     ),
     "Free space": ("retain", "compact", "delete-records"),
     "Bring back brokers and clusters": (
-        *("rewind", "copy", "move", "undelete", "transplant"),
+        *("backup", "rewind", "copy", "move", "undelete", "transplant"),
         *("identity", "metadata", "quorum"),
     ),
     "Set up the shell": ("completion",),

@@ -8,9 +8,10 @@ import struct
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
 
 from kdump.errors import UsageProblem
 from kdump.formats.errors import FormatError
@@ -39,8 +40,7 @@ class Contents(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Utf8Contents:
+class Utf8Contents(msgspec.Struct, frozen=True):
     """Keys and values as UTF-8, decoded as in Java: ``StringDecoder`` for both."""
 
     def text(
@@ -56,8 +56,7 @@ class Utf8Contents:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedContents:
+class DecodedContents(msgspec.Struct, frozen=True):
     """Keys and values, each with its own decoder."""
 
     key_decoder: Decoder
@@ -77,8 +76,7 @@ def _decoded(decoder: Decoder, data: bytes | None) -> str | None:
     return None if data is None else str(decoder(data))
 
 
-@dataclass(frozen=True, slots=True)
-class EscapedContents:
+class EscapedContents(msgspec.Struct, frozen=True):
     """Other contents, with control characters escaped by ``escape``."""
 
     contents: Contents
@@ -98,8 +96,7 @@ class EscapedContents:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TopicContents:
+class TopicContents(msgspec.Struct, frozen=True):
     """The records of one of Kafka's internal topics."""
 
     parse: Callable[[bytes | None, bytes | None, int], ParsedRecord]

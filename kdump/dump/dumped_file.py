@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.dump.problems import DumpProblem
 from kdump.formats.java.java_numbers import parse_long
@@ -22,8 +23,7 @@ _LATER_STAGES: Final = {
 """Suffixes of the other files of a segment: Kafka renames them one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class DumpedFile:
+class DumpedFile(Struct, frozen=True):
     """A file to dump.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from kdump.dump import segment
 from kdump.dump.dumped_file import DumpedFile
@@ -70,8 +71,7 @@ def _plain_name(name: str) -> str:
     return _METADATA_SNAPSHOT_PART.sub(".checkpoint", _LEFTOVER.sub("", original))
 
 
-@dataclass(frozen=True, slots=True)
-class DumpOptions:
+class DumpOptions(Struct, frozen=True):
     """What to dump of files of each kind."""
 
     segment: SegmentOptions = field(default_factory=SegmentOptions)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 DEFAULT_MAX_MESSAGE_SIZE_BYTES: Final = 5 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class IndexDumpOptions:
+class IndexDumpOptions(Struct, frozen=True):
     """The official tool's options that matter to indexes.
 
     Attributes:

@@ -7,11 +7,12 @@ only, without their checksums.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.dump.problems import DumpProblem
 from kdump.formats import message_set
@@ -96,8 +97,7 @@ _PHRASES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BatchesAt:
+class BatchesAt(Struct, frozen=True):
     """The batches at n positions: last offset of each, and a :class:`Fault` of each (int64)."""
 
     last_offset: Column
@@ -149,8 +149,7 @@ def _headers(source: ByteSource, positions: Column) -> npt.NDArray[np.void]:
     return rows.view(HEADER_DTYPE)[:, 0]
 
 
-@dataclass(slots=True, eq=False)
-class FoundBatches:
+class FoundBatches(Struct, eq=False):
     """Results of n searches for the first batch, from a position on, that reaches an offset.
 
     Attributes:

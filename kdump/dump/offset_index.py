@@ -7,10 +7,10 @@ points to no batch, the entries are printed all the same, and a problem says why
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.index_options import IndexDumpOptions

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class DumpProblem:
+class DumpProblem(Struct, frozen=True):
     """Damage at one place of one file.
 
     Attributes:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.problems import DumpProblem
@@ -42,8 +44,7 @@ _GROWTH: Final = 4
 """If it stops there again, four times as much, so that a log of old messages is not read twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentOptions:
+class SegmentOptions(Struct, frozen=True):
     """What to dump of a segment.
 
     Attributes:

@@ -6,10 +6,11 @@ Checkpoints of offsets and of leader epochs, ``partition.metadata``, ``meta.prop
 
 from __future__ import annotations
 
-import dataclasses
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+
+from msgspec.structs import asdict
 
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.problems import DumpProblem
@@ -50,8 +51,7 @@ def _one(kind: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], Iterato
 
 
 def _row(kind: str, value: Any) -> Row:
-    fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return {"type": kind, **fields}
+    return {"type": kind, **{name: _plain(each) for name, each in asdict(value).items()}}
 
 
 def _plain(value: object) -> object:

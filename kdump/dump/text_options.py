@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
@@ -20,8 +21,7 @@ Damage: TypeAlias = Callable[[int, FormatError], None]
 """Called with the position of a batch and what could not be printed of its records."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextOptions:
+class TextOptions(Struct, frozen=True):
     """The official tool's options for the records of a log.
 
     Attributes:

@@ -7,7 +7,8 @@ prints any. Here such entries are left out, and a problem names the first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.problems import DumpProblem

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from kdump.dump.log_text import batches_text, message_set_text, records_text
 from kdump.dump.text_options import Damage, TextOptions
@@ -15,8 +15,7 @@ from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 
 
-@dataclass(slots=True)
-class Notes:
+class Notes(Struct):
     """Problems of consecutive parts of a segment.
 
     Attributes:

@@ -11,9 +11,10 @@ import contextlib
 import functools
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
+
+from msgspec import Struct
 
 from kdump.dump.text_options import TextOptions
 from kdump.dump.window_text import Notes, window_texts
@@ -29,8 +30,7 @@ MOST_WORKERS: Final = 3
 _PIECE_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """Complete batches of a file, for a worker to print."""
 
     location: Location

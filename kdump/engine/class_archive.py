@@ -15,9 +15,10 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.engine.spark_installation import Java, Spark
 from kdump.formats.checksum import crc32c
@@ -31,8 +32,7 @@ UNUSED_DAYS: Final = 30
 _DAY_SECONDS: Final = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class ClassArchive:
+class ClassArchive(Struct, frozen=True):
     """The archive of one JVM and one Spark; it may not exist.
 
     Attributes:

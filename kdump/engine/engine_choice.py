@@ -10,8 +10,9 @@ import contextlib
 import enum
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.engine.engine import Engine, run_all
 from kdump.engine.engine_rates import LOCAL_RATES, SPARK_RATES, JobKind
@@ -37,8 +38,7 @@ class Because(enum.Enum):
     ONLY = "Spark cannot be used"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The choice of an engine for a job.
 
     Attributes:
@@ -62,8 +62,7 @@ def _tell_nobody(decision: Decision) -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
+class EngineOptions(Struct, frozen=True):
     """How to run jobs.
 
     Attributes:
@@ -81,7 +80,7 @@ class EngineOptions:
     spark_conf: tuple[tuple[str, str], ...] = ()
     processes: int | None = None
     tell: Callable[[Decision], None] = _tell_nobody
-    progress: Progress = field(default=SILENT, compare=False)
+    progress: Progress = SILENT
 
     @property
     def may_be_local(self) -> bool:

@@ -12,8 +12,9 @@ the engines compare decides: with slower cores or disks both take longer.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _GIB: Final = 1 << 30
 
@@ -31,8 +32,7 @@ class JobKind(enum.Enum):
     """Decode records, exchange their keys, and return the bytes of those that stay."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineRate:
+class EngineRate(Struct, frozen=True):
     """How fast an engine does jobs of a kind.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Jobs, and the splits that they run on.
 
-A job is a value: a frozen dataclass at the top level of an importable module. Its fields are its
+A job is a value: a frozen struct at the top level of an importable module. Its fields are its
 parameters, and :meth:`Job.run` is a pure function of one split: it reads files and returns a
 result, writes nothing, keeps no state between splits and needs nothing of the process that made
 it. So it can be pickled, run in another process or on another machine, and run again after a
@@ -10,8 +10,9 @@ worker died. Whoever runs a job merges the results.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from kdump.errors import KdumpError
 from kdump.formats.errors import FormatError
@@ -26,8 +27,7 @@ ReducedT = TypeVar("ReducedT")
 ReducedT_co = TypeVar("ReducedT_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """A part of the work: a range of bytes of a file, or a whole directory.
 
     Jobs that need more derive from this, with ``kw_only=True``; their own fields must be picklable.

@@ -11,9 +11,10 @@ import functools
 import selectors
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
+
+from msgspec import Struct
 
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import (
@@ -193,8 +194,7 @@ class LocalEngine:
             self._progress.tick()
 
 
-@dataclass(frozen=True, slots=True)
-class _MapToOneBucket(Generic[SplitT, ResultT, PieceT]):
+class _MapToOneBucket(Struct, Generic[SplitT, ResultT, PieceT], frozen=True):
     """The map step of a shuffle, into one bucket."""
 
     job: ShuffleJob[SplitT, ResultT, PieceT, Any]
@@ -203,8 +203,7 @@ class _MapToOneBucket(Generic[SplitT, ResultT, PieceT]):
         return self.job.map(split, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
+class _Done(Struct, frozen=True):
     """A result from a worker.
 
     Attributes:

@@ -7,8 +7,10 @@ if the batches agree with them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.engine.job import Split
 from kdump.engine.splits import SMALLEST_SPLIT_BYTES, segment_splits
@@ -24,8 +26,7 @@ _SOUGHT_BYTES: Final = 64 << 10
 """How far after an index entry the end of a range is looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRange:
+class RecordRange(Struct, frozen=True):
     """A range of records; None does not restrict.
 
     Attributes:
@@ -44,8 +45,7 @@ class RecordRange:
         return self.to_offset is not None and self.from_offset >= self.to_offset
 
 
-@dataclass(frozen=True, slots=True)
-class RangeSplit(Split):
+class RangeSplit(Split, frozen=True):
     """Part of the log of a segment.
 
     Attributes:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE, META_PROPERTIES
@@ -27,8 +29,7 @@ class AnotherPlaceError(KdumpError):
     """A worker sees something else than the driver under the same path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(Struct, frozen=True):
     """What the driver sees.
 
     Attributes:

@@ -18,10 +18,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
+
+from msgspec import Struct
 
 from kdump.engine import spark_archive
 from kdump.engine.job import (
@@ -235,8 +236,7 @@ class SparkEngine:
                 self._session.check(time.monotonic() - begin)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     """The result of a split or of a bucket."""
 
     index: int
@@ -244,8 +244,7 @@ class _Answer:
     is_reduced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
+class _Failed(Struct, frozen=True):
     """The job failed on a split."""
 
     index: int
@@ -256,8 +255,7 @@ class _Failed:
 _Task = list[tuple[int, Split, tuple[Sight, ...]]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(Struct, frozen=True):
     """Spark's job has ended, perhaps with a failure of Spark."""
 
     failure: BaseException | None

@@ -6,9 +6,10 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.errors import KdumpError
 from kdump.processes.isolation import absolute_entries
@@ -34,8 +35,7 @@ class NoSparkError(KdumpError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Java:
+class Java(Struct, frozen=True):
     """A Java installation.
 
     Attributes:
@@ -78,8 +78,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
     return Java(path, identity)
 
 
-@dataclass(frozen=True, slots=True)
-class Spark:
+class Spark(Struct, frozen=True):
     """A Spark installation.
 
     Attributes:

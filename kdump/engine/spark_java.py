@@ -21,9 +21,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
+
+from msgspec import Struct
 
 from kdump.engine.class_archive import ClassArchive
 from kdump.engine.spark_installation import Java, NoSparkError, Spark
@@ -81,8 +82,7 @@ JVM_OPTIONS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Gateway:
+class Gateway(Struct, frozen=True):
     """How to reach a running JVM."""
 
     port: int

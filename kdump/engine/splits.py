@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from kdump.engine.job import Split
@@ -96,8 +96,7 @@ def _between(path: Location, cuts: Iterable[int], segment: Segment, label: str) 
     yield Split(path, start, None, max(0, size_bytes), label)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexEntries:
+class IndexEntries(msgspec.Struct, frozen=True):
     """The entries of an offset index past position 0, sorted by position; shape (n,) each."""
 
     position: Column

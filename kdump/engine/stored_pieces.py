@@ -12,17 +12,17 @@ import pickle
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Generic
+
+from msgspec import Struct
 
 from kdump.engine.job import PieceT, ReducedT, ResultT, ShuffleJob, Split, SplitT
 from kdump.errors import KdumpError
 from kdump.storage.local_disk import local
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPiece:
+class StoredPiece(Struct, frozen=True):
     """Where a piece is.
 
     Attributes:
@@ -35,8 +35,7 @@ class StoredPiece:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketSplit(Split):
+class BucketSplit(Split, frozen=True, kw_only=True):
     """A bucket as work: its pieces, in the order of the splits that they were made from."""
 
     pieces: tuple[StoredPiece, ...]
@@ -67,8 +66,7 @@ def _storing(folder: str) -> Iterator[None]:
         ) from failure
 
 
-@dataclass(frozen=True, slots=True)
-class MapToFiles(Generic[SplitT, ResultT, PieceT]):
+class MapToFiles(Struct, Generic[SplitT, ResultT, PieceT], frozen=True):
     """The map step of a shuffle, which stores the pieces.
 
     Attributes:
@@ -112,8 +110,7 @@ def bucket_splits(folder: str, mapped: Iterable[Mapping[int, StoredPiece]]) -> l
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class ReduceFiles(Generic[PieceT, ReducedT]):
+class ReduceFiles(Struct, Generic[PieceT, ReducedT], frozen=True):
     """The reduce step of a shuffle, whose pieces are stored."""
 
     job: ShuffleJob[Any, Any, PieceT, ReducedT]

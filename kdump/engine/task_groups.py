@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.engine.job import Split
 from kdump.size_groups import size_groups
 
 
-@dataclass(frozen=True, slots=True)
-class TaskLimits:
+class TaskLimits(Struct, frozen=True):
     """How much work a task may be.
 
     Attributes:

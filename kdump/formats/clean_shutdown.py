@@ -7,8 +7,9 @@ If it exists, a starting broker recovers nothing in the directory. Since Kafka 3
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats.java.json_object import decode_json_object, integer_field
 
@@ -16,8 +17,7 @@ VERSION: Final = 0
 NAME: Final = ".kafka_cleanshutdown"
 
 
-@dataclass(frozen=True, slots=True)
-class CleanShutdown:
+class CleanShutdown(Struct, frozen=True):
     """The marker's content.
 
     Attributes:

@@ -16,9 +16,10 @@ Follows ``SchemaId`` and ``MessageIndexes`` of the registry's sources, and ``Sch
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
@@ -37,8 +38,7 @@ VALUE_HEADER: Final = b"__value_schema_id"
 FIRST_MESSAGE: Final = (0,)
 
 
-@dataclass(frozen=True, slots=True)
-class WirePayload:
+class WirePayload(Struct, frozen=True):
     """A payload, and which schema it was written with.
 
     Attributes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats.java.java_numbers import parse_int
 from kdump.formats.uuids import format_uuid, parse_uuid
@@ -22,8 +23,7 @@ _VOTER: Final = re.compile(
 _MOST_PORT: Final = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicVoter:
+class DynamicVoter(Struct, frozen=True):
     """A voter, and where it is reached.
 
     Attributes:

@@ -9,8 +9,9 @@ text is the tool's message, or that of the exception that it prints.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
+
+from msgspec import Struct
 
 from kdump.formats.control_records import parse_control_record
 from kdump.formats.coordinator_records import read_fields, read_prefix, require_known_version
@@ -42,8 +43,7 @@ from kdump.formats.schemas import (
 TOMBSTONE_TEXT: Final = "<DELETE>"
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedRecord:
+class ParsedRecord(Struct, frozen=True):
     """A record of an internal topic.
 
     Attributes:

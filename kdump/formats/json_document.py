@@ -7,12 +7,11 @@ would otherwise be a decision that is silently not made.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
+
+from msgspec import Struct
 
 from kdump.formats.uuids import parse_uuid
 
@@ -27,8 +26,7 @@ class DocumentError(Exception):
     """A document that cannot be used; the message names the field."""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonObject:
+class JsonObject(Struct, frozen=True):
     """An object of a document while it is decoded.
 
     Every method takes the name of a field and raises :class:`DocumentError` if the field is missing
@@ -172,20 +170,6 @@ _UUID_LENGTH: Final = 22
 
 def _refuse(where: str, expected: str, found: Any) -> NoReturn:
     raise DocumentError(f"{where}: not {expected}: {found!r:.80}")
-
-
-# --- objects that are dataclasses
-
-
-def plain_fields(value: Any) -> dict[str, Any]:
-    """The attributes of a dataclass by name, as they are."""
-    return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-
-
-@functools.cache
-def field_names(of: type) -> tuple[str, ...]:
-    """The names of a dataclass's attributes, in their order."""
-    return tuple(each.name for each in dataclasses.fields(of))
 
 
 # --- whole documents

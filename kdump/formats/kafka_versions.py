@@ -8,8 +8,9 @@ What a broker does to a directory depends on its version. The rules that kdump r
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.formats.feature_levels import LOWEST_METADATA_VERSION, METADATA_VERSIONS
 
@@ -49,8 +50,7 @@ def version_with_level(level: int) -> KafkaVersion:
     return NEWEST if found is None else found
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedRule:
+class ChangedRule(Struct, frozen=True):
     """A rule that a version of Kafka changed.
 
     Attributes:

@@ -24,9 +24,10 @@ import itertools
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from kdump.formats.cursor import MAX_VARINT_BYTES, Cursor
 from kdump.formats.errors import FormatError
@@ -132,8 +133,7 @@ def _message_reader(schema: MessageSchema, version: int) -> _Read:
     return _Compiler(schema, version).struct(schema)
 
 
-@dataclass(frozen=True, slots=True)
-class _Compiler:
+class _Compiler(msgspec.Struct, frozen=True):
     """Builds readers for the structs of one message in one version."""
 
     schema: MessageSchema
@@ -235,8 +235,7 @@ class _Compiler:
         return read_array
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(msgspec.Struct, frozen=True):
     """Consecutive fields of fixed size, which are read together."""
 
     layout: struct.Struct

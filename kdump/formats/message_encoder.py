@@ -11,9 +11,10 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from kdump.formats.cursor import write_unsigned_varint
 from kdump.formats.message_decoder import MAX_STRING_BYTES, UNKNOWN_TAGGED_FIELDS, MessageValue
@@ -73,8 +74,7 @@ def _message_writer(schema: MessageSchema, version: int) -> _Write:
     return _Compiler(schema, version).struct(schema)
 
 
-@dataclass(frozen=True, slots=True)
-class _Compiler:
+class _Compiler(msgspec.Struct, frozen=True):
     """Builds writers for the structs of one message in one version."""
 
     schema: MessageSchema

@@ -29,8 +29,10 @@ import enum
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from kdump.formats.buffer import Buffer
 from kdump.formats.compression import Codec, decompress_chunks
@@ -86,8 +88,7 @@ class TimestampType(enum.Enum):
     LOG_APPEND_TIME = "LogAppendTime"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageHeader:
+class MessageHeader(msgspec.Struct, frozen=True):
     """The header of an entry; only its presence is checked."""
 
     offset: int
@@ -108,8 +109,7 @@ class MessageHeader:
         return _timestamp_type(self.magic, self.attributes)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One message, plain or wrapping a set, as an entry of a segment or of a wrapper holds it.
 
     Attributes:
@@ -133,7 +133,7 @@ class Message:
     timestamp_type: TimestampType
     key_size_bytes: int
     crc: int
-    body: bytes = field(repr=False)
+    body: bytes
 
     @property
     def size_bytes(self) -> int:

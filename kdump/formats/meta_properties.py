@@ -7,7 +7,8 @@ cluster and node. Follows ``MetaProperties``.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.java.java_numbers import parse_int
@@ -15,8 +16,7 @@ from kdump.formats.java.properties import decode_properties, encode_properties
 from kdump.formats.uuids import format_uuid, parse_uuid
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(Struct, frozen=True):
     """The content of ``meta.properties``; None for missing properties.
 
     Attributes:

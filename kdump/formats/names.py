@@ -27,8 +27,9 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.java.java_numbers import parse_int, parse_long
@@ -220,8 +221,7 @@ class SnapshotStage(enum.Enum):
     DELETED = ".deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataSnapshotName:
+class MetadataSnapshotName(Struct, frozen=True):
     """The name of a KRaft snapshot.
 
     Attributes:

@@ -9,11 +9,11 @@ Follows ``org.apache.kafka.storage.internals.log.OffsetIndex`` and ``AbstractInd
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS
@@ -34,8 +34,7 @@ METADATA_INDEXES_IN_FULL: Final = ChangedRule(
 _STEP_BYTES: Final = 64 << 10
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OffsetIndex:
+class OffsetIndex(Struct, frozen=True, eq=False):
     """The entries of an offset index, padding included, as columns of shape (n,) and type int64.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import re
 import uuid
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.java.java_numbers import parse_int
@@ -23,8 +24,7 @@ VERSION: Final = 0
 _COLON: Final = re.compile(r":\s+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionMetadata(Struct, frozen=True):
     """The content of ``partition.metadata``."""
 
     version: int

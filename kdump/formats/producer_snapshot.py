@@ -11,8 +11,9 @@ dump tool prints them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats.checksum import crc32c
 from kdump.formats.errors import FormatError
@@ -51,8 +52,7 @@ VERSION: Final = 1
 _INT32_MAX: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerEntry:
+class ProducerEntry(Struct, frozen=True):
     """The state of one producer; times in milliseconds since 1970, offsets -1 where there is none.
 
     Attributes:
@@ -84,8 +84,7 @@ class ProducerEntry:
         return wrap_int32(self.last_sequence - self.offset_delta)
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSnapshot:
+class ProducerSnapshot(Struct, frozen=True):
     """A snapshot as stored; :func:`crc_problem` checks ``crc``."""
 
     crc: int

@@ -8,8 +8,9 @@ the message ``QuorumStateData``.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.java.json_object import decode_json_object, integer_field
@@ -19,8 +20,7 @@ from kdump.formats.uuids import ZERO_UUID, parse_uuid
 VERSIONS: Final = (0, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumState:
+class QuorumState(Struct, frozen=True):
     """The content of ``quorum-state``.
 
     Attributes:

@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from kdump.formats.checksum import crc32c
 from kdump.formats.cursor import Cursor, write_varlong
@@ -90,16 +91,14 @@ NO_PARTITION_LEADER_EPOCH: Final = -1
 _INT32_MAX: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class RecordHeader:
+class RecordHeader(Struct, frozen=True):
     """A header of a record: name (as stored; Kafka reads it as UTF-8) and value (None is null)."""
 
     key: bytes
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One record with its deltas resolved; times in epoch milliseconds."""
 
     offset: int
@@ -111,8 +110,7 @@ class Record:
     attributes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(Struct, frozen=True):
     """The header of a batch; only its presence is checked."""
 
     base_offset: int
@@ -302,14 +300,21 @@ def encode_record(record: Record, base_offset: int, base_timestamp: int) -> byte
     write_varlong(record.timestamp - base_timestamp, body)
     write_varlong(record.offset - base_offset, body)
     _write_nullable(record.key, body)
+    body += encode_value_and_headers(record)
+    out = bytearray()
+    write_varlong(len(body), out)
+    return bytes(out + body)
+
+
+def encode_value_and_headers(record: Record) -> bytes:
+    """Encode what follows the key of a record."""
+    body = bytearray()
     _write_nullable(record.value, body)
     write_varlong(len(record.headers), body)
     for header in record.headers:
         _write_nullable(header.key, body)
         _write_nullable(header.value, body)
-    out = bytearray()
-    write_varlong(len(body), out)
-    return bytes(out + body)
+    return bytes(body)
 
 
 def _write_nullable(value: bytes | None, out: bytearray) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.java.java_numbers import parse_long
@@ -34,8 +35,7 @@ class RemoteFileKind(enum.Enum):
 _KINDS: Final = {kind.value: kind for kind in RemoteFileKind}
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicIdPartition:
+class TopicIdPartition(Struct, frozen=True, order=True):
     """A partition of one topic: a topic that was created again has another id.
 
     Attributes:
@@ -51,8 +51,7 @@ class TopicIdPartition:
         return f"{self.topic_partition}-{self.topic_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteFileName:
+class RemoteFileName(Struct, frozen=True):
     """The name of a file of a remote segment."""
 
     start_offset: int

@@ -8,10 +8,11 @@ files, :mod:`kdump.formats.message_decoder` reads messages by them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from kdump.formats.uuids import ZERO_UUID, format_uuid
 
@@ -33,8 +34,7 @@ class Scalar(Enum):
     UUID = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(msgspec.Struct, frozen=True):
     """The versions from ``lowest`` to ``highest``, both included."""
 
     lowest: int
@@ -44,23 +44,20 @@ class Versions:
         return self.lowest <= version <= self.highest
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Array:
+class Array(msgspec.Struct, frozen=True, eq=False):
     """Elements of one type, none of them null."""
 
     element: Scalar | Struct
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Struct:
+class Struct(msgspec.Struct, frozen=True, eq=False):
     """Fields in the order in which they are written, and in which Kafka prints them."""
 
     name: str
     fields: tuple[SchemaField, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SchemaField:
+class SchemaField(msgspec.Struct, frozen=True, eq=False):
     """One field of a struct.
 
     Attributes:
@@ -85,8 +82,7 @@ ZERO: Final = object()
 """The default of a field without one: zero or empty for its type."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MessageSchema(Struct):
+class MessageSchema(Struct, frozen=True, eq=False):
     """The struct at the top.
 
     Attributes:
@@ -98,8 +94,7 @@ class MessageSchema(Struct):
     flexible: Versions | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordType:
+class RecordType(msgspec.Struct, frozen=True, eq=False):
     """A type of record in one of Kafka's own logs.
 
     Attributes:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
+from msgspec import Struct
+
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.compression import Codec, decompress
 from kdump.formats.cursor import Cursor
@@ -43,16 +45,14 @@ _INDEXES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRange:
+class ObjectRange(Struct, frozen=True):
     """Bytes of an object."""
 
     position: int
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkIndex:
+class ChunkIndex(Struct, frozen=True):
     """Where the chunks of a log are stored.
 
     Attributes:
@@ -103,8 +103,7 @@ class ChunkEncryption:
     additional_data: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentManifest:
+class SegmentManifest(Struct, frozen=True):
     """How a segment is stored, and which it is.
 
     Attributes:

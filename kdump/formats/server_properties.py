@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats.java.java_numbers import parse_int
 
@@ -20,8 +21,7 @@ BROKER_ROLE: Final = "broker"
 CONTROLLER_ROLE: Final = "controller"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerProperties:
+class ServerProperties(Struct, frozen=True):
     """The identity of a node by its properties file.
 
     Attributes:

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
+
+import msgspec
+from msgspec import field
 
 from kdump.formats import record_batch
 from kdump.formats.message_encoder import EncodingError, encode
@@ -32,8 +34,7 @@ _CONTROL_KEY: Final = struct.Struct(">hh")
 _TYPE_IDS: Final = {each.value.name: each.id for each in control.RECORD_TYPES.values()}
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotHead:
+class SnapshotHead(msgspec.Struct, frozen=True):
     """What a snapshot says before its records.
 
     Attributes:
@@ -90,8 +91,7 @@ def encode_snapshot(head: SnapshotHead, values: Iterable[bytes]) -> Iterator[byt
     yield batches.control([(control.SNAPSHOT_FOOTER_RECORD, {"version": 0})])
 
 
-@dataclass(slots=True)
-class _Batches:
+class _Batches(msgspec.Struct):
     """Batches one after another."""
 
     epoch: int

@@ -9,10 +9,10 @@ Follows ``org.apache.kafka.storage.internals.log.TimeIndex`` and ``AbstractIndex
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.index_layouts import TIME_ENTRY_FIELDS
@@ -27,8 +27,7 @@ ENTRY_BYTES: Final = ENTRY_DTYPE.itemsize
 NO_TIMESTAMP: Final = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TimeIndex:
+class TimeIndex(Struct, frozen=True, eq=False):
     """The entries of a time index, padding included, as columns of shape (n,) and type int64.
 
     Attributes:

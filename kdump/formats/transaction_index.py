@@ -8,11 +8,11 @@ Follows ``org.apache.kafka.storage.internals.log.TransactionIndex`` and ``Aborte
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.index_layouts import ABORTED_TXN_FIELDS
@@ -35,8 +35,7 @@ WHOLE_VERSION: Final = ChangedRule(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTxn:
+class AbortedTxn(Struct, frozen=True):
     """One aborted transaction.
 
     Attributes:
@@ -63,8 +62,7 @@ class AbortedTxn:
         return version <= CURRENT_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionIndex:
+class TransactionIndex(Struct, frozen=True):
     """The entries of a transaction index, and the number of bytes after the last complete one."""
 
     entries: tuple[AbortedTxn, ...]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.apply.plan import TargetDirectory
 from kdump.check.findings import Finding
@@ -74,8 +77,7 @@ def read_node_directory(path: Location) -> LogDirectory:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFile:
+class ServerFile(Struct, frozen=True):
     """A properties file.
 
     Attributes:

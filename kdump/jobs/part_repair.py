@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.check.findings import Finding, Severity
@@ -55,8 +57,7 @@ class RepairPart(enum.Enum):
     """Delete all files of a partition whose topic was deleted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartSplit(LoadSplit):
+class PartSplit(LoadSplit, frozen=True, kw_only=True):
     """A partition, or some of its segments, and the part of it to repair.
 
     Attributes:
@@ -67,11 +68,10 @@ class PartSplit(LoadSplit):
 
     part: RepairPart
     base_offsets: tuple[int, ...] | None
-    scope: PartitionScope | None = field(compare=False)
+    scope: PartitionScope | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartJob:
+class PartJob(Struct, frozen=True):
     """Computes what a partition becomes when a part of it is repaired."""
 
     def run(self, split: PartSplit, /) -> Repaired | Unreadable:
@@ -151,8 +151,7 @@ def _without_files(partition: Partition) -> Repaired:
     return Repaired({e.name: Gone() for e in entries if e.kind is not EntryKind.DIRECTORY})
 
 
-@dataclass(frozen=True, slots=True)
-class PartTarget:
+class PartTarget(Struct, frozen=True):
     """A part of a partition to repair.
 
     Attributes:
@@ -167,8 +166,7 @@ class PartTarget:
     only: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartResult:
+class PartResult(Struct, frozen=True):
     """The result of repairing a part of a partition.
 
     Attributes:

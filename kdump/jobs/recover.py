@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root, with_known_log_starts
@@ -40,6 +42,7 @@ from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
 from kdump.log.partition import Partition
+from kdump.log.segment import Segment
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import during
 from kdump.repair.policies import Policy
@@ -53,8 +56,7 @@ from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
 
-@dataclass(frozen=True, slots=True)
-class RecoverRequest:
+class RecoverRequest(Struct, frozen=True):
     """What to recover, and how.
 
     Attributes:
@@ -91,8 +93,7 @@ _LEFT_STATES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRecovery:
+class PartitionRecovery(Struct, frozen=True):
     """What a partition becomes.
 
     Attributes:
@@ -117,6 +118,13 @@ class PartitionRecovery:
         if isinstance(self.outcome, Recovered | Recovered07):
             return self.outcome.report
         return None
+
+    @property
+    def recovered_logs(self) -> list[Segment]:
+        """The segments that loading reads again, as a starting broker does."""
+        report = self.report
+        bases = set() if report is None else {each.base_offset for each in report.recovered}
+        return [each for each in self.partition.segments if each.base_offset in bases]
 
     @property
     def becomes_stray(self) -> bool:
@@ -174,8 +182,7 @@ def _repeated_snapshot(outcome: Outcome | None) -> str:
     return changed[0] if changed == [str(snapshot)] else ""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryRecovery:
+class DirectoryRecovery(Struct, frozen=True):
     """What a log directory becomes.
 
     Attributes:

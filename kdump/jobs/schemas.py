@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
@@ -46,8 +48,7 @@ _IN_PROCESS: Final = EngineOptions(EngineChoice.LOCAL, processes=1)
 _TYPES: Final = {".avsc": AVRO, ".json": JSON, ".proto": PROTOBUF}
 
 
-@dataclass(slots=True)
-class SchemasRead:
+class SchemasRead(Struct):
     """The schemas that were found, and what could not be read.
 
     Attributes:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.apply.directory_changes import RenamedDirectory
 from kdump.apply.plan import TargetDirectory
@@ -32,8 +34,7 @@ from kdump.storage.location import Location
 from kdump.target.target_file import Gone, TargetFile
 
 
-@dataclass(frozen=True, slots=True)
-class UndeleteRequest:
+class UndeleteRequest(Struct, frozen=True):
     """What to restore.
 
     Attributes:
@@ -52,16 +53,14 @@ class UndeleteRequest:
     given_names: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class LogEnds:
+class LogEnds(Struct, frozen=True):
     """Where the log of a directory begins and ends; None if it cannot be read."""
 
     start_offset: int | None = None
     end_offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UndeleteOutcome:
+class UndeleteOutcome(Struct, frozen=True):
     """The result for one log directory.
 
     Attributes:

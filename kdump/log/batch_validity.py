@@ -10,10 +10,11 @@ if that header conflicts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import GREATEST_OFFSET, HEADER_BYTES, NEWEST_MAGIC
@@ -32,8 +33,7 @@ _BATCHES_AHEAD: Final = 100
 _AHEAD_BYTES: Final = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class LogPart:
+class LogPart(Struct, frozen=True):
     """Part of the log of a segment.
 
     Attributes:
@@ -51,8 +51,7 @@ class LogPart:
     may_be_padded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedWindow:
+class JudgedWindow(Struct, frozen=True):
     """A window, and which of its batches are valid.
 
     Attributes:

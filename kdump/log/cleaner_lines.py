@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class MisplacedLine:
+class MisplacedLine(Struct, frozen=True):
     """Lines of a partition in the cleaner's checkpoints of directories that lack its log.
 
     With lines in two directories ``LogCleanerManager.allCleanerCheckpoints`` throws an exception,

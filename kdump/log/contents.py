@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kdump.formats import kafka07, record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
@@ -25,8 +25,7 @@ FORMAT_0_7: Final = "Kafka 0.7"
 _UNKNOWN_CODEC: Final = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class LogContents:
+class LogContents(Struct, frozen=True):
     """The counts; a message of magic 0 or 1, or of Kafka 0.7, counts as a batch.
 
     Attributes:
@@ -176,7 +175,7 @@ def _survey_0_7(source: ByteSource, *, may_be_padded: bool) -> Iterator[LogConte
         )
         entry = read_at(source, position, kafka07.LOG_OVERHEAD_BYTES + max(size, 0))
         found = kafka07.decode_entry(entry)
-        if isinstance(found, kafka07.Stop):
+        if isinstance(found, kafka07.Stop07):
             break
         batches += 1
         codecs[found.attributes & CODEC_MASK] += 1
@@ -187,6 +186,6 @@ def _survey_0_7(source: ByteSource, *, may_be_padded: bool) -> Iterator[LogConte
         formats={FORMAT_0_7: batches} if batches else {},
         codecs=_named_codecs(codecs.items()),
     )
-    is_padding = found.reason is kafka07.StopReason.ZERO_FILL and may_be_padded
+    is_padding = found.reason is kafka07.StopReason07.ZERO_FILL and may_be_padded
     if found.problem is not None and not is_padding:
         yield found.problem.shifted(position)

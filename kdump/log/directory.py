@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
@@ -53,8 +54,7 @@ class DirectoryKind(enum.Enum):
         return self in (DirectoryKind.PARTITION, DirectoryKind.PARTITION_0_7)
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(Struct, frozen=True):
     """The four offset checkpoints in the root of a log directory.
 
     Each is None if its file is missing or cannot be read.
@@ -83,8 +83,7 @@ class Checkpoints:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirectory:
+class LogDirectory(Struct, frozen=True):
     """A log directory: its own files, and its partitions as they are listed.
 
     Attributes:
@@ -236,7 +235,7 @@ def read_log_directory(
             except OSError as failure:
                 unreadable.append(place.name)
                 problems.append(FileProblem(path / place.name, failure))
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         root,
         partitions=tuple(sorted(partitions, key=_order)),
         unreadable=tuple(sorted(unreadable)),

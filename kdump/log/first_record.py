@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, decompress_chunks
@@ -29,8 +31,7 @@ _FEW_RECORDS: Final = 2000
 """So many records are decoded one by one in less time than importing NumPy takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRecord:
+class FoundRecord(Struct, frozen=True):
     """A record, and the batch that holds it.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.formats import names, record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
@@ -32,8 +33,7 @@ _LARGEST_SMALL_BYTES: Final = 16 << 10
 """Smaller files are read at once: of 10,000 partitions, each call for one counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(Struct, frozen=True):
     """A range of versions, both ends included.
 
     Attributes:

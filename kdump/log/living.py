@@ -16,8 +16,10 @@ several files say together, if all of them are. Who finds that they are not read
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats import names
 from kdump.formats.names import FileStage
@@ -41,8 +43,7 @@ class FileStamp(NamedTuple):
 SegmentStamps = tuple[tuple[str, FileStamp], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Glimpse:
+class Glimpse(Struct, frozen=True):
     """A partition's directory as it was listed, without what a broker has put aside.
 
     Attributes:

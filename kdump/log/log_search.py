@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, replace  # noqa: TID251 - not of a struct
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from kdump.formats.names import FileKind, PartitionState

@@ -10,8 +10,9 @@ import enum
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
@@ -40,8 +41,7 @@ class LeftoverKind(enum.Enum):
     """A small file or a KRaft snapshot that was not finished."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """A file with one of Kafka's names that is not in use."""
 
     name: str
@@ -49,16 +49,14 @@ class Leftover:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSnapshotFile:
+class ProducerSnapshotFile(Struct, frozen=True):
     """A ``.snapshot`` file: the producers' state up to ``offset``, exclusive."""
 
     offset: int
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataSnapshotFile:
+class MetadataSnapshotFile(Struct, frozen=True):
     """A ``.checkpoint`` file of the metadata log: the cluster's state up to ``end_offset``."""
 
     end_offset: int
@@ -66,8 +64,7 @@ class MetadataSnapshotFile:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """A partition, as its directory is listed.
 
     Attributes:
@@ -94,7 +91,7 @@ class Partition:
     foreign: tuple[str, ...]
     total_bytes: int
     names_on_disk: Mapping[str, str] = field(default_factory=dict)
-    entries: tuple[Entry, ...] = field(default=(), repr=False, compare=False)
+    entries: tuple[Entry, ...] = ()
 
     @property
     def log_bytes(self) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class FileProblem:
+class FileProblem(Struct, frozen=True):
     """A file or directory that cannot be read or is damaged.
 
     Attributes:

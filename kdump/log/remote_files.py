@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.formats.remote_names import (
     RemoteFileKind,
@@ -19,8 +20,7 @@ ROOT: Final = "kafka-tiered-storage"
 """The directory of all partitions, in the directory that the broker's configuration names."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemotePlace:
+class RemotePlace(Struct, frozen=True):
     """Where remote segments are.
 
     Attributes:
@@ -35,8 +35,7 @@ class RemotePlace:
         return str(self.location)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
+class RemoteFile(Struct, frozen=True):
     """A file of a remote segment, and its size and time."""
 
     path: Location
@@ -44,8 +43,7 @@ class RemoteFile:
     modified_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSegmentFiles:
+class RemoteSegmentFiles(Struct, frozen=True):
     """The files of a remote segment that there are.
 
     Attributes:
@@ -63,8 +61,7 @@ class RemoteSegmentFiles:
         return self.files.get(RemoteFileKind.LOG)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteListing:
+class RemoteListing(Struct, frozen=True):
     """What the directory of a partition has.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import LogDirectory
@@ -13,8 +14,7 @@ from kdump.log.log_search import ReplicaEnd, Trust, checkpointed, find_log_start
 from kdump.log.partition import Partition
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(Struct, frozen=True):
     """A replica of a partition, identified by the log directory that it is in."""
 
     log_directory: LogDirectory
@@ -68,25 +68,43 @@ class OfPartition(Protocol):
 Chosen = TypeVar("Chosen", bound=OfPartition)
 
 
-def most_advanced(replicas: Sequence[Chosen]) -> Chosen:
+def most_advanced(
+    replicas: Sequence[Chosen],
+    on_failure: Callable[[Chosen, OSError], None] | None = None,
+) -> Chosen:
     """The replica with the greatest last leader epoch, and among those the longest.
 
     So a controller would choose among replicas that are not known to be in sync; the first of
-    equals wins.
+    equals wins. One without a topic id is chosen only where none has one, since its broker renames
+    it to ``-stray``. Of a single replica, no file is read.
 
     Args:
         replicas: of one partition, at least one.
+        on_failure: takes each replica whose end cannot be read, and why; such a replica is chosen
+            only where there is no other.
 
     Raises:
-        OSError: a log cannot be read.
+        OSError: a log cannot be read, and nothing takes the failure.
     """
     if len(replicas) == 1:
         return replicas[0]
-    return max(replicas, key=lambda replica: log_end(replica.partition, Trust.HEADERS))
+    partitions = [each.partition for each in replicas]
+    has_id = [each.known_topic_id is not None for each in partitions]
+
+    def rank(number: int) -> tuple[bool, ReplicaEnd]:
+        is_kept = has_id[number] or partitions[number].is_cluster_metadata
+        try:
+            return is_kept, log_end(partitions[number], Trust.HEADERS)
+        except OSError as failure:
+            if on_failure is None:
+                raise
+            on_failure(replicas[number], failure)
+            return False, _UNREADABLE
+
+    return replicas[max(range(len(replicas)), key=rank)]
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenReplicas(Generic[Chosen]):
+class ChosenReplicas(Struct, Generic[Chosen], frozen=True):
     """One replica of each partition, and the others; both as they were ordered before.
 
     Attributes:
@@ -111,9 +129,8 @@ def choose_replicas(
 ) -> ChosenReplicas[Chosen]:
     """Choose the most advanced replica of each partition, so that each record is read once.
 
-    A replica whose end cannot be read is chosen only where there is no other, and so is one without
-    a topic id where others have one: its broker renames it to ``-stray``. Topics of one name with
-    different ids (one was deleted and created again) are different topics.
+    As :func:`most_advanced` does. Topics of one name with different ids (one was deleted and
+    created again) are different topics.
 
     Args:
         replicas: of any partitions.
@@ -124,28 +141,15 @@ def choose_replicas(
     named = defaultdict[TopicPartition | None, list[Chosen]](list)
     for each in ordered:
         named[each.partition.topic_partition].append(each)
-    groups: list[list[Chosen]] = []
-    stray = set[int]()
+    best: list[Chosen] = []
     for group in named.values():
         # No file is read to choose from one.
-        topic_ids = [None if len(group) == 1 else each.partition.known_topic_id for each in group]
-        if any(topic_ids):
-            stray |= {
-                id(each)
-                for each, topic_id in zip(group, topic_ids, strict=True)
-                if topic_id is None and not each.partition.is_cluster_metadata
-            }
-        by_topic = [range(len(group))] if is_one_a_name else by_topic_id(topic_ids)
-        groups += [[group[number] for number in numbers] for numbers in by_topic]
-
-    def rank(replica: Chosen) -> tuple[bool, ReplicaEnd]:
-        try:
-            return id(replica) not in stray, log_end(replica.partition, Trust.HEADERS)
-        except OSError as failure:
-            on_failure(replica, failure)
-            return False, _UNREADABLE
-
-    best = [group[0] if len(group) == 1 else max(group, key=rank) for group in groups]
+        is_one_topic = is_one_a_name or len(group) == 1
+        topic_ids = [None if is_one_topic else each.partition.known_topic_id for each in group]
+        best += [
+            most_advanced([group[number] for number in numbers], on_failure)
+            for numbers in by_topic_id(topic_ids)
+        ]
     chosen = set(map(id, best))
     return ChosenReplicas(
         tuple(each for each in ordered if id(each) in chosen),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kdump.formats.names import FileKind
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """A segment in use, by the sizes of its files; None for a missing file.
 
     A segment is its log: indexes without one are leftovers, which a broker deletes.

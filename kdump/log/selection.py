@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from kdump.log.partition import Partition
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSelection:
+class PartitionSelection(Struct, frozen=True):
     """Selects partitions by globs (``*``, ``?``, ``[...]``), upper and lower case being different.
 
     A partition is selected if it matches one of ``topics`` and one of ``partitions``; an empty

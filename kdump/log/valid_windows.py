@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import HEADER_BYTES, PREFIX_BYTES
@@ -23,8 +24,7 @@ from kdump.scan.walk import Skipped, walk_windows
 from kdump.storage.location import StoredFile
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """Bytes without readable records.
 
     Attributes:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from kdump.formats.confluent_wire import WirePayload
 from kdump.payloads.avro_size import SchemaSize, size_of_schema
@@ -30,8 +31,7 @@ _ROOT: Final = "kdump_root"
 Reader = Callable[[io.BytesIO, Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class AvroDecoder:
+class AvroDecoder(Struct, frozen=True):
     """Decodes the payloads of one schema.
 
     Attributes:

@@ -6,8 +6,9 @@ and named types that use others twice double with each level.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from kdump.payloads.payload_errors import SchemaProblem
 
@@ -20,8 +21,7 @@ _RATES: Final = (0, *(1 << power for power in range(7)))
 _MOST_UNPAID: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaSize:
+class SchemaSize(Struct, frozen=True):
     """The size of what a schema describes, in units of memory.
 
     Attributes:
@@ -53,8 +53,7 @@ def size_of_schema(schema: Any) -> SchemaSize:
     raise SchemaProblem("its schema has values that take no bytes, or very few, and much memory")
 
 
-@dataclass(slots=True)
-class _Examined:
+class _Examined(Struct):
     """Whether a number of units per byte is enough for a schema.
 
     Attributes:

@@ -14,6 +14,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from kdump.formats.confluent_wire import (
     GUID_SIZE,
@@ -56,8 +57,7 @@ _TYPES: Final = {
 """The type of schemas for the formats that have one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(Struct, frozen=True):
     """A key or a value as text.
 
     Attributes:
@@ -87,8 +87,7 @@ class _SchemaDecoder(Protocol):
     def text(self, payload: WirePayload) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _JsonDecoder:
+class _JsonDecoder(Struct, frozen=True):
     def text(self, payload: WirePayload) -> str:
         return checked_json(payload.body)
 

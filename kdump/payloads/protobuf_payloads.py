@@ -12,8 +12,9 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from kdump.formats.confluent_wire import WirePayload, split_message
 from kdump.formats.errors import FormatError
@@ -34,8 +35,7 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _MOST_NAME: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class ProtobufDecoder:
+class ProtobufDecoder(Struct, frozen=True):
     """Decodes the payloads of one schema.
 
     Attributes:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Self
+
+from msgspec import Struct
 
 from kdump.words import counted
 
 
-@dataclass(frozen=True, slots=True)
-class Undecoded:
+class Undecoded(Struct, frozen=True):
     """Records whose key or value has no text in its format.
 
     Attributes:

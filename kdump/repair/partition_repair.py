@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loader import Recovered, recover_partition

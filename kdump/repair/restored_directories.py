@@ -11,8 +11,10 @@ from __future__ import annotations
 import enum
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.apply.directory_changes import run_directory
 from kdump.apply.journal import RunState
@@ -84,8 +86,7 @@ class StrayCause(enum.Enum):
     """``partition.metadata`` is missing or malformed."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartForecast:
+class StartForecast(Struct, frozen=True):
     """What the next start does with a restored partition, and why.
 
     Attributes:
@@ -99,8 +100,7 @@ class StartForecast:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A directory that may become a partition again.
 
     Attributes:
@@ -120,7 +120,7 @@ class Candidate:
     topic_id: str | None
     obstacle: Obstacle | None = None
     why: str = ""
-    forecast: StartForecast = field(default=StartForecast(NextStart.UNKNOWN))
+    forecast: StartForecast = StartForecast(NextStart.UNKNOWN)
     is_remote: bool = False
 
     @property

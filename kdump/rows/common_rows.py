@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from kdump.rows.row_type import (
     COUNT,
     FLAG,
@@ -20,56 +22,68 @@ from kdump.rows.row_type import (
     one_of,
 )
 
-KAFKAS: Final = list_of(
-    object_of(
-        Field("version", TEXT, "Such as 4.4 or 4.3.1."),
-        Field("reason", TEXT, "What says so, in words."),
-    )
-)._replace(
+KAFKAS: Final = replace(
+    list_of(
+        object_of(
+            Field("version", TEXT, "Such as 4.4 or 4.3.1."),
+            Field("reason", TEXT, "What says so, in words."),
+        )
+    ),
     shared="kafkas",
     what="Which Kafka will start on the log directories: the report speaks of what it does.",
 )
 
-PARTITION_OFFSET: Final = object_of(
-    Field("topic", TEXT), Field("partition", INT), Field("offset", INTEGER)
-)._replace(shared="partition_offset", what="A line of a checkpoint.")
+PARTITION_OFFSET: Final = replace(
+    object_of(Field("topic", TEXT), Field("partition", INT), Field("offset", INTEGER)),
+    shared="partition_offset",
+    what="A line of a checkpoint.",
+)
 
-LEFTOVER: Final = object_of(
-    Field("file", TEXT, "Its name."),
-    Field("outcome", one_of("deleted", "put in place", "replaced")),
-)._replace(shared="leftover", what="A leftover file.")
+LEFTOVER: Final = replace(
+    object_of(
+        Field("file", TEXT, "Its name."),
+        Field("outcome", one_of("deleted", "put in place", "replaced")),
+    ),
+    shared="leftover",
+    what="A leftover file.",
+)
 
-REFUSAL: Final = object_of(
-    Field("why", TEXT, "One sentence."),
-    Field("file", TEXT.or_null, "The file that it is about."),
-    Field("position", INTEGER.or_null, "Byte of the file."),
-    Field("exception", TEXT.or_null, "Name of Kafka's exception."),
-)._replace(shared="refusal", what="Why something is left unchanged.")
+REFUSAL: Final = replace(
+    object_of(
+        Field("why", TEXT, "One sentence."),
+        Field("file", TEXT.or_null, "The file that it is about."),
+        Field("position", INTEGER.or_null, "Byte of the file."),
+        Field("exception", TEXT.or_null, "Name of Kafka's exception."),
+    ),
+    shared="refusal",
+    what="Why something is left unchanged.",
+)
 
-OPERATION: Final = object_of(
-    Field(
-        "action",
-        one_of(
-            "remove",
-            "cut",
-            "rename",
-            "replace",
-            "create",
-            "create-directory",
-            "rename-directory",
-            "remove-directory",
+OPERATION: Final = replace(
+    object_of(
+        Field(
+            "action",
+            one_of(
+                "remove",
+                "cut",
+                "rename",
+                "replace",
+                "create",
+                "create-directory",
+                "rename-directory",
+                "remove-directory",
+            ),
+        ),
+        Field("file", TEXT, "Name of the file, or of the directory of a partition, afterwards."),
+        Field("source", TEXT.or_null, "Name of the file before a rename."),
+        Field("size_bytes", SIZE, "Size afterwards; 0 if the file is removed."),
+        Field("lost_bytes", SIZE, "Bytes that are removed."),
+        Field(
+            "rewrite",
+            INTEGER.or_null,
+            "Number of the replacement of segments that the change is part of.",
         ),
     ),
-    Field("file", TEXT, "Name of the file, or of the directory of a partition, afterwards."),
-    Field("source", TEXT.or_null, "Name of the file before a rename."),
-    Field("size_bytes", SIZE, "Size afterwards; 0 if the file is removed."),
-    Field("lost_bytes", SIZE, "Bytes that are removed."),
-    Field(
-        "rewrite",
-        INTEGER.or_null,
-        "Number of the replacement of segments that the change is part of.",
-    ),
-)._replace(
     shared="operation",
     what="A change to a file of the directory that the object is about. The actions that end in"
     " -directory change the directory of a partition as a whole.",

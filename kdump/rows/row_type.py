@@ -4,16 +4,16 @@ A row type is declared once, beside the function that makes the rows. The column
 and of CSV, the JSON Schemas in ``docs/schemas``, the tables of SQL and Spark, and the lists of
 columns in ``docs/tables.md`` are derived from it; ``./dev pages`` writes the files in ``docs``.
 Rows themselves are mappings with the names of the fields, and the key ``type``.
-
-The classes are named tuples, because a command makes hundreds of them when it starts, and other
-classes take several times as long.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Kind(enum.Enum):
@@ -27,7 +27,7 @@ class Kind(enum.Enum):
     """Milliseconds since 1970; shown as a time in UTC."""
 
 
-class ValueType(NamedTuple):
+class ValueType(Struct, frozen=True):
     """The type of the values of a field.
 
     Attributes:
@@ -59,14 +59,14 @@ class ValueType(NamedTuple):
     @property
     def or_null(self) -> ValueType:
         """The same type, with null."""
-        return self._replace(is_nullable=True)
+        return replace(self, is_nullable=True)
 
     def limited(self, **limits: Any) -> ValueType:
         """The same type with more keywords of JSON Schema, such as ``maximum``."""
-        return self._replace(limits={**self.limits, **limits})
+        return replace(self, limits={**self.limits, **limits})
 
 
-class Field(NamedTuple):
+class Field(Struct, frozen=True):
     """A field of a row.
 
     Attributes:
@@ -109,7 +109,7 @@ class Field(NamedTuple):
         return bool(self.title) and not self.is_detail
 
 
-class RowType(NamedTuple):
+class RowType(Struct, frozen=True):
     """The rows of one type.
 
     Attributes:
@@ -134,7 +134,7 @@ class RowType(NamedTuple):
         return tuple(each for each in self.fields if not each.sql_only and not each.json_only)
 
 
-class JsonAnswer(NamedTuple):
+class JsonAnswer(Struct, frozen=True):
     """The output of a command in JSON, without its header and end.
 
     Attributes:
@@ -151,11 +151,11 @@ class JsonAnswer(NamedTuple):
 TEXT: Final = ValueType("string", "STRING")
 INTEGER: Final = ValueType("integer", "BIGINT", Kind.NUMBER)
 COUNT: Final = INTEGER.limited(minimum=0)
-INT: Final = INTEGER._replace(sql="INT")
+INT: Final = replace(INTEGER, sql="INT")
 """The number of a partition."""
-SIZE: Final = COUNT._replace(kind=Kind.BYTES)
+SIZE: Final = replace(COUNT, kind=Kind.BYTES)
 """A number of bytes."""
-BYTES: Final = INTEGER._replace(kind=Kind.BYTES)
+BYTES: Final = replace(INTEGER, kind=Kind.BYTES)
 """A number of bytes that may be negative."""
 TIME: Final = ValueType("integer", "TIMESTAMP", Kind.TIMESTAMP_MS)
 """Milliseconds since 1970; the name of the field ends in ``_ms``, except in SQL."""
@@ -166,7 +166,7 @@ ANYTHING: Final = ValueType("")
 
 def one_of(*words: str) -> ValueType:
     """One of some words."""
-    return TEXT._replace(words=words)
+    return replace(TEXT, words=words)
 
 
 def list_of(items: ValueType) -> ValueType:

@@ -7,10 +7,10 @@ parts of a log add up to those of the whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from kdump.formats import record_batch
 from kdump.scan.batches import BatchColumns, Column
@@ -51,8 +51,7 @@ class Volume(NamedTuple):
 NOTHING: Final = Volume()
 
 
-@dataclass(frozen=True, slots=True)
-class TimeHistogram:
+class TimeHistogram(Struct, frozen=True):
     """Batches by their maximum timestamp.
 
     Attributes:
@@ -90,8 +89,7 @@ class TimeHistogram:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class BatchStatistics:
+class BatchStatistics(Struct, frozen=True):
     """Statistics of valid batches.
 
     Attributes:

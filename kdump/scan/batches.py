@@ -9,11 +9,12 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from kdump.formats import message_set, record_batch
 from kdump.formats.checksum import crc32c
@@ -45,8 +46,7 @@ Column = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class BatchColumns:
+class BatchColumns(msgspec.Struct, frozen=True):
     """The headers of n batches; every column has shape (n,) and type int64, except the last.
 
     With magic 0 and 1, a batch is one message, plain or with a compressed set in it:
@@ -106,7 +106,7 @@ class BatchColumns:
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the columns by name, in order."""
-        return {name: getattr(self, name) for name in BatchColumns.__slots__}
+        return {name: getattr(self, name) for name in BatchColumns.__struct_fields__}
 
     def rows(self, keep: slice | Flags | Column) -> BatchColumns:
         """Return only some rows of each column."""
@@ -138,8 +138,7 @@ class StopReason(enum.Enum):
     """A batch that is too small for its own header, at the end of the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """Where the walk ended and why; ``problem`` is None only at a clean end."""
 
     position: int
@@ -156,8 +155,7 @@ class Stop:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """Consecutive whole batches and their bytes.
 
     Attributes:

@@ -21,7 +21,7 @@ _WORD_BYTES: Final = 8
 _MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(_WORD_BYTES + 1)], np.uint64)
 """Masks of the first bytes of a word, by number of bytes."""
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
-_LONGEST_HASHED_BYTES: Final = 1024
+LONGEST_HASHED_BYTES: Final = 1024
 """If a key is longer, keys are not compared by words, and hashed by their length alone."""
 
 
@@ -72,7 +72,7 @@ def _words(key: pa.Array) -> Iterator[Words]:
     """
     size = _sizes(key)
     longest = int(size.max(initial=0))
-    if longest > _LONGEST_HASHED_BYTES:
+    if longest > LONGEST_HASHED_BYTES:
         return
     _, edges, data = key.buffers()
     edge = np.frombuffer(edges, np.int64, len(key) + 1, 8 * key.offset)

@@ -8,10 +8,10 @@ records are ever in memory at once, except for a compressed batch as it is store
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, decompress_chunks

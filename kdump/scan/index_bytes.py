@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats import offset_index
 from kdump.scan.source import end_of_data, read_at
@@ -12,8 +13,7 @@ from kdump.storage.location import Location
 _PAGE_BYTES: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class IndexBytes:
+class IndexBytes(Struct, frozen=True):
     """An index without most of its padding.
 
     Attributes:

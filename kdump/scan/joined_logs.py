@@ -7,9 +7,10 @@ not. So their bytes are walked in one buffer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.scan.batches import (
     PADDING_BYTES,
@@ -21,8 +22,7 @@ from kdump.scan.batches import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedBatches:
+class JoinedBatches(Struct, frozen=True):
     """The batches of several logs, in order.
 
     Attributes:

@@ -12,12 +12,12 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.scan.batches import PADDING_BYTES, Bytes, Column, Flags, Window
@@ -28,8 +28,7 @@ class PatternProblem(ValueError):
     """A pattern that cannot be searched for; says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patterns:
+class Patterns(Struct, frozen=True):
     """Alternative patterns: one has to match.
 
     Attributes:
@@ -203,8 +202,7 @@ class RecordPart(enum.Enum):
     HEADERS = "headers"
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderPattern:
+class HeaderPattern(Struct, frozen=True):
     """A header to find.
 
     Attributes:
@@ -216,8 +214,7 @@ class HeaderPattern:
     patterns: Patterns | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordPatterns:
+class RecordPatterns(Struct, frozen=True):
     """Which records to find: those that meet every condition given here.
 
     Nothing matches a null key or value.

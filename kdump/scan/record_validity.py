@@ -7,9 +7,9 @@ A record past its batch would take the offset of a later one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, decompress

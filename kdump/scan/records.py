@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.formats import record_batch
 from kdump.formats.cursor import Cursor
@@ -45,8 +46,7 @@ MOST_RECORDS: Final = 1 << 15
 LEAST_RECORD_BYTES: Final = 7
 
 
-@dataclass(frozen=True, slots=True)
-class RecordColumns:
+class RecordColumns(Struct, frozen=True):
     """Records of consecutive batches, in order; each column is int64 of shape (n,).
 
     Attributes:
@@ -107,8 +107,7 @@ class RecordColumns:
         return tuple(record_batch.decode_record_header(cursor) for _ in range(count))
 
 
-@dataclass(frozen=True, slots=True)
-class Sections:
+class Sections(Struct, frozen=True):
     """The position of each batch's decompressed records, and how many to decode."""
 
     start: Column
@@ -368,8 +367,7 @@ def _skip_headers(data: Bytes, position: Column, headers_count: Column, body_end
     return position
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderColumns:
+class HeaderColumns(Struct, frozen=True):
     """Headers of records, in order; each column is int64 of shape (n,).
 
     Attributes:

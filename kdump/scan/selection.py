@@ -5,8 +5,10 @@ A selection also serves where records are read one by one, so importing it does 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats import record_batch
 from kdump.formats.message_set import Message
@@ -31,8 +33,7 @@ _PER_RECORD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """What to keep; None does not restrict. Both ``to`` bounds are exclusive."""
 
     from_offset: int | None = None

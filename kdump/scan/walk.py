@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats import message_set
 from kdump.formats.buffer import Buffer
@@ -38,8 +39,7 @@ ALL: Final = Selection()
 _AFTER_DAMAGE_BYTES: Final = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSet:
+class MessageSet(Struct, frozen=True):
     """A batch of magic 0 or 1 and its messages: the batch itself, or the set compressed in it.
 
     Attributes:
@@ -53,8 +53,7 @@ class MessageSet:
     problem: FormatError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """Bytes that were skipped up to the next valid batch, or to the end of the file."""
 
     start: int

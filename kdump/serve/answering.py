@@ -7,10 +7,10 @@ import queue
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kdump.errors import KdumpError
 from kdump.formats.names import TopicPartition
@@ -69,8 +69,7 @@ class Caller(NamedTuple):
     peer: str
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(Struct, frozen=True):
     """What the answers are made from.
 
     Attributes:

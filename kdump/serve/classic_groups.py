@@ -11,10 +11,10 @@ import enum
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct, field
 
 _GLANCE_S: Final = 0.5
 _LEAST_SESSION_S: Final = 6.0
@@ -53,8 +53,7 @@ Protocols = Mapping[str, bytes]
 """What a member supports, what it wants most first: names with its metadata for each."""
 
 
-@dataclass(slots=True)
-class LiveMember:
+class LiveMember(Struct):
     """A member.
 
     Attributes:
@@ -86,8 +85,7 @@ class LiveMember:
         return any(each is not None and not each.done() for each in (self.joining, self.syncing))
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedGroup:
+class JoinedGroup(Struct, frozen=True):
     """What a member learns when all have joined.
 
     Attributes:
@@ -103,8 +101,7 @@ class JoinedGroup:
     members: Sequence[tuple[str, str | None, bytes]]
 
 
-@dataclass(slots=True)
-class LiveGroup:
+class LiveGroup(Struct):
     """A group.
 
     Attributes:
@@ -355,8 +352,7 @@ def _common(protocols: Sequence[Protocols]) -> set[str]:
     return set.intersection(*map(set, protocols))
 
 
-@dataclass(slots=True)
-class LiveGroups:
+class LiveGroups(Struct):
     """The groups that have, or had, members here.
 
     Attributes:

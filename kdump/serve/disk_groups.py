@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from msgspec import Struct
+
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.build_report import report_groups
@@ -23,8 +25,7 @@ IN_THIS_PROCESS: Final = EngineOptions(choice=EngineChoice.LOCAL, processes=1)
 """A server has threads, which a worker process would not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundGroups:
+class FoundGroups(Struct, frozen=True):
     """The groups by name, and what is missing.
 
     Attributes:

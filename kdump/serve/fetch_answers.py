@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kdump.errors import KdumpError
 from kdump.formats.names import TopicPartition
@@ -26,8 +26,7 @@ LARGEST_FETCH_BYTES: Final = 4 << 20
 _UNKNOWN: Final = -1
 
 
-@dataclass(slots=True)
-class _Room:
+class _Room(Struct):
     """How many bytes a response may still have."""
 
     left_bytes: int

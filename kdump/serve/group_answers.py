@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from msgspec import Struct
 
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.group_report import ShareOffsetReport
@@ -63,8 +63,7 @@ class ServedOffset(NamedTuple):
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _NamedTopic:
+class _NamedTopic(Struct, frozen=True):
     """A topic of a request, by its name or its id; the other is filled in as far as it is known."""
 
     name: str | None

@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 _SHARE: Final = 4
 """So many times what one gets has to be free: who reads slowly leaves room for others."""
 
 
-@dataclass(slots=True)
-class Held:
+class Held(Struct):
     """What one holds of the budget; a batch may be larger than what was granted."""
 
     size_bytes: int
 
 
-@dataclass(slots=True)
-class MemoryBudget:
+class MemoryBudget(Struct):
     """Bytes that may be held at once.
 
     Attributes:

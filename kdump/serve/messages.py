@@ -27,6 +27,8 @@ _PREFIX_BYTES: Final = 8
 _NEWEST: Final = {66: 1}
 """The newest version that is answered, where that is not the newest of all: ``ListTransactions``
 takes a regular expression after that."""
+_OLDEST: Final = {17: 1}
+"""The oldest one, likewise: after version 0 of ``SaslHandshake`` come bare bytes, not requests."""
 _IMPLIED: Final[Mapping[str, Any]] = {
     "throttle_time": dt.timedelta(),
     "error_code": ErrorCode.none,
@@ -58,7 +60,7 @@ def versions_of(api_key: int) -> tuple[int, int]:
     """The oldest and the newest version of an API that is answered."""
     versions = schema_name_map[api_key_map[api_key]]
     newest = max(versions)
-    return min(versions), min(newest, _NEWEST.get(api_key, newest))
+    return _OLDEST.get(api_key, min(versions)), min(newest, _NEWEST.get(api_key, newest))
 
 
 def decode_request(data: bytes, api_keys: frozenset[int]) -> Request:

@@ -6,10 +6,10 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kdump.formats import record_batch
 from kdump.formats.names import FileKind, TopicPartition
@@ -48,8 +48,7 @@ class CorruptBatch(Exception):
     """The batch of an offset is damaged."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedBatches:
+class FetchedBatches(Struct, frozen=True):
     """Batches as they are stored.
 
     Attributes:
@@ -82,8 +81,7 @@ class CommittedReaders:
                 self._readers.popitem(last=False)
 
 
-@dataclass(slots=True)
-class ServedLog:
+class ServedLog(Struct):
     """The log of the replica that is served of a partition.
 
     Attributes:
@@ -309,8 +307,7 @@ class ServedLog:
                     yield Step(step, False)
 
 
-@dataclass(slots=True)
-class _Taken:
+class _Taken(Struct):
     """The batches of a fetch, with the number of the segment that they are in.
 
     Attributes:

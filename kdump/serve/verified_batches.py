@@ -6,8 +6,10 @@ import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.formats.names import FileKind
 from kdump.log.log_search import SegmentSearch, Trust
@@ -26,8 +28,7 @@ Step = BatchColumns | Damage
 """Valid batches in a row, or the damage after them."""
 
 
-@dataclass(slots=True)
-class _Stretch:
+class _Stretch(Struct):
     """A part of a log that was read from front to back.
 
     Attributes:
@@ -55,8 +56,7 @@ class _Stretch:
         return sum(each.count for each in self.steps if isinstance(each, BatchColumns))
 
 
-@dataclass(slots=True)
-class SegmentBatches:
+class SegmentBatches(Struct):
     """What was verified of one segment.
 
     Attributes:

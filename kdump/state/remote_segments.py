@@ -5,9 +5,11 @@ from __future__ import annotations
 import bisect
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.formats.checkpoints import EpochEntry
 
@@ -35,8 +37,7 @@ _TRANSITIONS: Final = frozenset(
 """The valid changes of state; from a state to itself is valid, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSegment:
+class RemoteSegment(Struct, frozen=True):
     """A remote segment, as its metadata describe it.
 
     Attributes:
@@ -84,8 +85,7 @@ class RemoteSegment:
         return self.end_offset
 
 
-@dataclass(slots=True)
-class _Epoch:
+class _Epoch(Struct):
     """The finished segments of a leader epoch by the offset at which the epoch begins in each.
 
     Follows ``RemoteLogLeaderEpochState``.

@@ -12,9 +12,11 @@ import binascii
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 SCHEMAS_TOPIC: Final = "_schemas"
 DEFAULT_CONTEXT: Final = "."
@@ -38,8 +40,7 @@ class RegistryError(Exception):
     """A record, or an object of a dump, that no registry writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaReference:
+class SchemaReference(Struct, frozen=True):
     """A schema that another one uses.
 
     Attributes:
@@ -53,8 +54,7 @@ class SchemaReference:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSchema:
+class StoredSchema(Struct, frozen=True):
     """A version of a subject.
 
     Attributes:
@@ -98,8 +98,7 @@ UsedSchemas = tuple[tuple[str, StoredSchema], ...]
 """Schemas that another one uses, each with its name in the reference."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaRegistry:
+class SchemaRegistry(Struct, frozen=True):
     """The schemas of a registry.
 
     Attributes:

@@ -15,9 +15,10 @@ import io
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.storage.entries import SPECIAL_KINDS, Entry, EntryKind, special_file_error
 from kdump.storage.location import Location, StoredFile
@@ -39,8 +40,7 @@ _READ_BYTES: Final = 1 << 20
 _LEAST_HOLE_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class LocalDisk:
+class LocalDisk(Struct, frozen=True):
     """The file systems of this machine, as one storage; they have owners and links."""
 
     def name_of(self, path: str) -> str:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
+
+from msgspec import Struct
 
 from kdump.errors import KdumpError
 from kdump.storage.entries import Entry, EntryKind
@@ -107,8 +108,7 @@ class Storage(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A file or directory in a storage, whether it exists or not.
 
     The path is text, because making a :class:`pathlib.Path` for each of 100,000 files takes a

@@ -8,12 +8,16 @@ Paths begin with ``/``, from the bucket or container on.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.phases import phase
 from kdump.storage.entries import Entry, EntryKind
@@ -46,7 +50,7 @@ class ObjectStore(RootedStorage):
         name: the same without them.
     """
 
-    root_uri: str = field(repr=False)
+    root_uri: str = dataclasses.field(repr=False)
     name: str
 
     def name_of(self, path: str) -> str:
@@ -166,8 +170,7 @@ _named: Final[dict[ObjectStore, set[str]]] = {}
 """The paths that were named in this process."""
 
 
-@dataclass(slots=True)
-class _OpenStore:
+class _OpenStore(Struct):
     """A store as this process has seen it so far."""
 
     store: ObjectStore

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kdump.storage.entries import Entry
 from kdump.storage.local_disk import LOCAL_DISK
@@ -13,8 +14,7 @@ from kdump.storage.place_names import TypedName
 from kdump.storage.sparse_writer import SparseWriter
 
 
-@dataclass(frozen=True, slots=True)
-class PassingStorage:
+class PassingStorage(Struct, frozen=True):
     """Files under the names that they will have on this machine, some of them while they come.
 
     Attributes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.words import shell_command, shell_words
 
@@ -42,8 +43,7 @@ class TypedName(NamedTuple):
     left_out: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivePath:
+class ArchivePath(Struct, frozen=True):
     """A path in an archive.
 
     Attributes:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.errors import KdumpError
 from kdump.phases import phase
@@ -31,8 +32,7 @@ class SpoolError(KdumpError):
     """A compressed archive cannot be unpacked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spooled:
+class Spooled(Struct, frozen=True):
     """An unpacked archive.
 
     Attributes:

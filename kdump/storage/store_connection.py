@@ -19,8 +19,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.errors import StoreGoneError
 from kdump.phases import Phase
@@ -88,8 +90,7 @@ class StoreVersion(NamedTuple):
     modified_s: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenObject:
+class OpenObject(Struct, frozen=True):
     """An object that is open, as Arrow has it.
 
     Attributes:

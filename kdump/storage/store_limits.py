@@ -7,8 +7,9 @@ data source and the commands that messages advise.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.errors import UsageProblem
 
@@ -19,8 +20,7 @@ _LARGEST: Final = 10**9
 _TIMEOUTS_OF_A_LISTING: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLimits:
+class StoreLimits(Struct, frozen=True):
     """When kdump gives up a request; the default is for stores that work.
 
     Attributes:

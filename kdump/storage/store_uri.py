@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import urllib.parse
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.errors import UsageProblem
 from kdump.storage.place_names import TypedName
@@ -50,8 +51,7 @@ _SHOWN_IN_FRONT: Final = "dfs."
 """The settings of Hadoop's client for HDFS, which has its secrets elsewhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUri:
+class StoreUri(Struct, frozen=True):
     """A URI of an object store; its options follow the last question mark.
 
     Attributes:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.storage.byte_source import ByteSource, SparseSource
 from kdump.storage.tar_sparse import (
@@ -77,8 +78,7 @@ def tar_headers(archive: ByteSource) -> Iterator[TarHeader]:
         yield header
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     archive: ByteSource
     position: int = 0
     common: dict[str, str] | None = None

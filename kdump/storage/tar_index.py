@@ -7,8 +7,9 @@ can have; each is a :class:`~kdump.storage.place_problem.PlaceProblem`.
 from __future__ import annotations
 
 import tarfile
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.entries import Entry, EntryKind
@@ -46,8 +47,7 @@ class Member(NamedTuple):
     pieces: tuple[StoredPart, ...] = ()
 
 
-@dataclass(slots=True)
-class TarIndex:
+class TarIndex(Struct):
     """All members of an archive.
 
     Attributes:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from kdump.errors import UsageProblem
 from kdump.rows.row_type import TIME, Field, ValueType
@@ -40,8 +40,7 @@ PushedColumn = Literal["topic", "partition", "offset", "base_offset", "last_offs
 """What a condition on a column restricts."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableColumn:
+class TableColumn(Struct, frozen=True):
     """A column.
 
     Attributes:
@@ -78,8 +77,7 @@ class TableColumn:
         return self.name + _MS if self.arrow_type == TIMESTAMP else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table.
 
     Attributes:

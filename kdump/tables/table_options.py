@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.storage.location import Location
 from kdump.tables.kafka_log.options import OptionParser, given_options
@@ -16,8 +17,7 @@ from kdump.tiered.named_places import named_locations
 LEVELS: Final = ("quick", "default", "deep")
 
 
-@dataclass(frozen=True, slots=True)
-class TableOptions:
+class TableOptions(Struct, frozen=True):
     """What to read.
 
     Attributes:

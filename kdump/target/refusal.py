@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _IO_EXCEPTIONS: Final = ("FileNotFoundException", "FileSystemException", "NoSuchFileException")
 
 OFFLINE: Final = "take the log directory offline, or refuse to start"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why Kafka aborts loading with an exception: the broker does not start, or drops the disk.
 
     A failure that ``LogDirFailureChannel`` is told of takes the directory offline. Loading goes on

@@ -6,23 +6,20 @@ mapping from file name to target file is the target state of a directory, and wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """Stays unchanged."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptUpTo:
+class KeptUpTo(Struct, frozen=True):
     """Is truncated to its first ``size_bytes`` bytes."""
 
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class RenamedFrom:
+class RenamedFrom(Struct, frozen=True):
     """Is the file ``name`` under a new name, truncated to ``size_bytes`` bytes.
 
     No other target file uses that file, and its old name is free afterwards.
@@ -32,8 +29,7 @@ class RenamedFrom:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedFrom:
+class CopiedFrom(Struct, frozen=True):
     """Holds the bytes from ``start`` to ``end`` of file ``name``, as it is before any change."""
 
     name: str
@@ -45,8 +41,7 @@ class CopiedFrom:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedFrom:
+class JoinedFrom(Struct, frozen=True):
     """Holds ``pieces``, concatenated."""
 
     pieces: tuple[CopiedFrom, ...]
@@ -56,8 +51,7 @@ class JoinedFrom:
         return sum(piece.size_bytes for piece in self.pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class NewBytes:
+class NewBytes(Struct, frozen=True):
     """Holds ``data``; the file may or may not exist yet."""
 
     data: bytes
@@ -67,8 +61,7 @@ class NewBytes:
         return len(self.data)
 
 
-@dataclass(frozen=True, slots=True)
-class StagedBytes:
+class StagedBytes(Struct, frozen=True):
     """Holds new bytes that are not in memory.
 
     Attributes:
@@ -81,8 +74,7 @@ class StagedBytes:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """Is deleted, if it exists."""
 
 

@@ -13,8 +13,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats.names import FileKind, parse_offset_file_name
 from kdump.scan.source import data_ranges, end_of_data, read_at, without_padding
@@ -51,8 +52,7 @@ INDEX_SUFFIXES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """New bytes, and a number of zeroes after them."""
 
     data: bytes
@@ -63,8 +63,7 @@ class Written:
         return len(self.data) + self.padding_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Spilled:
+class Spilled(Struct, frozen=True):
     """New bytes that a store keeps as ``number``."""
 
     store: ContentStore

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.broker.loader.swapped_partition import as_loaded
 from kdump.formats.internal_topics import ParsedRecord, parse_remote_log_metadata
@@ -28,8 +29,7 @@ _DELETION: Final = "REMOTE_PARTITION_DELETE_METADATA_RECORD"
 _DELETION_FINISHED: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class RecordProblem:
+class RecordProblem(Struct, frozen=True):
     """A record that is not one of remote log metadata."""
 
     path: str
@@ -37,8 +37,7 @@ class RecordProblem:
     problem: str
 
 
-@dataclass(slots=True)
-class RemoteMetadata:
+class RemoteMetadata(Struct):
     """What the records of remote log metadata add up to.
 
     Attributes:

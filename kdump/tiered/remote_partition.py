@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint, epochs_rise
@@ -33,8 +34,7 @@ _KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSlice:
+class RemoteSlice(Struct, frozen=True):
     """A file of a partition that is remote, or part of a remote one.
 
     Attributes:
@@ -53,8 +53,7 @@ class RemoteSlice:
         return Entry(name, EntryKind.FILE, size_bytes=self.size_bytes, modified_ns=self.modified_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class RemotePart:
+class RemotePart(Struct, frozen=True):
     """The remote part of a partition.
 
     Attributes:

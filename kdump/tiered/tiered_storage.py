@@ -11,9 +11,10 @@ import contextlib
 import functools
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     from kdump.tiered.remote_metadata import RemoteMetadata
 
 
-@dataclass(frozen=True, slots=True)
-class TieredStorage:
+class TieredStorage(Struct, frozen=True):
     """Local log directories with the remote segments of their partitions.
 
     Which remote segments there are is found out once in each process.

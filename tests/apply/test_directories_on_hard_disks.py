@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from builders.directory_cases import CREATED, LOG, OLD, target_of, write_log_directory
 from builders.log_dir_trees import original_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from builders.trees import contents_of
 from builders.volatile_files import Stopped, VolatileFiles

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from builders.forged_journals import FOREIGN, LOG, Forge, forge, log_dir_with_a_run, with_steps
 from builders.log_dir_trees import original_of

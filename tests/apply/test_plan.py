@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import cProfile
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from builders.trees import tree_of
 from builders.written_files import plan_of, target_of, write_files

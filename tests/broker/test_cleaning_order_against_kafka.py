@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import replace  # noqa: TID251 - not of a struct
 from pathlib import Path
 
 import pytest

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kdump.broker.retention.free_space import choose_to_free
 from kdump.broker.retention.retention import (
@@ -23,7 +23,7 @@ from kdump.state.metadata.settings import TopicSettings
 NOW_MS = 1_000_000
 DAY = TopicSettings(retention_ms=100)
 UNLIMITED = TopicSettings(retention_ms=-1)
-COMPACTED = replace(DAY, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+COMPACTED = TopicSettings(retention_ms=100, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
 
 
 def log_of(
@@ -64,7 +64,7 @@ def test_an_empty_active_segment_is_kept() -> None:
 
 
 def test_size_is_checked_before_age() -> None:
-    settings = replace(DAY, retention_bytes=20)
+    settings = TopicSettings(retention_ms=100, retention_bytes=20)
     assert reasons(log_of([1, 2, 3, NOW_MS]), settings) == [
         Reason.OVER_SIZE,
         Reason.OVER_SIZE,
@@ -74,7 +74,7 @@ def test_size_is_checked_before_age() -> None:
 
 
 def test_retention_by_size_keeps_at_least_the_limit() -> None:
-    settings = replace(UNLIMITED, retention_bytes=21)
+    settings = TopicSettings(retention_ms=-1, retention_bytes=21)
     assert reasons(log_of([1, 2, 3]), settings) == [Reason.UNLIMITED] * 3
 
 
@@ -143,7 +143,7 @@ def test_only_the_oldest_replicated_segments_are_deleted(
     times: list[int], start: int, mark: int, retention_bytes: int
 ) -> None:
     log = log_of(times, start=min(start, 10 * len(times)), mark=mark)
-    found = fates(log, replace(DAY, retention_bytes=retention_bytes), NOW_MS)
+    found = fates(log, TopicSettings(retention_ms=100, retention_bytes=retention_bytes), NOW_MS)
     count = sum(fate.is_deleted for fate in found)
     assert [fate.is_deleted for fate in found] == [True] * count + [False] * (len(found) - count)
     assert not count or log.upper_bound(count - 1) <= log.high_watermark

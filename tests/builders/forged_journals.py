@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import crc32c
+from msgspec.structs import replace
 
 from builders.written_files import PARTITION, plan_of, write_files
 from kdump.apply.apply import apply_plan

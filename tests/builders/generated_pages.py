@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 import kdump
 from kdump.jobs.table_rows.all_tables import TABLES
 from kdump.rows.row_type import Field, JsonAnswer, RowType, ValueType
@@ -139,7 +141,7 @@ def _with_shared(common: Schema, found: Sequence[JsonAnswer]) -> Schema:
     declared = {row.shared: row_schema(row) for row in rows if row.shared}
     for value in _types_in(field for row in rows for field in row.fields):
         if value.shared:
-            declared[value.shared] = schema_of(value._replace(shared=""), value.what)
+            declared[value.shared] = schema_of(replace(value, shared=""), value.what)
     return {**common, "$defs": {**common["$defs"], **declared}}
 
 

@@ -6,8 +6,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kdump.engine.job import Split
 from kdump.scan.batches import read_windows

@@ -18,6 +18,7 @@ FILES: Final = (
     "export-manifest.json",
     "metadata-collection.json",
     "metadata-plan.json",
+    "verify-state.json",
 )
 """Schemas of files that kdump writes and reads, not of its output."""
 

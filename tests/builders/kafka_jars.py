@@ -75,8 +75,14 @@ def newest_loader_classpath() -> str:
 
 def newest_cluster_classpath() -> str:
     """Return that of the programs that run clusters, for the newest Kafka, likewise."""
-    sources = sorted(_SOURCES.glob("Cluster*.java"))
+    sources = [*sorted(_SOURCES.glob("Cluster*.java")), _SOURCES / "AuthorizerServer.java"]
     return _compiled("java-newest-cluster", newest_classpath(), sources, NEWEST_POM)
+
+
+def newest_consumer_classpath() -> str:
+    """Return that of ``ConsumerServer``, for the newest Kafka, likewise."""
+    sources = sorted(_SOURCES.rglob("ConsumerServer.java"))
+    return _compiled("java-newest-consumer", newest_classpath(), sources, NEWEST_POM)
 
 
 def _compiled(name: str, jars: str, sources: Sequence[Path], pom: Path) -> str:

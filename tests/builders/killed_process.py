@@ -25,7 +25,7 @@ from kdump.apply.files import Disk
 from kdump.cli import main
 from kdump.processes import worker_pool
 
-_CHANGES: Final = (
+CHANGES: Final = (
     "create",
     "write_at",
     "truncate",
@@ -96,7 +96,7 @@ class KillableKdump:
 
 def count_changes(count: Callable[[], None]) -> None:
     """Call ``count`` before every change to the disk from now on."""
-    for name in _CHANGES:
+    for name in CHANGES:
         setattr(Disk, name, _counted(getattr(Disk, name), count))
 
 
@@ -108,7 +108,7 @@ def changes_of(work: Callable[[], object]) -> int:
         nonlocal found
         found += 1
 
-    before = {name: getattr(Disk, name) for name in _CHANGES}
+    before = {name: getattr(Disk, name) for name in CHANGES}
     try:
         count_changes(count)
         work()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from builders.apply_target import apply_target
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root

@@ -27,6 +27,7 @@ from kdump.cli.output.diagnostics import Diagnostics
 from kdump.jobs.listing.partition_facts import with_partitions_as_loaded
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import PartitionSelection
+from kdump.serve.admission import Admission
 from kdump.serve.messages import built, encoded
 from kdump.serve.served_cluster import ServedCluster, ServeRequest, newest_image, open_cluster
 from kdump.serve.served_notices import ServedNotices
@@ -56,12 +57,14 @@ class RunningServer:
         cluster: what it serves.
         notices: what it counted.
         lines: what it said.
+        admission: how clients come in.
         port: at 127.0.0.1.
     """
 
     cluster: ServedCluster
     notices: ServedNotices
     lines: list[str]
+    admission: Admission = field(default_factory=Admission)
     port: int = 0
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,7 +88,7 @@ class RunningServer:
     _thread: threading.Thread = field(init=False)
 
     async def _run(self) -> None:
-        server = ProtocolServer(self.cluster, self.notices)
+        server = ProtocolServer(self.cluster, self.notices, self.admission)
         try:
             _, self.port = await server.listen("127.0.0.1", 0)
         finally:

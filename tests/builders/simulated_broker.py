@@ -281,11 +281,10 @@ class SimulatedBroker:
                 yield from replaced(self._root / name, offset_checkpoint(ends))
 
 
-@dataclass(frozen=True, slots=True)
-class SteppedDisk(LocalDisk):
+class SteppedDisk(LocalDisk, frozen=True):
     """The local disk, where something else happens before and during each thing that is read."""
 
-    step: Callable[[], None] = field(compare=False, repr=False)
+    step: Callable[[], None]
 
     def entries(self, path: str) -> list[Entry]:
         """List as systems do: of what is renamed meanwhile, both names may be seen, or none."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from builders.log_directories import TOPIC_ID, offset_checkpoint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 from collections.abc import Sequence
@@ -153,4 +152,3 @@ def test_a_part_can_be_sent_to_another_process(tmp_path: Path) -> None:
     path = LogModel().write(tmp_path / "logs")
     part = check_part(scope_of(file(path, 0, FileKind.LOG)), 0, None, Level.DEEP, NOW_MS)
     assert pickle.loads(pickle.dumps(part)) == part
-    assert dataclasses.is_dataclass(part)

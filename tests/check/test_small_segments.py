@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,7 +81,7 @@ def by_windows(scope: SegmentScope, level: Level) -> SegmentPart:
 
 
 def without_last_time(part: SegmentPart | None) -> SegmentPart | None:
-    return None if part is None else dataclasses.replace(part, last_indexed_ms=None)
+    return None if part is None else msgspec.structs.replace(part, last_indexed_ms=None)
 
 
 @pytest.mark.slow

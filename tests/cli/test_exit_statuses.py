@@ -327,6 +327,7 @@ TRANSPLANT: Final = (
     *("transplant", "orders-0", "--into", "../target", "--leader-epoch", "0"),
     *("--topic-id", TOPIC_ID_TEXT, "--open-transactions", "truncate"),
 )
+BACKUP: Final = ("backup", "create", "../repository", ".")
 COPY: Final = ("copy", ".", "../copied")
 DIFF: Final = ("diff", ".", "../copy")
 EXPORT: Final = ("export", "--out", "../out", ".")
@@ -334,6 +335,7 @@ DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
 RESET: Final = ("quorum", "reset", "--voter", "1@h:1")
 RECOVERY_POINTS: Final = names.RECOVERY_POINT_CHECKPOINT
 CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
+    "backup": {0: (BACKUP, NOTHING), 4: (BACKUP, damage_the_first_batch)},
     "checkpoint show": {
         0: (("checkpoint", "show", "."), NOTHING),
         4: (("checkpoint", "show", "."), malform(RECOVERY_POINTS)),
@@ -587,6 +589,7 @@ ARGUMENTS: Final = {
     "metadata": ("metadata", "show"),
     "move": ("move", "--balance"),
     "copy": ("copy", "nowhere"),
+    "backup": ("backup", "create", "repository"),
     "export": ("export", "--out", "out"),
     "grep": ("grep", ""),
     "quorum": ("quorum", "show"),

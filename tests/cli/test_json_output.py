@@ -155,6 +155,9 @@ def test_nothing_is_written_after_a_failed_write(monkeypatch: pytest.MonkeyPatch
 
 
 NEEDED = {
+    "backup create": ("missing",),
+    "backup prune": ("--keep-last", "1"),
+    "backup restore": ("--into", "new"),
     "checkpoint set": ("recovery-point", "a-0=1"),
     "compact": ("--topic", "a"),
     "export": ("--out", "new"),

@@ -60,6 +60,11 @@ READING: Final = (
     "diff --records DIR COPY",
     "move --drain DIR --to COPY --dry-run",
     "copy DIR EMPTY",
+    "backup create OUT DIR",
+    "backup list REPOSITORY",
+    "backup check REPOSITORY",
+    "backup prune --keep-last 1 --keep-daily 7 REPOSITORY",
+    "backup restore --into OUT REPOSITORY",
     "metadata show",
     "metadata history",
     "metadata diff --from 0",
@@ -79,7 +84,8 @@ READING: Final = (
 )
 """Command lines that change nothing; DIR is the directory, the last word by default, COPY a copy
 that lacks a partition, OUT a file elsewhere, COLLECTION one of a disk like the directory, PLAN one
-of another cluster, PARTITION one of its partitions, TARGET another log directory."""
+of another cluster, PARTITION one of its partitions, TARGET another log directory, REPOSITORY one
+with a backup of the directory."""
 
 
 def test_every_command_with_json_output_has_a_line() -> None:
@@ -98,11 +104,17 @@ def answered(line: str, directory: Path) -> list[dict[str, Any]]:
         words[words.index("DIR")] = str(directory)
     elif "PARTITION" in words:
         words[words.index("PARTITION")] = str(max(directory.glob("[a-z]*-0"), default=directory))
-    elif "COLLECTION" not in words:
+    elif "COLLECTION" not in words and "REPOSITORY" not in words:
         words.append(str(directory))
     with tempfile.TemporaryDirectory() as other:
         if "OUT" in words:
             words[words.index("OUT")] = str(Path(other, "out.json"))
+        if "REPOSITORY" in words:
+            words[words.index("REPOSITORY")] = str(Path(other, "repository"))
+            run_kdump(
+                ["backup", "create", str(Path(other, "repository")), str(directory)],
+                directory.parent,
+            )
         if "COLLECTION" in words:
             collection = write_collection(Path(other, "c.json"), disk(1, replica("orders")))
             words[words.index("COLLECTION")] = str(collection)

@@ -74,6 +74,11 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("metadata", "plan", "--controller", "4001@h:9093", "--out", "../plan.json", "../here.json"),
     ("metadata", "apply", "../small-plan.json", "../empty"),
     ("move", "--balance", "."),
+    ("backup", "create", "../repository", "."),
+    ("backup", "list", "../backup"),
+    ("backup", "check", "../backup"),
+    ("backup", "prune", "--keep-last", "1", "../backup"),
+    ("backup", "restore", "--into", "../restored", "../backup"),
     ("copy", ".", "../copied"),
     ("copy", "--dry-run", ".", "../copied"),
     ("metadata", "rebuild", "--controller", "4001@h:9093", "--into", "../empty", "../node"),
@@ -155,6 +160,8 @@ def test_every_wait_for_the_disk_is_in_a_phase(
         write_metadata_log(root, records)
         write_small_plan(root.parent / "small-plan.json")
         (root.parent / "empty").mkdir()
+    if run[0] == "backup":
+        run_kdump(["backup", "create", "../backup", "."], root)
     outside.clear()
     outcome = run_kdump(run, root)
     assert outcome.exit_status & ExitStatus.USAGE == 0

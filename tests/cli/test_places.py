@@ -53,6 +53,11 @@ READING: Final = (
 )
 """LOG, D1 and D2 are in the place; OUT is a new file or directory."""
 WRITING: Final = (
+    "backup check D1",
+    "backup create OUT D1",
+    "backup list D1",
+    "backup prune --keep-last 1 D1",
+    "backup restore --into OUT D1",
     "checkpoint rebuild D1",
     "checkpoint set D1 recovery-point orders-0=0",
     "compact --topic * --config cleanup.policy=compact D1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -102,6 +103,19 @@ def test_a_clean_directory_is_unchanged(clean: Path) -> None:
     after = tree_of(clean)
     del before["."], after["."]  # The lock file was created and deleted.
     assert after == before
+
+
+def test_a_preview_says_how_much_a_starting_broker_reads_again(crashed: Path) -> None:
+    active = file(crashed / "orders-0", 12, FileKind.LOG)
+
+    assert b"again" not in recover("--dry-run", crashed).stdout
+    (summary,) = of_type(rows("--dry-run", crashed), "summary")
+    assert summary["recovered_segments"] == 1
+    assert summary["recovered_bytes"] == active.stat().st_size
+
+    os.truncate(active, 1 << 30)  # Preallocated, as a broker leaves it with preallocate=true.
+    said = recover("--dry-run", crashed).stdout
+    assert b"a starting broker reads 1 segment (1.0 GiB) again before it serves them" in said
 
 
 def test_an_unclean_shutdown_alone_is_not_damage(crashed: Path) -> None:

@@ -29,6 +29,7 @@ WITHOUT_PARTITIONS: Final = {
         "quorum reset",
         "quorum show",
     ),
+    *("backup create", "backup list", "backup check", "backup prune", "backup restore"),
     *("rewind", "transplant"),
 }
 """Commands that name files, lines, runs, codes or SQL conditions instead, or are about whole

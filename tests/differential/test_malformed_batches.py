@@ -26,6 +26,7 @@ from builders.samples import seeds
 from kdump.formats import names
 from kdump.formats.record_batch import HEADER_BYTES, decode_header
 from kdump.log.directory import read_log_directory
+from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
 from kdump.log.record_search import RecordSearch
 from kdump.storage.local_disk import local
@@ -41,9 +42,15 @@ LOG: Final = "00000000000000000000.log"
 
 
 @pytest.fixture(scope="module")
-def consumer(java_classpath: str) -> Iterator[JavaServer]:
-    with JavaServer(java_classpath, PROGRAM) as running:
-        yield running
+def consumers(
+    java_classpath: str, newest_consumer_classpath: str
+) -> Iterator[tuple[JavaServer, JavaServer]]:
+    """Those of 4.3.1 and of the newest Kafka."""
+    with (
+        JavaServer(java_classpath, PROGRAM) as known,
+        JavaServer(newest_consumer_classpath, PROGRAM) as newest,
+    ):
+        yield known, newest
 
 
 @pytest.fixture(scope="module")
@@ -91,16 +98,18 @@ def searched(directory: Path) -> tuple[dict[int, list[int]], set[int]]:
     return found, damaged_partitions(outcome.stderr)
 
 
-def verified(directory: Path) -> set[int]:
-    """The partitions with a damaged log."""
+def verified(directory: Path) -> tuple[set[int], dict[int, int]]:
+    """The partitions with a damaged log, and the ends of all."""
     args = ["verify", "--deep", "--output", "jsonl", "--engine", "local", str(directory)]
-    return {
+    said = run_kdump(args, directory).stdout
+    damaged = {
         int(Path(row["path"]).parent.name.removeprefix("t-"))
-        for row in lines(run_kdump(args, directory).stdout, "finding")
+        for row in lines(said, "finding")
         if row["severity"] in ("error", "severe")
         and row["path"].endswith(".log")
         and row["code"] != "batch-max-timestamp"
     }
+    return damaged, {row["partition"]: row["log_end_offset"] for row in lines(said, "partition")}
 
 
 def listed_ends(directory: Path) -> dict[int, int]:
@@ -120,7 +129,7 @@ def _complain(wrong: list[str], case: str, what: str) -> None:
 
 @pytest.mark.parametrize("seed", seeds(0, count=50, in_main=1))
 def test_all_readers_agree(
-    seed: int, consumer: JavaServer, loader: JavaServer, quick_path: Path
+    seed: int, consumers: tuple[JavaServer, JavaServer], loader: JavaServer, quick_path: Path
 ) -> None:
     rng = random.Random(seed)
     logs = [malformed_log(rng) for _ in range(PARTITIONS)]
@@ -129,7 +138,7 @@ def test_all_readers_agree(
     wrong: list[str] = []
     export, export_damage = exported(directory, quick_path / "out")
     grep, grep_damage = searched(directory)
-    damaged = verified(directory)
+    damaged, verified_ends = verified(directory)
     ends = listed_ends(directory)
     # A broker that loads a log may truncate it.
     shutil.copytree(directory, quick_path / "loaded")
@@ -150,6 +159,8 @@ def test_all_readers_agree(
             )
         if (number in damaged) != (number in export_damage):
             complain(f"verify finds damage: {number in damaged}, export: {number in export_damage}")
+        if verified_ends[number] != (end := log_end(partitions[number], Trust.CHECKSUMS).offset):
+            complain(f"verify END {verified_ends[number]}, groups and export {end}")
         if found != sorted(set(found)):
             complain(f"not in order: {found}")
         for offset in range(max(found, default=0) + 2 if max(found, default=0) < 1000 else 100):
@@ -162,7 +173,9 @@ def test_all_readers_agree(
         ranges = [f"{start}-{end}" for start, end in itertools.pairwise(starts)]
         path = str(directory / f"t-{number}" / LOG)
         whole = f"0-{starts[-1]}"
-        consumed = consumer.ask_words([path, whole, *ranges])
+        consumed, by_newest = (each.ask_words([path, whole, *ranges]) for each in consumers)
+        if consumed != by_newest:
+            complain(f"a consumer of 4.3.1 gets {consumed}, of the newest Kafka {by_newest}")
         possible = set[str]()
         for own, each in zip(log.offsets, ranges, strict=True):
             if own is None:
@@ -181,8 +194,8 @@ def test_all_readers_agree(
             complain(f"no consumer gets {sorted(set(map(str, found)) - possible)}")
         if number not in export_damage and consumed[whole] != " ".join(map(str, found)):
             complain(f"silent, {found}, a consumer gets {consumed[whole]}")
-        end = loaded.get(f"t-{number}/log-end")
+        in_broker = loaded.get(f"t-{number}/log-end")
         # After an end that wraps, a broker deletes the log, because it ends before it begins.
-        if end is not None and int(end) != max(ends[number], 0):
-            complain(f"ls END {ends[number]}, loaded {end}")
+        if in_broker is not None and int(in_broker) != max(ends[number], 0):
+            complain(f"ls END {ends[number]}, loaded {in_broker}")
     assert len(wrong) <= FEW, "\n".join([f"{len(wrong)} differ", *wrong])

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from builders.index_files import Said, Segment
 from kdump.dump import producer_snapshot

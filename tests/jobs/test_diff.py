@@ -6,11 +6,12 @@ import itertools
 import pickle
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from builders.log_directories import write_partition
@@ -159,7 +160,7 @@ def random_models(rng: random.Random) -> list[Model]:
             own = range(kept, kept + rng.randrange(12))
             log |= {offset: Written(epoch, b"%d own %d" % (number, offset)) for offset in own}
         for offset in rng.sample(sorted(log), min(len(log), rng.choice([0, 0, 1, 4]))):
-            log[offset] = replace(log[offset], value=b"other %d" % number)
+            log[offset] = Written(log[offset].epoch, b"other %d" % number)
         for offset in rng.sample(sorted(log), min(len(log), rng.choice([0, 0, 1, 9]))):
             del log[offset]
         start = rng.choice([0, 0, rng.randrange(max(log, default=0) + 1)])

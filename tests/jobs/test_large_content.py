@@ -6,11 +6,11 @@ import pickle
 import re
 import shutil
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from builders.batches import batches
 from builders.in_process import run_kdump

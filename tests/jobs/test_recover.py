@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from builders.log_directories import offset_checkpoint
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file

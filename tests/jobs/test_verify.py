@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from builders.batches import batches
 from builders.verified import END_OFFSET, LogModel, said_of, state_of, write_segment

@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -139,8 +138,7 @@ def test_the_end_of_a_log_is_not_judged(quick_path: Path, size: int) -> None:
     assert summary.account.damaged_bytes == 0
 
 
-@dataclass(frozen=True, slots=True)
-class FailingDisk(LocalDisk):
+class FailingDisk(LocalDisk, frozen=True):
     """A disk that cannot read one file."""
 
     name: str = ""

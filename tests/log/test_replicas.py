@@ -62,6 +62,7 @@ def test_a_replica_that_becomes_stray_is_chosen_only_where_there_is_no_other(
     def chosen(*disks: str, is_one_a_name: bool) -> list[str]:
         directories = [read_log_directory(local(tmp_path / disk)) for disk in disks]
         found = replicas_by_partition(directories)[TopicPartition("orders", 0)]
+        assert most_advanced(found).log_directory.path.name == disks[-1]
         best = choose_replicas(found, lambda *_: None, is_one_a_name=is_one_a_name).chosen
         return [each.log_directory.path.name for each in best]
 

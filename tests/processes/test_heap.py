@@ -14,9 +14,9 @@ import resource
 from kdump.processes.heap import keep_freed_memory
 
 {}
-for _ in range(100):
-    pieces = [bytes(10_000) for _ in range(200)]
-    del pieces
+# Each piece is larger than all before it: the C library maps it, unless it was told otherwise.
+for size_bytes in range(1 << 20, 2 << 20, 1 << 14):
+    b"x" * size_bytes
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 """
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec import field
 
 from builders.batches import batch, record
 from builders.log_directories import write_partition
@@ -44,8 +44,7 @@ class CountedFile(LocalFile):
         return read
 
 
-@dataclass(frozen=True, slots=True)
-class CountingDisk(LocalDisk):
+class CountingDisk(LocalDisk, frozen=True):
     """The local disk; it counts the bytes that are read from logs."""
 
     count: list[int] = field(default_factory=lambda: [0])

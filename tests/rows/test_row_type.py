@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from builders.generated_pages import row_schema, schema_of
 from kdump.cli.output.rendering import OutputFormat, open_output
@@ -66,7 +67,7 @@ def test_a_field_that_only_a_success_has_is_required_without_a_failure() -> None
 def test_a_detail_is_for_people_only_in_a_block() -> None:
     detail = Field("codec", TEXT, "How it is compressed.", "Codec", is_detail=True)
     assert not detail.for_people
-    assert detail._replace(is_detail=False).for_people
+    assert replace(detail, is_detail=False).for_people
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_a_detail_is_for_people_only_in_a_block() -> None:
         (one_of("a", "b").or_null, {"enum": ["a", "b", None]}),
         (list_of(TEXT), {"type": "array", "items": {"type": "string"}}),
         (map_of(TEXT), {"type": "object", "additionalProperties": {"type": "string"}}),
-        (TEXT._replace(shared="name"), {"$ref": "common.json#/$defs/name"}),
+        (replace(TEXT, shared="name"), {"$ref": "common.json#/$defs/name"}),
     ],
 )
 def test_a_type_is_a_json_schema(value: ValueType, schema: dict[str, object]) -> None:

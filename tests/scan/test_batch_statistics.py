@@ -27,7 +27,7 @@ LARGEST = 2**63 - 1
 def columns(rows: Sequence[Row]) -> BatchColumns:
     timestamp, size, records, codec = map(np.array, zip(*rows, strict=True))
     nothing = np.zeros(len(rows), np.int64)
-    names = dict.fromkeys(BatchColumns.__slots__, nothing)
+    names = dict.fromkeys(BatchColumns.__struct_fields__, nothing)
     return BatchColumns(
         **{
             **names,

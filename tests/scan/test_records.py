@@ -6,12 +6,12 @@ import gc
 import random
 import re
 import weakref
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from builders.batches import batch, record
 from builders.sources import BytesSource

@@ -5,12 +5,12 @@ A new kind of storage needs no more than what the one in memory has.
 
 from __future__ import annotations
 
-import dataclasses
 import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from builders.memory_storage import MemoryStorage
@@ -65,15 +65,15 @@ def listed(location: Location) -> object:
     """Return the listing of a log directory, without its location."""
     found = read_log_directory(location)
     partitions = [
-        dataclasses.replace(
+        msgspec.structs.replace(
             each,
             path=HERE,
-            segments=tuple(dataclasses.replace(every, hole_bytes=0) for every in each.segments),
+            segments=tuple(msgspec.structs.replace(every, hole_bytes=0) for every in each.segments),
         )
         for each in found.partitions
     ]
     return (
-        dataclasses.replace(found, path=HERE, partitions=(), problems=()),
+        msgspec.structs.replace(found, path=HERE, partitions=(), problems=()),
         partitions,
         list(map(str, found.problems)),
     )
@@ -119,7 +119,7 @@ def checked(location: Location, processes: int = 1) -> list[object]:
     options = EngineOptions(choice=EngineChoice.LOCAL, processes=processes)
     said = verify(request, options)
     return [
-        dataclasses.replace(each, seconds=0) if isinstance(each, VerifySummary) else each
+        msgspec.structs.replace(each, seconds=0) if isinstance(each, VerifySummary) else each
         for each in said
         if isinstance(each, Finding | VerifySummary)
     ]

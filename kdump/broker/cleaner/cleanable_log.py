@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.broker.loader.loader import Recovered
 from kdump.broker.loader.segment_times import last_timestamp_ms, modified_ms
@@ -15,8 +16,7 @@ from kdump.storage.location import Location
 from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFiles:
+class SegmentFiles(Struct, frozen=True):
     """One segment of a log, by sizes and times of its files.
 
     Attributes:
@@ -37,8 +37,7 @@ class SegmentFiles:
         return file_name(self.base_offset, FileKind.LOG)
 
 
-@dataclass(frozen=True, slots=True)
-class CompactedLog:
+class CompactedLog(Struct, frozen=True):
     """A log as the cleaner finds it after the broker has loaded it.
 
     Attributes:

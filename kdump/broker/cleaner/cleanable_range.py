@@ -6,7 +6,8 @@ Follows ``LogCleanerManager.cleanableOffsets`` and ``LogToClean``.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.broker.cleaner.cleanable_log import CompactedLog
 
@@ -37,8 +38,7 @@ class DirtyFrom(enum.Enum):
     """The log was truncated since: it is dirty from its start again."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleanableRange:
+class CleanableRange(Struct, frozen=True):
     """The offsets that a round of compaction processes.
 
     Attributes:

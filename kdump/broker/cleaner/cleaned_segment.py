@@ -9,10 +9,11 @@ Follows ``Cleaner.cleanSegments``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.cleaner.compaction_parts import Amount, PartToRewrite
 from kdump.broker.cleaner.compaction_rewrite import Chunk, Piece, rewrite_part
@@ -37,8 +38,7 @@ from kdump.target.virtual_directory import (
 _INT32_MAX: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class GroupToRewrite:
+class GroupToRewrite(Struct, frozen=True):
     """Segments that are merged into one.
 
     Attributes:
@@ -64,8 +64,7 @@ class GroupToRewrite:
         return self.base_offsets[0]
 
 
-@dataclass(frozen=True, slots=True)
-class RewrittenGroup:
+class RewrittenGroup(Struct, frozen=True):
     """A rewritten group, without the content of the new log.
 
     Attributes:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import enum
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct, field
 
 from kdump.formats import record_batch
 from kdump.formats.end_txn_marker import ABORT, COMMIT, ControlRecordError, parse_type
@@ -119,16 +120,14 @@ def _marker(window: Window, row: int, log_name: str) -> Marker:
     return Marker(type_id) if type_id in (ABORT, COMMIT) else Marker.OTHER
 
 
-@dataclass(slots=True)
-class _Ongoing:
+class _Ongoing(Struct):
     """An aborted transaction before its marker."""
 
     txn: AbortedTxn
     has_batches: bool = False
 
 
-@dataclass(slots=True)
-class CleanedTransactions:
+class CleanedTransactions(Struct):
     """The transactions that are open at the cleaner's current position.
 
     Attributes:

@@ -7,10 +7,10 @@ skipped: most of a log that was not compacted for a long time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
 from kdump.broker.cleaner.record_retention import RetentionRules
@@ -22,8 +22,7 @@ LARGEST_PART_BYTES: Final = 16 << 20
 """Approximate size of a part. The rewritten part is held in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Struct, frozen=True):
     """Amount of data in a log, or in a part of one."""
 
     size_bytes: int = 0
@@ -38,8 +37,7 @@ class Amount:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Extents:
+class Extents(Struct, frozen=True):
     """Ranges of consecutive whole batches of a log; each column is of shape (n,).
 
     Attributes:
@@ -62,13 +60,13 @@ class Extents:
     @classmethod
     def of_rows(cls, rows: Iterable[tuple[int, ...]]) -> Extents:
         """Make extents from rows of values."""
-        table = np.array(list(rows), np.int64).reshape(-1, len(cls.__slots__))
+        table = np.array(list(rows), np.int64).reshape(-1, len(cls.__struct_fields__))
         return cls(*table.T)
 
     @classmethod
     def joined(cls, parts: Iterable[Extents]) -> Extents:
         """Concatenate those of consecutive parts."""
-        columns = [[getattr(part, name) for name in cls.__slots__] for part in parts]
+        columns = [[getattr(part, name) for name in cls.__struct_fields__] for part in parts]
         if not columns:
             return cls.of_rows([])
         return cls(*(np.concatenate(column) for column in zip(*columns, strict=True)))
@@ -85,8 +83,7 @@ class Extents:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartToRewrite:
+class PartToRewrite(Struct, frozen=True):
     """A part of a segment that must be read again.
 
     Attributes:
@@ -110,8 +107,7 @@ class PartToRewrite:
         return sum(end - start for start, end in self.ranges)
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedSegment:
+class ScannedSegment(Struct, frozen=True):
     """One segment after its scan.
 
     Attributes:

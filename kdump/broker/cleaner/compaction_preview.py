@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kdump.broker.cleaner.cleanable_range import CleanableRange
 from kdump.broker.cleaner.compaction_parts import Amount
 from kdump.broker.cleaner.compaction_round import Compacted, Round
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """The segments of a round, before and after.
 
     Attributes:

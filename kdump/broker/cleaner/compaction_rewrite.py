@@ -9,9 +9,9 @@ Follows ``Cleaner.cleanInto``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.broker.cleaner.compaction_parts import Amount, PartToRewrite
 from kdump.broker.cleaner.legacy_compaction import live_messages, rewritten
@@ -35,8 +35,7 @@ from kdump.target.virtual_directory import BytesSource
 Piece = bytes | CopiedFrom
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """What is written for some consecutive batches.
 
     Attributes:
@@ -74,8 +73,7 @@ def rewrite_part(
         return refused.refusal
 
 
-@dataclass(frozen=True, slots=True)
-class _Rewriter:
+class _Rewriter(Struct, frozen=True):
     """Rewrites one part.
 
     Attributes:

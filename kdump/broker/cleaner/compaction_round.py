@@ -19,9 +19,10 @@ after.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles, loaded_log
 from kdump.broker.cleaner.cleanable_range import CleanableRange, cleanable_range
@@ -63,8 +64,7 @@ from kdump.target.virtual_directory import VirtualDirectory, file_name
 _NOTHING = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(Struct, frozen=True):
     """A partition as a round of compaction leaves it.
 
     Attributes:
@@ -130,8 +130,7 @@ def begin_round(
     return Round(log, loaded, cleanable, tuple(groups), context)
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """A round of compaction of one partition.
 
     Attributes:
@@ -146,7 +145,7 @@ class Round:
     loaded: Recovered
     cleanable: CleanableRange
     groups: tuple[Group, ...]
-    context: LoadContext = field(repr=False)
+    context: LoadContext
 
     @property
     def segments(self) -> list[SegmentFiles]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches, txn_batches
 from kdump.broker.cleaner.compaction_keys import NO_RECORDS, KeyedRecords, LastOffsets
@@ -43,8 +44,7 @@ from kdump.target.refusal import Refusal, Refused
 _NOT_MAPPED: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class PartToScan:
+class PartToScan(Struct, frozen=True):
     """A part of a segment's log.
 
     Attributes:
@@ -64,8 +64,7 @@ class PartToScan:
     aborted: Column = field(default_factory=lambda: np.empty(0, np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedPart:
+class ScannedPart(Struct, frozen=True):
     """The scan of a part of a segment's log.
 
     Attributes:

@@ -5,6 +5,8 @@ Follows ``MemoryRecords.filterTo``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kdump.broker.cleaner.rebuilt_batches import NewBatch
@@ -27,6 +29,10 @@ def live_messages(found: MessageSet, rules: RetentionRules) -> list[Message]:
     return [message for message, stays in zip(found.messages, is_live, strict=True) if stays]
 
 
+def _as_it_is(record: Record) -> Record:
+    return record
+
+
 def rewritten(
     found: MessageSet,
     kept: list[Message],
@@ -34,6 +40,7 @@ def rewritten(
     log_name: str,
     *,
     keeps_offsets: bool = False,
+    written: Callable[[Record], Record] = _as_it_is,
 ) -> NewBatch:
     """Write a batch of magic 2 with the messages ``kept``; there is at least one.
 
@@ -44,6 +51,7 @@ def rewritten(
         log_name: for refusals.
         keeps_offsets: whether the batch begins and ends where ``found`` does, rather than with the
             first and last message that stay.
+        written: what is written for each; with the same offset and time, and null where it is null.
 
     Raises:
         Refused: Kafka's cleaner fails on them.
@@ -66,7 +74,10 @@ def rewritten(
     base_timestamp = horizon_ms if horizon_ms >= 0 else timestamps[0]
     ends = found.messages if keeps_offsets else kept
     base_offset, last_offset = ends[0].offset, ends[-1].offset
-    body = b"".join(_encoded(message, base_offset, base_timestamp) for message in kept)
+    body = b"".join(
+        record_batch.encode_record(written(_record(each)), base_offset, base_timestamp)
+        for each in kept
+    )
     codec = Codec.of_attributes(int(batches.attributes[0]))
     max_timestamp = append_time if is_append_time else max(timestamps)
     header = BatchHeader(
@@ -118,6 +129,5 @@ def _outer_flags(batches: BatchColumns) -> int:
     return int(batches.attributes[0]) & mask
 
 
-def _encoded(message: Message, base_offset: int, base_timestamp: int) -> bytes:
-    record = Record(message.offset, message.timestamp, -1, message.key, message.value)
-    return record_batch.encode_record(record, base_offset, base_timestamp)
+def _record(message: Message) -> Record:
+    return Record(message.offset, message.timestamp, -1, message.key, message.value)

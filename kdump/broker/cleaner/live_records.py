@@ -7,10 +7,10 @@ bitmaps: two bytes for each record at most, and one bit for each offset where mo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from pyroaring import BitMap
 
 from kdump.scan.batches import Column, Flags, is_among
@@ -19,8 +19,7 @@ _CHUNK_OFFSETS: Final = 1 << 32
 """How many offsets a bitmap holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetSet:
+class OffsetSet(Struct, frozen=True):
     """Offsets of a log, which are not negative.
 
     Attributes:
@@ -86,8 +85,7 @@ def _range_in(chunk: int, start: int, end: int) -> tuple[int, int]:
     return low, max(low, min(end - base, _CHUNK_OFFSETS))
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRecords:
+class LiveRecords(Struct, frozen=True):
     """The records with a key that no later record replaces.
 
     Attributes:
@@ -122,8 +120,7 @@ class LiveRecords:
         return LiveColumns(own.offsets.column(), own.tombstones.column())
 
 
-@dataclass(frozen=True, slots=True)
-class LiveColumns:
+class LiveColumns(Struct, frozen=True):
     """The live records of a small part of a log.
 
     Attributes:

@@ -7,7 +7,8 @@ Follows ``LogToClean``, and ``maxCompactionDelay`` and ``calculateCleanableBytes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles
 from kdump.broker.cleaner.cleanable_range import CleanableRange, cleanable_range
@@ -17,8 +18,7 @@ from kdump.scan.source import read_at
 from kdump.target.refusal import Refused
 
 
-@dataclass(frozen=True, slots=True)
-class LogToClean:
+class LogToClean(Struct, frozen=True):
     """The sizes and times by which the cleaner chooses (``LogToClean``).
 
     Attributes:

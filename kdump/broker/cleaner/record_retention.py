@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.cleaner.live_records import LiveColumns, LiveRecords
 from kdump.formats import record_batch
@@ -33,8 +34,7 @@ class Fate(enum.IntEnum):
     """Some of its records stay, or it gets a delete horizon."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastRecords:
+class LastRecords(Struct, frozen=True):
     """The last record of each active producer of a log (``LastRecord``).
 
     Follows ``UnifiedLog.lastRecordsOfActiveProducers``.
@@ -86,8 +86,7 @@ EMPTY_AT_HIGH_WATERMARK = ChangedRule(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionRules:
+class RetentionRules(Struct, frozen=True):
     """The rules for batches and records of a whole log.
 
     Attributes:
@@ -127,8 +126,7 @@ class RetentionRules:
         return is_end | self.last_records.of_batches(batches)
 
 
-@dataclass(frozen=True, slots=True)
-class Fates:
+class Fates(Struct, frozen=True):
     """The fates of n batches of magic 2; each column is of shape (n,).
 
     Attributes:

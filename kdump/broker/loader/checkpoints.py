@@ -7,8 +7,9 @@ logs; the other two checkpoints do not belong to the loader.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from kdump.broker.loader.loader import Recovered
 from kdump.errors import KdumpError

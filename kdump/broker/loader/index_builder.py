@@ -7,9 +7,8 @@ if a larger timestamp was seen since its own last entry.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from kdump.broker.loader.indexes import NO_TIMESTAMP, InvalidOffset, OffsetIndexFile, TimeIndexFile
 from kdump.formats.index_search import Column
@@ -17,8 +16,7 @@ from kdump.scan.batches import BatchColumns
 from kdump.target.refusal import Refused
 
 
-@dataclass(frozen=True, slots=True)
-class IndexPlan:
+class IndexPlan(Struct, frozen=True):
     """The entries for the batches of one window.
 
     Attributes:

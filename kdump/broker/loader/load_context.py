@@ -6,8 +6,10 @@ predicts the outcome from checks. The loader takes as long to import as all of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion
 from kdump.formats.names import TopicPartition
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 _INT64_MAX: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class IndexSettings:
+class IndexSettings(Struct, frozen=True):
     """Index settings of a topic, and the broker that follows them.
 
     Attributes:
@@ -34,8 +35,7 @@ class IndexSettings:
     kafka_version: KafkaVersion = NEWEST
 
 
-@dataclass(frozen=True, slots=True)
-class LoadContext:
+class LoadContext(Struct, frozen=True):
     """What loading a partition depends on besides its directory.
 
     Attributes:
@@ -60,7 +60,7 @@ class LoadContext:
     now_ms: int = 0
     producer_id_expiration_ms: int | None = None
     is_compacted: bool | None = None
-    store: ContentStore | None = field(default=None, compare=False)
+    store: ContentStore | None = None
 
     @property
     def expire_before_ms(self) -> int | None:

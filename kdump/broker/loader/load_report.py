@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats import names, record_batch
 from kdump.formats.compression import Codec
@@ -33,16 +34,14 @@ class LeftoverOutcome(enum.Enum):
     """Deleted, because a swap contains its batches."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandledLeftover:
+class HandledLeftover(Struct, frozen=True):
     """A leftover file of an interrupted operation, and what the loader does with it."""
 
     name: str
     outcome: LeftoverOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """The content of bytes that are lost.
 
     Attributes:
@@ -70,8 +69,7 @@ class Loss:
         return self.first_offset, self.last_offset
 
 
-@dataclass(frozen=True, slots=True)
-class LogCut:
+class LogCut(Struct, frozen=True):
     """A log that is truncated.
 
     Attributes:
@@ -88,8 +86,7 @@ class LogCut:
     is_padding: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(Struct, frozen=True):
     """A segment that is deleted."""
 
     name: str
@@ -97,8 +94,7 @@ class Dropped:
     loss: Loss
 
 
-@dataclass(frozen=True, slots=True)
-class SwapLoss:
+class SwapLoss(Struct, frozen=True):
     """Records of a log that its replacement, a ``.swap`` file, does not contain.
 
     Or records of an unfinished, deleted log that no other log contains.
@@ -116,8 +112,7 @@ class SwapLoss:
         return not self.name.endswith(names.FileKind.LOG.value)
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenBatches:
+class HiddenBatches(Struct, frozen=True):
     """Valid batches that stay in a log, and that a broker does not have after loading it.
 
     Attributes:
@@ -133,8 +128,7 @@ class HiddenBatches:
     is_before_start: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WrongTxn:
+class WrongTxn(Struct, frozen=True):
     """A transaction about which a broker, after loading the log, contradicts the log.
 
     Attributes:
@@ -149,8 +143,7 @@ class WrongTxn:
     is_open: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveredSegment:
+class RecoveredSegment(Struct, frozen=True):
     """A segment that was recovered, and why.
 
     ``is_rebuilt`` is true if the reason is its indexes, not an unclean shutdown.
@@ -161,8 +154,7 @@ class RecoveredSegment:
     is_rebuilt: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SplitSegment:
+class SplitSegment(Struct, frozen=True):
     """A segment that is split into several."""
 
     name: str
@@ -190,8 +182,7 @@ class Cause(enum.Enum):
     """They are a whole unfinished file with batches that no log contains."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedRange:
+class QuarantinedRange(Struct, frozen=True):
     """A byte range of a log that is moved from it to a separate file.
 
     Attributes:
@@ -228,8 +219,7 @@ class QuarantinedRange:
         return self.last_offset - self.first_offset + 1
 
 
-@dataclass(frozen=True, slots=True)
-class AddedMarker:
+class AddedMarker(Struct, frozen=True):
     """An abort marker that replaces a lost one."""
 
     name: str
@@ -237,8 +227,7 @@ class AddedMarker:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadReport:
+class LoadReport(Struct, frozen=True):
     """Everything that loading does to a partition.
 
     Attributes:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.broker.loader.indexes import (
     NO_TIMESTAMP,
@@ -63,8 +63,7 @@ class OffsetOverflow(Exception):
         self.offset = offset
 
 
-@dataclass(frozen=True, slots=True)
-class FoundBatch:
+class FoundBatch(Struct, frozen=True):
     """Where a search ended: the batch's base offset, position and size."""
 
     base_offset: int

@@ -9,8 +9,10 @@ compared with Kafka's own, shown to people, and applied elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.claims import Claims
 from kdump.broker.loader.hidden_batches import (
@@ -61,8 +63,7 @@ Value = TypeVar("Value")
 _INT64_MAX: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """A partition as a broker leaves it.
 
     Attributes:

@@ -11,7 +11,8 @@ When the log is closed, the indexes of its active segment keep the size of an in
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import IndexSettings, LoadContext
 from kdump.broker.loader.load_report import Dropped, HandledLeftover, LeftoverOutcome, measure_loss

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.broker.loader.claims import Claims
 from kdump.broker.loader.load_context import IndexSettings
@@ -66,8 +67,7 @@ _GONE: Final = Gone()
 _NO_PRODUCERS: Final = producer_snapshot.encode(())
 
 
-@dataclass(frozen=True, slots=True)
-class SmallLoadTerms:
+class SmallLoadTerms(Struct, frozen=True):
     """What loading depends on besides the directory, for a log that begins with a segment.
 
     Attributes:
@@ -85,8 +85,7 @@ class SmallLoadTerms:
     high_watermark: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SmallLoad:
+class SmallLoad(Struct, frozen=True):
     """What loading a small partition leads to; the same as the loader's outcome says.
 
     Attributes:

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from kdump.broker.loader.interrupted_swaps import finish_swaps
 from kdump.broker.loader.load_context import IndexSettings, LoadContext
@@ -47,8 +47,7 @@ _UNFINISHED_LOGS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SwapRules:
+class SwapRules(Struct, frozen=True):
     """Decides whether a record may be missing from a swap.
 
     Attributes:
@@ -174,8 +173,7 @@ class _Record(NamedTuple):
     producer_id: int
 
 
-@dataclass(slots=True)
-class _Markers:
+class _Markers(Struct):
     """The markers of each producer: their offsets, rising, and whether they abort."""
 
     offsets: dict[int, list[int]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ nothing is written.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats.names import FileStage

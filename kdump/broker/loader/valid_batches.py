@@ -8,10 +8,11 @@ batch, whether the length is too large or too small.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats import record_batch
 from kdump.formats.record_batch import GREATEST_OFFSET
@@ -27,8 +28,7 @@ from kdump.storage.byte_source import ByteSource
 _LARGEST_MAGIC: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedRange:
+class DamagedRange(Struct, frozen=True):
     """Bytes that are not a valid batch; ``batch`` is the header at their start, if there is one."""
 
     start: int
@@ -37,8 +37,7 @@ class DamagedRange:
     batch: record_batch.BatchHeader | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ValidBatches:
+class ValidBatches(Struct, frozen=True):
     """The valid batches of a log, as columns in the order of the file.
 
     A row is one batch, or, when :meth:`collapsed`, a run of batches.
@@ -113,7 +112,7 @@ class ValidBatches:
 
     @classmethod
     def _column_names(cls) -> list[str]:
-        return [each.name for each in fields(cls) if each.name != "damaged"]
+        return [name for name in cls.__struct_fields__ if name != "damaged"]
 
     @property
     def count(self) -> int:

@@ -6,8 +6,9 @@ for old segments, which deletes those below it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from kdump.broker.retention.retention import below_log_start
 from kdump.broker.retention.retention_outcome import LoadedLog, RetainedPartition

@@ -7,10 +7,13 @@ segment stays. Pure functions from the log to the fate of each segment.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.state.metadata.config_keys import CleanupPolicy
 from kdump.state.metadata.settings import TopicSettings
@@ -35,8 +38,7 @@ class RetainableSegment(NamedTuple):
     has_timestamp: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class RetainableLog:
+class RetainableLog(Struct, frozen=True):
     """A log, as retention sees it.
 
     Attributes:
@@ -218,4 +220,5 @@ def _without_holds(
         yield Reason.FUTURE_TIMESTAMP, replace(log, segments=past), settings
     if not settings.is_deleted:
         policies = settings.cleanup_policy | {CleanupPolicy.DELETE}
-        yield Reason.POLICY, log, replace(settings, cleanup_policy=policies)
+        others = dataclasses.replace(settings, cleanup_policy=policies)  # noqa: TID251 - not of a struct
+        yield Reason.POLICY, log, others

@@ -8,7 +8,9 @@ retention and shuts down cleanly. Follows ``UnifiedLog.deleteSegments`` and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loader import Recovered, load_directory
@@ -44,8 +46,7 @@ from kdump.target.virtual_directory import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RetainedPartition:
+class RetainedPartition(Struct, frozen=True):
     """A partition after its first segments are deleted.
 
     Attributes:
@@ -60,8 +61,7 @@ class RetainedPartition:
     checkpointed_log_start_offset: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedLog:
+class LoadedLog(Struct, frozen=True):
     """A partition as a broker has loaded it, whose first segments can be deleted.
 
     Attributes:
@@ -220,8 +220,7 @@ def _add_empty_segment(directory: VirtualDirectory, base_offset: int) -> None:
         directory.put(file_name(base_offset, kind), Written(b""))
 
 
-@dataclass(frozen=True, slots=True)
-class Retained:
+class Retained(Struct, frozen=True):
     """A partition after retention.
 
     Attributes:

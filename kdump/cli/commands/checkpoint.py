@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec import Struct
 
 from kdump.cli.options.parameters import (
     LocationParameter,
@@ -141,8 +141,7 @@ def _rows(directory: LogDirectory, selection: PartitionSelection) -> list[dict[s
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line to set in a checkpoint.
 
     Attributes:

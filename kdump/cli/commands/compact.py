@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.conflicts import require_at_most_one
@@ -150,7 +150,7 @@ def command(
     with noting(map(compacted_line, results)), run.report() as printer:
         for recovery, done in recovered:
             for event in recovery_report.events(recovery, done):
-                printer.emit(dataclasses.replace(event, type=f"recovery_{event.type}"))
+                printer.emit(msgspec.structs.replace(event, type=f"recovery_{event.type}"))
             status |= recovery_status(recovery, done, deletion)
         printer.emit_text(recovery_report.rest())
         emit_findings(printer, severe, verbose=deletion.verbose)
@@ -227,7 +227,7 @@ def _request(
 
     directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
     settings = config.settings_of(directories)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         request,
         directories=directories,
         settings=settings,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.progress_option import progress_option

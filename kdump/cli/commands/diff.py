@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 import click
+from msgspec import Struct, field
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import engine_options
@@ -119,8 +119,7 @@ def command(
     return diagnostics.status | (ExitStatus.DIFFERENT if report.is_different else ExitStatus.SOUND)
 
 
-@dataclass(frozen=True, slots=True)
-class _Electing:
+class _Electing(Struct, frozen=True):
     """The partitions without a leader, for ``--elect``.
 
     Attributes:
@@ -176,8 +175,7 @@ class _Electing:
         return list(election_rows(found, files))
 
 
-@dataclass(slots=True)
-class _RecordList:
+class _RecordList(Struct):
     """The records that only one replica has: the partitions that differ are read again.
 
     Attributes:

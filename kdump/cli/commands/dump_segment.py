@@ -6,10 +6,10 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec.structs import replace
 
 from kdump.cli.options.parameters import (
     NumberParameter,
@@ -362,7 +362,7 @@ def _print_table(
     except OSError as failure:
         return _unreadable(file, failure)
     columns = [
-        _column(name)._replace(dropped=_DROPPED.get(name) if kind in OF_BATCHES else None)
+        replace(_column(name), dropped=_DROPPED.get(name) if kind in OF_BATCHES else None)
         for name in table_fields(kind, first_rows)
     ]
     with open_output(OutputFormat.TABLE, columns) as table:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
+from msgspec.structs import asdict
 
 from kdump.cli.output.events import Event, EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
 from kdump.errors import ExitStatus, UsageProblem
-from kdump.formats.json_document import plain_fields
 
 if TYPE_CHECKING:
     from kdump.check.broker_messages import BrokerMessage
@@ -61,9 +61,7 @@ def command(subjects: Sequence[str], output_format: EventFormat) -> ExitStatus:
         for number, subject in enumerate(dict.fromkeys(subjects or explanations)):
             blank = [""] * bool(number)
             for message in messages.get(subject, ()):
-                printer.emit(
-                    Event("broker_message", plain_fields(message), [*blank, *_about(message)])
-                )
+                printer.emit(Event("broker_message", asdict(message), [*blank, *_about(message)]))
                 blank = [""]
             if subject in INVARIANTS:
                 invariant, paragraphs = INVARIANTS[subject], explanations[subject]

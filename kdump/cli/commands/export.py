@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import (
@@ -115,7 +115,7 @@ def command(
                 return diagnostics.status
             if is_listed and not selection.is_everything:
                 raise nothing_selected(selection, paths)
-        request = dataclasses.replace(
+        request = msgspec.structs.replace(
             _request(targets, columns, selection, records, options),
             payloads=decoded,
             schemas=tuple(str(path.resolved()) for path in payloads.schemas),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec import Struct
 
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.engine_options import engine_options
@@ -172,8 +172,7 @@ def command(
         return print_found(found, output, form) | diagnostics.status
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(Struct, frozen=True):
     """The arguments of the command: what to find, and where."""
 
     patterns: RecordPatterns

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
 
 from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.remote_option import remote_option, with_remote
@@ -122,7 +123,7 @@ def _columns(*, is_one: bool, is_remote: bool) -> list[Field]:
     from kdump.jobs.listing.listed_rows import LISTED_PARTITION, REMOTE_FIELDS
 
     log_dir, *others = LISTED_PARTITION.columns
-    first = log_dir._replace(title="") if is_one else log_dir
+    first = replace(log_dir, title="") if is_one else log_dir
     return [first, *(each for each in others if is_remote or each.name not in REMOTE_FIELDS)]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.parameters import LocationParameter
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """From where to where partitions move.
 
     Attributes:

@@ -6,10 +6,10 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
+from msgspec import Struct
 
 from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.engine_options import SparkArguments, spark_options
@@ -161,8 +161,7 @@ def _row_limit(limit: int | None, output: QueryFormat) -> RowLimit:
     return RowLimit(_ROWS_ON_TERMINAL if is_on_terminal else None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """The arguments of the command.
 
     Attributes:

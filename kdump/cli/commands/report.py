@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import engine_options
@@ -136,7 +136,7 @@ def _with_surroundings(
 
     settings, selection = listed.request.settings, verification.selection
     engine = verification.engine
-    options = dataclasses.replace(engine, choice=EngineChoice.LOCAL, master=None)
+    options = msgspec.structs.replace(engine, choice=EngineChoice.LOCAL, master=None)
     if not selection.is_everything:
         # Otherwise the verification finds them.
         for directory in listed.directories:
@@ -146,7 +146,7 @@ def _with_surroundings(
     try:
         with phase("reading the groups"):
             lag = consumer_lag(loaded, list(settings.values()), selection, options)
-        content = dataclasses.replace(content, lag=lag)
+        content = msgspec.structs.replace(content, lag=lag)
         problems += lag.problems
     except (KdumpError, OSError) as failure:
         diagnostics.report_failure(KdumpError(f"consumer groups cannot be read: {failure}"))
@@ -154,14 +154,14 @@ def _with_surroundings(
         unstable, of_transactions = unstable_partitions(
             content.results.reports, loaded, content.now_ms, options
         )
-        content = dataclasses.replace(content, unstable=unstable)
+        content = msgspec.structs.replace(content, unstable=unstable)
         problems += of_transactions
     except (KdumpError, OSError) as failure:
         diagnostics.report_failure(KdumpError(f"transactions cannot be read: {failure}"))
     for each in dict.fromkeys(problems):
         diagnostics.report_problem(each.path, each.what, is_damage=each.is_damage)
     space = freeable_space(listed.directories, settings, selection, content.now_ms, options)
-    return dataclasses.replace(content, space=space, notes=tuple(diagnostics.lines))
+    return msgspec.structs.replace(content, space=space, notes=tuple(diagnostics.lines))
 
 
 def _redaction(content: ReportContent, config: ConfigArguments, *, is_redacted: bool) -> Redaction:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
+from msgspec.structs import replace
 
 from kdump.cli.options.parameters import (
     INT32,

@@ -102,6 +102,7 @@ def command(
 
 
 def _write(shown: ShownTransactions, out: SectionedOutput) -> None:
+    from kdump.jobs.listing.certain_end import with_marked_end
     from kdump.jobs.transactions.stable_offset_rows import stable_offset_row
     from kdump.jobs.transactions.transaction_rows import open_transaction_row, transaction_row
 
@@ -112,4 +113,5 @@ def _write(shown: ShownTransactions, out: SectionedOutput) -> None:
         if each.judgement.is_hanging or not shown.only_hanging:
             out.row(open_transaction_row(partition, each))
     if not shown.only_hanging:
-        out.rows(map(stable_offset_row, shown.listed_partitions()))
+        rows = map(stable_offset_row, shown.listed_partitions())
+        out.rows(map(with_marked_end, rows) if shown.is_for_people else rows)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.cli.options.parameters import PropertyParameter
 from kdump.cli.options.progress_option import progress_option
@@ -19,8 +20,7 @@ from kdump.words import counted
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class SparkArguments:
+class SparkArguments(Struct, frozen=True):
     """The options of a command that always runs on Spark."""
 
     master: str | None

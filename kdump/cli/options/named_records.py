@@ -7,11 +7,11 @@ import binascii
 import enum
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import Struct
 
 from kdump.errors import UsageProblem
 from kdump.storage.local_disk import local
@@ -44,8 +44,7 @@ class KeyFormat(enum.Enum):
                 return base64.b64decode(text, validate=True)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedArguments:
+class NamedArguments(Struct, frozen=True):
     """These options as given on the command line.
 
     Attributes:

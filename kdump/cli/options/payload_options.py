@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import Struct
 
 from kdump.cli.options.parameters import LocationParameter
 from kdump.errors import UsageProblem
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadArguments:
+class PayloadArguments(Struct, frozen=True):
     """These options as given on the command line.
 
     Attributes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import Struct
 
 from kdump.cli.options.parameters import edge_options
 from kdump.log.special_times import IsolationLevel
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class RangeArguments:
+class RangeArguments(Struct, frozen=True):
     """These options as given on the command line.
 
     Attributes:

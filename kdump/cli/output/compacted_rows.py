@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from kdump.cli.output.recovery_rows import RECOVERED_DIRECTORY, RECOVERED_PARTITION
 from kdump.jobs.verify.finding_row import FINDING
 from kdump.rows.common_rows import DIRECTORY_FIELDS, INTERRUPTED, KAFKAS, REFUSAL
@@ -301,9 +303,9 @@ ANSWERS: Final = (
             COMPACTED_PARTITION,
             COMPACTED_DIRECTORY,
             SUMMARY,
-            FINDING._replace(type="recovery_finding", shared=""),
-            RECOVERED_PARTITION._replace(type="recovery_partition"),
-            RECOVERED_DIRECTORY._replace(type="recovery_directory"),
+            replace(FINDING, type="recovery_finding", shared=""),
+            replace(RECOVERED_PARTITION, type="recovery_partition"),
+            replace(RECOVERED_DIRECTORY, type="recovery_directory"),
             EXPLAINED_PARTITION,
             EXPLAINED_BROKER,
         ),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.apply.plan import space_bytes
 from kdump.broker.retention.retention import Reason
@@ -395,8 +396,7 @@ class BriefPartition(NamedTuple):
     needed_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShowBriefly:
+class ShowBriefly(Struct, frozen=True):
     """Describes partitions for :func:`brief_preview`, in workers."""
 
     deletion: DeletionArguments

@@ -73,6 +73,14 @@ class Diagnostics:
                 what = "no partition can have this name; move the directory elsewhere"
             self.report(found.path / name, what)
 
+    def report_operational(self, what: str) -> None:
+        """Report what could not be read or written, in words that name it."""
+        self._write(what, ExitStatus.OPERATIONAL_ERROR)
+
+    def report_damaged(self, what: str) -> None:
+        """Report what is damaged, in words that name it."""
+        self._write(what, ExitStatus.DAMAGE_LEFT)
+
     def refuse(self, path: Location) -> None:
         """Report that ``path`` is not a log directory or a partition."""
         what = "not a Kafka log directory or partition"

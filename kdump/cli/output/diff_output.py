@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from kdump.cli.output.rendering import Row
 from kdump.dump.segment_rows import text_field
@@ -45,8 +46,7 @@ MOST_LINES: Final = 10
 """How many partitions the summary names."""
 
 
-@dataclass(slots=True)
-class DiffReport:
+class DiffReport(Struct):
     """Turns results into rows, and sums them up.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import PurePath
+
+from msgspec.structs import asdict
 
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import Row

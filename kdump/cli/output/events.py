@@ -6,8 +6,9 @@ import contextlib
 import enum
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from msgspec import Struct
 
 from kdump.cli.output.colour import TonedLine, has_colour
 from kdump.cli.output.rendering import Output, OutputFormat, open_output
@@ -26,8 +27,7 @@ class EventFormat(enum.Enum):
     JSONL = "jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """Something to report: a typed row for programs, lines for people.
 
     Attributes:

@@ -50,6 +50,16 @@ def summary_lines(
             f"replicas of {counted(len(apart), 'partition')} end at different offsets; lag counts"
             f" to the end of the most advanced one ({_named(sorted(apart))})"
         )
+    uncertain = {
+        str(log.replica.partition.path)
+        for log in (*(each.log for each in offsets), *(each.log for each in shares))
+        if log is not None and log.is_end_certain is False
+    }
+    if uncertain:
+        yield (
+            f"~: a starting broker may end {counted(len(uncertain), 'log')} elsewhere, with another"
+            f" lag: '{kdump_command('recover --dry-run', _typed(paths))}' says where"
+        )
     expired = sum(each.expires_ms is not None and each.expires_ms <= now_ms for each in offsets)
     if expired:
         yield (

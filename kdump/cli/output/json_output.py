@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import click
+from msgspec import Struct
 
 import kdump
 from kdump.formats.safe_json import format_json
@@ -26,8 +26,7 @@ SCHEMA: Final = 1
 """Version of the schemas in ``docs/schemas``."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """The text around the objects of an output."""
 
     opening: str

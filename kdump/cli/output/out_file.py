@@ -1,7 +1,8 @@
 """The file that a command writes with ``--out``.
 
 The file is complete or not there: it is written beside its name, synced, and renamed. Only its
-owner can read it, because what kdump collects can hold secrets of the cluster.
+owner can read it, because what kdump collects can hold secrets of the cluster, unless it is said
+to be for others.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
+
+from msgspec import Struct
 
 from kdump.errors import KdumpError, UsageProblem
 from kdump.storage.entries import EntryKind
@@ -29,8 +31,7 @@ class OutFileError(KdumpError):
     """The file of ``--out`` cannot be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutFile:
+class OutFile(Struct, frozen=True):
     """The file of ``--out``: it can be written, as far as can be known before.
 
     Attributes:
@@ -38,15 +39,19 @@ class OutFile:
         path: without links.
         is_replaced: whether an existing file is replaced.
         option: that names it, for messages.
+        mode: of the file.
     """
 
     name: str
     path: Path
     is_replaced: bool
     option: str = "--out"
+    mode: int = 0o600
 
     @classmethod
-    def checked(cls, name: str, *, is_replaced: bool, option: str = "--out") -> Self:
+    def checked(
+        cls, name: str, *, is_replaced: bool, option: str = "--out", mode: int = 0o600
+    ) -> Self:
         """The file of this name, which need not exist.
 
         Raises:
@@ -55,7 +60,7 @@ class OutFile:
             OutFileError: its directory is missing or cannot be looked at.
         """
         try:
-            out = cls(name, Path(name).resolve(), is_replaced, option)
+            out = cls(name, Path(name).resolve(), is_replaced, option, mode)
             out._refuse_existing()
             refuse_log_directories(name, f"{option} {name}")
             out._require_writable_directory()
@@ -106,6 +111,7 @@ class OutFile:
     def _written(self, pieces: Iterable[bytes], before: Callable[[], object]) -> int:
         directory = self.path.parent
         with UnfinishedFile.beside(self.path, _TEMPORARY_PREFIX, mode=0o600) as new:
+            os.fchmod(new.stream.fileno(), self.mode)  # whatever the mask of the process
             new.stream.writelines(pieces)
             size_bytes = new.finish()
             self._refuse_existing()

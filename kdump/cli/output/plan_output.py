@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
+
+from msgspec import Struct
 
 from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.rendering import Row
@@ -202,8 +203,7 @@ def _last_lines(plan: ClusterPlan, summary: Row) -> Iterator[str]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PlanPage:
+class PlanPage(Struct, frozen=True):
     """A plan as part of the output of a command that writes.
 
     Attributes:

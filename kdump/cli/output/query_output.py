@@ -12,8 +12,9 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from kdump.cli.output.events import write_line
 from kdump.cli.output.out_file import OutFile
@@ -116,8 +117,7 @@ _GAP: Final = 2
 _NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
 
 
-@dataclass(frozen=True, slots=True)
-class RowLimit:
+class RowLimit(Struct, frozen=True):
     """How many rows are printed.
 
     Attributes:

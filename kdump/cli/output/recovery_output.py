@@ -12,6 +12,7 @@ from kdump.cli.output.colour import verdict_line
 from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import directory_row, partition_row
 from kdump.cli.output.rendering import Row
+from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import (
     Operations,
@@ -36,6 +37,8 @@ _BAD: Final = (_LOSS, _REFUSED, _UNREADABLE)
 """Verdicts reported last."""
 _QUIET: Final = ("valid", "unclean", "deleted", "stray")
 """Verdicts reported only with ``--verbose``."""
+_LONG_START_BYTES: Final = 1 << 30
+"""From here on it matters how long a start takes that reads so much again."""
 
 
 class RecoveryReport:
@@ -170,11 +173,14 @@ def recovery_summary(
 
     partitions = [partition for result, _ in changed for partition in result.partitions]
     verdicts = Counter(partition.verdict.kind for partition in partitions)
+    read_again = [segment.log_bytes for each in partitions for segment in each.recovered_logs]
     row = {
         "partitions": len(partitions),
         "verdicts": dict(verdicts),
         "left": sum(partition.unchanged is not None for partition in partitions),
         "lost_bytes": sum(each.plan.lost_bytes for _, each in changed),
+        "recovered_segments": len(read_again),
+        "recovered_bytes": sum(read_again),
         "is_dry_run": repair.dry_run,
         "seconds": round(seconds, 3),
     }
@@ -182,6 +188,12 @@ def recovery_summary(
     count = counted(len(partitions), "partition")
     when = "" if repair.dry_run or not any(each.is_applied for _, each in changed) else ", as found"
     lines = [f"{count}{when}: {counts or 'nothing to do'}"]
+    if repair.dry_run and sum(read_again) >= _LONG_START_BYTES:
+        lines.append(
+            f"a starting broker reads {counted(len(read_again), 'segment')}"
+            f" ({format_bytes(sum(read_again))}) again before it serves them; this run took"
+            f" {seconds:.1f} s for that"
+        )
     severe = sum(
         finding.severity is Severity.SEVERE and not result.ends(finding)
         for result, _ in changed

@@ -222,6 +222,8 @@ SUMMARY: Final = RowType(
         Field("verdicts", map_of(COUNT), "Partitions by kind of verdict."),
         Field("left", COUNT, "Partitions that are left unchanged."),
         Field("lost_bytes", SIZE),
+        Field("recovered_segments", COUNT, "Segments that a starting broker reads again."),
+        Field("recovered_bytes", SIZE, "Bytes of their logs."),
         Field("is_dry_run", FLAG),
         Field("seconds", NUMBER),
         Field(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kdump.cli.output.events import EventFormat
 
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from kdump.jobs.writing.execution import Writing
 
 
-@dataclass(frozen=True, slots=True)
-class RepairArguments:
+class RepairArguments(Struct, frozen=True):
     """How to repair, and how to report it.
 
     Attributes:
@@ -26,15 +26,14 @@ class RepairArguments:
     output_format: EventFormat
     verbose: bool
 
-    def writing(self, command: str) -> Writing:
+    def writing(self, command: str, *, overwrites: bool = False) -> Writing:
         """Return the same options for :mod:`kdump.jobs.writing.execution`."""
         from kdump.jobs.writing.execution import Writing
 
-        return Writing(command, dry_run=self.dry_run, keep_undo=self.keep_undo)
+        return Writing(command, self.dry_run, self.keep_undo, overwrites)
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionArguments(RepairArguments):
+class DeletionArguments(RepairArguments, frozen=True):
     """How to free space, and how to report it.
 
     With undo data nothing is freed until that is discarded.

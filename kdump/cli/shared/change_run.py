@@ -121,7 +121,11 @@ class ChangeRun:
 
 @contextlib.contextmanager
 def changing(
-    command: str, log_dirs: Iterable[Location], arguments: RepairArguments
+    command: str,
+    log_dirs: Iterable[Location],
+    arguments: RepairArguments,
+    *,
+    overwrites: bool = False,
 ) -> Iterator[ChangeRun]:
     """Lock log directories and finish interrupted runs; read the directories inside.
 
@@ -129,6 +133,7 @@ def changing(
         command: its name, which the list of undo data shows.
         log_dirs: all directories that may change.
         arguments: how to write, and to report it.
+        overwrites: whether to overwrite what is replaced, where no undo data is kept.
 
     Raises:
         NotLocalError: a directory is not on a local disk.
@@ -136,6 +141,6 @@ def changing(
         KdumpError: an interrupted run cannot be finished.
         OSError: the disk fails.
     """
-    writing = arguments.writing(command)
+    writing = arguments.writing(command, overwrites=overwrites)
     with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
         yield ChangeRun(arguments, writing, interrupted)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.cli.options.selection_options import nothing_selected
 from kdump.cli.output.brief import BriefList
@@ -42,8 +44,7 @@ if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPath:
+class NamedPath(Struct, frozen=True):
     """A path named on the command line.
 
     Attributes:

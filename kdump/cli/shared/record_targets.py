@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import write_line
@@ -25,8 +26,7 @@ from kdump.words import counted
 _NOT_KAFKA: Final = "not a segment's log or a directory"
 
 
-@dataclass(frozen=True, slots=True)
-class TargetFinder:
+class TargetFinder(Struct, frozen=True):
     """Finds partitions at paths, and reports what cannot be read.
 
     Attributes:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import kdump
 from kdump.broker.loader.load_context import LoadContext
@@ -39,8 +41,7 @@ _LEAST_READ_BYTES: Final = 64 << 10
 """About how much is read of a partition beside what a broker reads to load it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CollectRequest:
+class CollectRequest(Struct, frozen=True):
     """What to collect.
 
     Attributes:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from kdump.formats import record_batch
 from kdump.formats.checkpoints import EpochEntry
@@ -70,8 +70,7 @@ class EpochSpan(NamedTuple):
         return first, EpochSample(self.last_offset, self.leader_epoch)
 
 
-@dataclass(slots=True)
-class HeaderSums:
+class HeaderSums(Struct):
     """What the headers that were read add up to.
 
     Attributes:

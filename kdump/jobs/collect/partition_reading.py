@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from kdump.broker.loader.loader import Recovered
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
@@ -45,8 +46,7 @@ _Pairs = Sequence[tuple[Segment, Segment | None]]
 """Segments, each with the one that follows it in the log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectSplit(Split):
+class CollectSplit(Split, frozen=True, kw_only=True):
     """A partition to read.
 
     Attributes:
@@ -69,8 +69,7 @@ class CollectSplit(Split):
     load: LoadSplit
 
 
-@dataclass(frozen=True, slots=True)
-class CollectJob:
+class CollectJob(Struct, frozen=True):
     """Reads what the directory of one partition knows."""
 
     def run(self, split: CollectSplit, /) -> CollectedPartition:

@@ -7,8 +7,9 @@ directory on this disk, or on any.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from kdump.engine.engine_choice import EngineOptions, run_job
 from kdump.engine.job import Split
@@ -50,8 +51,7 @@ class Claim(NamedTuple):
     offset: int | None = None
 
 
-@dataclass(slots=True)
-class ClaimsFound:
+class ClaimsFound(Struct):
     """What the internal topics of a directory say.
 
     Attributes:
@@ -176,8 +176,7 @@ def _claim_of_offset(topic: str, number: int, offset: CommittedOffset | None) ->
 # ---- __transaction_state and __remote_log_metadata
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimsSplit(Split):
+class ClaimsSplit(Split, frozen=True, kw_only=True):
     """A partition of an internal topic.
 
     Attributes:
@@ -188,8 +187,7 @@ class ClaimsSplit(Split):
     key: TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionClaims:
+class PartitionClaims(Struct, frozen=True):
     """What one partition of an internal topic says.
 
     Attributes:
@@ -213,8 +211,7 @@ def _split(key: TopicPartition, partition: Partition) -> ClaimsSplit:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimsJob:
+class ClaimsJob(Struct, frozen=True):
     """Reads what a partition of an internal topic says."""
 
     def run(self, split: ClaimsSplit, /) -> PartitionClaims:

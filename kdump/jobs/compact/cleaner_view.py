@@ -6,8 +6,10 @@ are compacted, and nothing is written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.cleaner.cleanable_log import CompactedLog, loaded_log
 from kdump.broker.cleaner.cleanable_range import Hold
@@ -29,8 +31,7 @@ READ_BYTES: Final = 4096
 """About how much is read of a segment: an index entry and a header."""
 
 
-@dataclass(frozen=True, slots=True)
-class PinningTransaction:
+class PinningTransaction(Struct, frozen=True):
     """The open transaction at the first uncleanable offset.
 
     Attributes:
@@ -46,8 +47,7 @@ class PinningTransaction:
     start_time_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class TornTail:
+class TornTail(Struct, frozen=True):
     """Bytes at the end of a log that are no whole batch, after an unclean shutdown.
 
     Attributes:
@@ -61,8 +61,7 @@ class TornTail:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerView:
+class CleanerView(Struct, frozen=True):
     """A log as the cleaner sees it.
 
     Attributes:
@@ -93,8 +92,7 @@ class CleanerView:
     torn_tail: TornTail | None
 
 
-@dataclass(frozen=True, slots=True)
-class Uncleanable:
+class Uncleanable(Struct, frozen=True):
     """The cleaner fails on a log when it looks at it, and marks its partition as uncleanable.
 
     Attributes:
@@ -108,8 +106,7 @@ CleanerOutcome = CleanerView | Uncleanable | Refusal | Unreadable
 """A refusal says why a broker does not load the log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerSplit(Split):
+class CleanerSplit(Split, frozen=True, kw_only=True):
     """A compacted partition.
 
     Attributes:
@@ -123,8 +120,7 @@ class CleanerSplit(Split):
     cleaner_offset: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerViewJob:
+class CleanerViewJob(Struct, frozen=True):
     """Finds what the cleaner sees of a partition."""
 
     def run(self, split: CleanerSplit, /) -> CleanerOutcome:

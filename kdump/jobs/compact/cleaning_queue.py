@@ -5,7 +5,9 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.cleaner.cleaning_order import cleaning_order
 from kdump.broker.loader.checkpoints import is_loaded
@@ -36,8 +38,7 @@ from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRequest:
+class QueueRequest(Struct, frozen=True):
     """What to explain.
 
     Attributes:
@@ -82,8 +83,7 @@ class CheckpointLine(enum.Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedPartition:
+class QueuedPartition(Struct, frozen=True):
     """A compacted partition, as its broker's cleaner sees it.
 
     Attributes:
@@ -130,8 +130,7 @@ class QueuedPartition:
         return CleaningState.BELOW_RATIO if log.cleanable_bytes else CleaningState.NOTHING_CLEANABLE
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningQueue:
+class CleaningQueue(Struct, frozen=True):
     """The cleaner's view of a broker.
 
     Attributes:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.apply.files import DISK, Files
 from kdump.apply.plan import require_in_place
@@ -47,8 +49,7 @@ class DirectoryNotCompacted(enum.Enum):
     UNCLEAN = "was not shut down cleanly; run kdump recover first, or give --recover"
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryCompaction:
+class DirectoryCompaction(Struct, frozen=True):
     """The result of compacting a log directory.
 
     Attributes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
 
 from kdump.broker.cleaner.compaction_preview import Preview
 from kdump.broker.cleaner.compaction_round import Compacted
@@ -46,8 +48,7 @@ class NotCompacted(enum.Enum):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CompactRequest:
+class CompactRequest(Struct, frozen=True):
     """What to compact, and how.
 
     Attributes:
@@ -91,7 +92,7 @@ class CompactRequest:
         topic = self.settings[directory.path].topic(_topic(partition) or "")
         if DELETE_RETENTION_MS in topic.origins or self._names(partition):
             return topic
-        return replace(topic, delete_retention_ms=None)
+        return dataclasses.replace(topic, delete_retention_ms=None)  # noqa: TID251 - not of a struct
 
     def _names(self, partition: Partition) -> bool:
         key = partition.topic_partition
@@ -120,8 +121,7 @@ class CompactRequest:
 CompactionProblem = Refusal | Unreadable | NoSpace
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionCompaction:
+class PartitionCompaction(Struct, frozen=True):
     """The result of compacting a partition.
 
     Attributes:

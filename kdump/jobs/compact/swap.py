@@ -12,9 +12,11 @@ With undo data all swaps are one run, because nothing is freed before the undo d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.apply.apply import apply_plan
 from kdump.apply.disk_space import DISK_FULL
@@ -54,8 +56,7 @@ _NS_PER_MS: Final = 1_000_000
 Rewritten = Iterable[Iterable[Chunk] | Refusal]
 
 
-@dataclass(frozen=True, slots=True)
-class NoSpace:
+class NoSpace(Struct, frozen=True):
     """There is not enough space for the next group of segments of a partition.
 
     Attributes:
@@ -101,8 +102,7 @@ class Discarder:
         """Leave nothing."""
 
 
-@dataclass(slots=True)
-class Swapper:
+class Swapper(Struct):
     """Writes new segments to a locked, clean log directory.
 
     Attributes:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
@@ -26,22 +28,19 @@ from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ScanSplit(Split):
+class ScanSplit(Split, frozen=True, eq=False, kw_only=True):
     """A part of a log to scan."""
 
     part: PartToScan
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RewriteSplit(Split):
+class RewriteSplit(Split, frozen=True, eq=False, kw_only=True):
     """A part of a log to rewrite."""
 
     part: PartToRewrite
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyJob:
+class SurveyJob(Struct, frozen=True):
     """Finds the transactions of a log."""
 
     def run(self, split: ScanSplit, /) -> TxnBatches | Refusal | Unreadable:
@@ -51,8 +50,7 @@ class SurveyJob:
             return Unreadable.of(failure, split.path)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPiece:
+class KeyPiece(Struct, frozen=True):
     """Some keys of a part of a log.
 
     Attributes:
@@ -66,8 +64,7 @@ class KeyPiece:
     unmapped: KeyedRecords
 
 
-@dataclass(frozen=True, slots=True)
-class LiveKeys:
+class LiveKeys(Struct, frozen=True):
     """The live records of some keys of a log.
 
     Attributes:
@@ -78,8 +75,7 @@ class LiveKeys:
     keys: int
 
 
-@dataclass(frozen=True, slots=True)
-class ScanJob:
+class ScanJob(Struct, frozen=True):
     """Finds transactions and damage in parts of logs, and by their keys the live records.
 
     Attributes:
@@ -117,8 +113,7 @@ class ScanJob:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteJob:
+class RewriteJob(Struct, frozen=True):
     """Computes the bytes that replace a part of a log.
 
     Attributes:

@@ -6,8 +6,9 @@ import contextlib
 import itertools
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+from msgspec import Struct, field
 
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite, RewrittenGroup
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
@@ -91,8 +92,7 @@ class _PartitionFailedError(Exception):
         self.problem = problem
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     """A partition while it is compacted."""
 
     partition: Partition
@@ -122,8 +122,7 @@ class _Work:
             self.problem = problem
 
 
-@dataclass(frozen=True, slots=True)
-class Wave:
+class Wave(Struct, frozen=True):
     """Takes all steps of the compaction of some partitions."""
 
     request: CompactRequest

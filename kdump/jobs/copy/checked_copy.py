@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any, Final, Self, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.apply.unfinished_copy import UnfinishedCopy
 from kdump.check.batches import SegmentScope
@@ -89,8 +91,7 @@ def _has_fields(row: Any, fields: _Fields) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CopyCheck:
+class CopyCheck(Struct, frozen=True):
     """Checks partitions as ``kdump verify`` does, against what the source says of them.
 
     Attributes:
@@ -202,8 +203,7 @@ class CopyCheck:
         return len(cut)
 
 
-@dataclass(frozen=True, slots=True)
-class _Complete:
+class _Complete(Struct, frozen=True):
     """A directory whose files are all there.
 
     Attributes:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.apply.files import DISK, free_bytes_at
 from kdump.apply.unfinished_copy import (
@@ -58,8 +60,7 @@ _OTHERS_EACH: Final = 64
 """How many small files of a directory are copied as one piece of work."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyRequest:
+class CopyRequest(Struct, frozen=True):
     """What to copy, and where to.
 
     Attributes:
@@ -79,8 +80,7 @@ class CopyRequest:
     dry_run: bool = False
 
 
-@dataclass(slots=True)
-class CopyResult:
+class CopyResult(Struct):
     """What was copied, or would be.
 
     Attributes:
@@ -188,8 +188,7 @@ def _require_space(request: CopyRequest, result: CopyResult) -> None:
         )
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     """What is left to do.
 
     Attributes:
@@ -249,8 +248,7 @@ class _Work:
         self.result.needed_bytes = sum(each.needed_bytes + _SPACE_BYTES_PER_FILE for each in wanted)
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     """Which files of earlier runs are as the source has them."""
 
     target: Path

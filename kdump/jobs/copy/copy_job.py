@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.apply.unfinished_copy import TEMPORARY_PREFIX
 from kdump.check.batches import SegmentScope
@@ -30,8 +32,7 @@ _BUFFER_BYTES: Final = 64 << 10
 _SYNCED_ALONE_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopySplit(Split):
+class CopySplit(Split, frozen=True, kw_only=True):
     """Files to copy: those of a segment, or others of one directory.
 
     Attributes:
@@ -50,8 +51,7 @@ class CopySplit(Split):
         return (each.source for each in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFiles:
+class WrittenFiles(Struct, frozen=True):
     """What was written for a split.
 
     Attributes:
@@ -67,8 +67,7 @@ class WrittenFiles:
     unwritable: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CopyJob:
+class CopyJob(Struct, frozen=True):
     """Copies files.
 
     Attributes:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.apply.journal import Fingerprint
 from kdump.apply.unfinished_copy import FOLDER, JOURNAL, EarlierCopy
@@ -25,7 +26,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
-from kdump.storage.entries import Entry, EntryKind
+from kdump.storage.entries import Entry, EntryKind, is_file_name
 from kdump.storage.location import Location
 from kdump.storage.places import cut_places
 from kdump.tiered.missing_offsets import missing_offsets
@@ -35,13 +36,10 @@ _LATEST_NS: Final = 2**62
 """An archive can claim any time; a disk takes those of the next century."""
 _NO_FILE_NAME: Final = "no file can have this name"
 _LOCK: Final = "a directory, but the lock of a log directory is a file of this name"
-_LONGEST_NAME: Final = 255
-"""``NAME_MAX``; keys of object stores and names in archives have no such limit."""
 _SEGMENT_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedFile:
+class CopiedFile(Struct, frozen=True):
     """A file of a copy.
 
     Attributes:
@@ -71,8 +69,7 @@ class CopiedFile:
         return self.size_bytes - self.hole_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedSegment:
+class CopiedSegment(Struct, frozen=True):
     """The files of a segment of a copy.
 
     Attributes:
@@ -86,8 +83,7 @@ class CopiedSegment:
     is_whole: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedPartition:
+class CopiedPartition(Struct, frozen=True):
     """A directory of a copy.
 
     Attributes:
@@ -109,8 +105,7 @@ class CopiedPartition:
         yield from self.others
 
 
-@dataclass(slots=True)
-class CopyPlan:
+class CopyPlan(Struct):
     """What a copy has.
 
     Attributes:
@@ -279,13 +274,6 @@ def _files(
             is_directory = each.kind is EntryKind.DIRECTORY
             kind = "link to a directory" if is_directory else each.kind.value
             plan.left_out[str(where)] = f"a {kind}, not a regular file"
-
-
-def is_file_name(name: str) -> bool:
-    """Whether a file can have a name, and it cannot lead out of its directory."""
-    if name in ("", ".", "..") or "/" in name or "\0" in name:
-        return False
-    return len(name.encode(errors="surrogatepass")) <= _LONGEST_NAME
 
 
 def changed_files(plan: CopyPlan, earlier: EarlierCopy) -> tuple[list[CopiedFile], list[str]]:

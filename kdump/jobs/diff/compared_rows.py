@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from kdump.rows.row_type import (
     COUNT,
     FLAG,
@@ -187,7 +189,7 @@ COMPARED_PARTITION: Final = RowType(
             dropped=1,
         ),
         *(
-            each._replace(name=f"{side}_{each.name}")
+            replace(each, name=f"{side}_{each.name}")
             for side in ("left", "right")
             for each in _OF_A_SIDE
         ),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kdump.jobs.diff.record_rows import RecordRows, same_records
 from kdump.jobs.diff.replica_log import Batches, OffsetRange, OffsetRanges, ReplicaLog, inside
@@ -25,8 +25,7 @@ OnRecords = Callable[[int, int, RecordRows], None]
 """Takes records that one replica has and another lacks: their numbers, and the records."""
 
 
-@dataclass(slots=True)
-class OnlyOnOne:
+class OnlyOnOne(Struct):
     """What one replica has, and another has not.
 
     Attributes:
@@ -57,8 +56,7 @@ class OnlyOnOne:
             self.lost_records += int(count[first_offset >= self.cut_from].sum())
 
 
-@dataclass(slots=True)
-class Parting:
+class Parting(Struct):
     """Where two replicas part.
 
     Attributes:
@@ -83,8 +81,7 @@ class Parting:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedLog:
+class ComparedLog(Struct, frozen=True):
     """A log to compare.
 
     Attributes:
@@ -97,8 +94,7 @@ class ComparedLog:
     dropped: Sequence[OffsetRange] = ()
 
 
-@dataclass(slots=True)
-class _Rows:
+class _Rows(Struct):
     """The records of one replica among the offsets of all.
 
     Attributes:
@@ -375,8 +371,7 @@ class Comparison:
         return found if parting.by_epoch is None else offsets < parting.by_epoch
 
 
-@dataclass(frozen=True, slots=True)
-class _SameBatches:
+class _SameBatches(Struct, frozen=True):
     """What another log has of some batches.
 
     Attributes:
@@ -394,8 +389,7 @@ class _SameBatches:
     is_unreadable: Flags
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidates:
+class _Candidates(Struct, frozen=True):
     """Batches that perhaps need not be decoded.
 
     Attributes:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kdump.log.headers import batch_spans
 from kdump.log.log_search import SegmentSearch, Trust
 from kdump.log.partition import Partition
 
 
-@dataclass(frozen=True, slots=True)
-class CutBatch:
+class CutBatch(Struct, frozen=True):
     """A batch that a truncation deletes although it begins before it.
 
     Attributes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.broker.loader import swapped_partition
 from kdump.broker.loader.load_context import LoadContext
@@ -41,8 +42,7 @@ from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaToCompare:
+class ReplicaToCompare(Struct, frozen=True):
     """A replica.
 
     Attributes:
@@ -64,8 +64,7 @@ class ReplicaToCompare:
     needs_topic_id: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiffSplit(Split):
+class DiffSplit(Split, frozen=True, kw_only=True):
     """A partition to compare.
 
     Attributes:
@@ -82,8 +81,7 @@ class DiffSplit(Split):
         return (each.path for each in self.replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class DiffJob:
+class DiffJob(Struct, frozen=True):
     """Compares the replicas of a partition.
 
     Attributes:

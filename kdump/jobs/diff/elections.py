@@ -8,7 +8,8 @@ So the brokers to elect are started alone, one after the other, and each has its
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.formats.names import TopicPartition
 from kdump.jobs.diff.results import NotCompared, PartitionDiff, ReplicaResult
@@ -17,8 +18,7 @@ from kdump.log.selection import PartitionSelection
 from kdump.state.metadata.cluster import ClusterImage
 
 
-@dataclass(frozen=True, slots=True)
-class PossibleLeader:
+class PossibleLeader(Struct, frozen=True):
     """A replica that could lead.
 
     Attributes:
@@ -36,8 +36,7 @@ class PossibleLeader:
     standing: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Election:
+class Election(Struct, frozen=True):
     """A partition without a leader, and who could lead it.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.broker.loader.load_context import LoadContext, load_context
 from kdump.formats.names import TopicPartition
@@ -18,8 +19,7 @@ from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedReplica:
+class PlacedReplica(Struct, frozen=True):
     """A replica and where it is.
 
     Attributes:
@@ -30,8 +30,7 @@ class PlacedReplica:
     directory: NamedDirectory
 
 
-@dataclass(frozen=True, slots=True)
-class Paired:
+class Paired(Struct, frozen=True):
     """A partition and its replicas.
 
     Attributes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
@@ -37,8 +37,7 @@ class EndedEarly(NamedTuple):
     problem: FormatError | str
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRows:
+class RecordRows(Struct, frozen=True):
     """Records whose offsets rise; each column has shape (n,), int64 or large_binary.
 
     Attributes:
@@ -72,7 +71,7 @@ class RecordRows:
 
     def slice(self, start: int, end: int) -> RecordRows:
         """Return the rows from ``start`` to ``end``, exclusive."""
-        return RecordRows(*(getattr(self, each.name)[start:end] for each in fields(self)))
+        return RecordRows(*(getattr(self, name)[start:end] for name in self.__struct_fields__))
 
     def take(self, rows: Column) -> RecordRows:
         """Return some rows of each column."""
@@ -80,7 +79,7 @@ class RecordRows:
         return RecordRows(
             *(
                 column[rows] if isinstance(column, np.ndarray) else column.take(index)
-                for column in (getattr(self, each.name) for each in fields(self))
+                for column in (getattr(self, name) for name in self.__struct_fields__)
             )
         )
 

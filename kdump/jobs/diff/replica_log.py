@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
@@ -29,8 +30,7 @@ class OffsetRange(NamedTuple):
     end: int
 
 
-@dataclass(slots=True)
-class OffsetRanges:
+class OffsetRanges(Struct):
     """Ranges that rise; adjacent ones are joined, and only the first ones are kept.
 
     Attributes:
@@ -65,8 +65,7 @@ class OffsetRanges:
             self.add(start, last + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Batches:
+class Batches(Struct, frozen=True):
     """Valid batches of a log.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kdump.formats.names import TopicPartition
 from kdump.jobs.diff.comparison import OnlyOnOne, Parting
@@ -14,8 +14,7 @@ from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaResult:
+class ReplicaResult(Struct, frozen=True):
     """What was found about one replica.
 
     Attributes:
@@ -58,8 +57,7 @@ class ReplicaResult:
         return bool(self.recoverable) or self.refusal is not None
 
 
-@dataclass(frozen=True, slots=True)
-class PairResult:
+class PairResult(Struct, frozen=True):
     """Two replicas compared.
 
     Attributes:
@@ -88,8 +86,7 @@ class PairResult:
     common_epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class UnrelatedReplica:
+class UnrelatedReplica(Struct, frozen=True):
     """A replica that is not compared with another one: their topics only have the same name.
 
     Attributes:
@@ -103,8 +100,7 @@ class UnrelatedReplica:
     topic_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDiff:
+class TopicDiff(Struct, frozen=True):
     """The replicas of one topic's partition compared, each with each.
 
     Attributes:
@@ -116,8 +112,7 @@ class TopicDiff:
     pairs: tuple[PairResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionDiff:
+class PartitionDiff(Struct, frozen=True):
     """The replicas of a partition compared.
 
     Attributes:
@@ -145,8 +140,7 @@ class PartitionDiff:
         return any(pair.left_only.records or pair.right_only.records for pair in self.pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class NotCompared:
+class NotCompared(Struct, frozen=True):
     """A partition that could not be compared.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
@@ -12,8 +13,7 @@ from kdump.log.partition import Partition
 from kdump.words import counted
 
 
-@dataclass(frozen=True, slots=True)
-class NamedDirectory:
+class NamedDirectory(Struct, frozen=True):
     """A directory from the command line.
 
     Attributes:
@@ -44,8 +44,7 @@ class NamedDirectory:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """The directories of one broker, or of one copy of them.
 
     Attributes:

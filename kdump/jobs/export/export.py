@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 import kdump
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
@@ -45,8 +47,7 @@ _IN_THE_PATH: Final = frozenset({"topic", "partition"})
 """Columns that the names of directories have in the layout ``hive``."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportRequest:
+class ExportRequest(Struct, frozen=True):
     """What to export, and how.
 
     Attributes:
@@ -138,8 +139,7 @@ def _format_of(decoder: PayloadDecoder | None) -> str | None:
     return None if decoder is None else decoder.format.value
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedPartition:
+class ExportedPartition(Struct, frozen=True):
     """A partition that was exported.
 
     Attributes:
@@ -201,8 +201,7 @@ class ExportedPartition:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ExportResult:
+class ExportResult(Struct, frozen=True):
     """The outcome of an export.
 
     Attributes:

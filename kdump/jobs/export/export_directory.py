@@ -15,7 +15,6 @@ and only those of partitions that could be read. What a reader finds if the mach
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,10 +22,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
+from kdump.apply.directory_lock import lock_directory
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
 from kdump.jobs.export.file_names import partition_of
-from kdump.processes.worker_pool import close_kept, keep_from_workers
+from kdump.processes.worker_pool import close_kept
 from kdump.storage.local_disk import local
 from kdump.storage.unfinished_file import UnfinishedFile, is_unfinished, sync_directory
 
@@ -89,9 +89,7 @@ class ExportDirectory:
     def __enter__(self) -> Self:
         try:
             self.path.mkdir(exist_ok=True)
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            keep_from_workers(self._lock)
-            self._take_lock()
+            self._lock = self._take_lock()
             self._read_earlier()
         except (OSError, ValueError) as failure:
             self._close()
@@ -118,9 +116,9 @@ class ExportDirectory:
             close_kept(self._lock)
             self._lock = -1
 
-    def _take_lock(self) -> None:
+    def _take_lock(self) -> int:
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock_directory(self.path)
         except BlockingIOError:
             raise ExportError(f"{self.name}: another kdump exports to this directory") from None
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kdump.engine.job import Split, describe_failure
 from kdump.formats.errors import OverLimitError
@@ -31,8 +31,7 @@ MOST_PROBLEMS: Final = 100
 """So many problems of a file, or of a plan, are listed, the others only counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportSplit(Split):
+class ExportSplit(Split, frozen=True, kw_only=True):
     """A file to write: parts of logs, in order.
 
     Attributes:
@@ -49,8 +48,7 @@ class ExportSplit(Split):
         return (file for each in self.pieces for file in each.small_files())
 
 
-@dataclass(frozen=True, slots=True)
-class ReadProblem:
+class ReadProblem(Struct, frozen=True):
     """Bytes that were left out.
 
     Attributes:
@@ -76,8 +74,7 @@ class ReadProblem:
         return f"{self.path}: bytes {self.start} to {self.end}: {self.what}"
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenPart:
+class WrittenPart(Struct, frozen=True):
     """What was written for a split.
 
     Attributes:
@@ -107,8 +104,7 @@ class WrittenPart:
     unwritable: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExportJob:
+class ExportJob(Struct, frozen=True):
     """Writes files.
 
     Attributes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.engine.range_splits import RecordRange
 from kdump.formats.names import TopicPartition
@@ -32,8 +33,7 @@ _MOST_TRANSACTIONS: Final = 100
 """So many open transactions of a partition are listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionExport:
+class PartitionExport(Struct, frozen=True):
     """A partition to export.
 
     Attributes:

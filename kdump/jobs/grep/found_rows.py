@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from kdump.dump.dumped_rows import BATCH_RECORD, KAFKA_0_7_RECORD, MESSAGE_SET_RECORD
 from kdump.rows.row_type import COUNT, INT, TEXT, Field, JsonAnswer, RowType
 
@@ -38,11 +40,11 @@ _NOT_SEARCHED: Final = {"path", "control", "record_type", "record_version", "dec
 def _found(row: RowType) -> RowType:
     """A record that was found: where it is, and what ``dump-segment`` says of it."""
     fields = (
-        each._replace(**_COLUMNS.get(each.name, {"json_only": True}), **_TEXTS.get(each.name, {}))
+        replace(each, **_COLUMNS.get(each.name, {"json_only": True}), **_TEXTS.get(each.name, {}))
         for each in row.fields
         if each.name not in _NOT_SEARCHED
     )
-    return row._replace(fields=(*WHERE, *fields))
+    return replace(row, fields=(*WHERE, *fields))
 
 
 FOUND_RECORD: Final = _found(BATCH_RECORD)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
@@ -23,8 +25,7 @@ _SPLIT_BYTES: Final = 4 << 20
 """Smaller than elsewhere: a result may be larger than its split, and waits for its turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class GrepRequest:
+class GrepRequest(Struct, frozen=True):
     """What to search.
 
     Attributes:

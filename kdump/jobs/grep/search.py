@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.dump import kafka07 as dump_0_7
 from kdump.dump.contents import Utf8Contents
@@ -35,7 +36,7 @@ from kdump.scan.record_patterns import RecordPatterns
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection, with_rows
 from kdump.scan.walk import MessageSet, expand_window
-from kdump.scan.walk_0_7 import Skipped, valid_messages
+from kdump.scan.walk_0_7 import Skipped07, valid_messages
 from kdump.storage.location import Location
 from kdump.tables.kafka_log.visible_windows import visible_windows
 
@@ -58,8 +59,7 @@ class Shown(enum.Enum):
     COUNTS = "counts"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """What was found in a split, or in the first part of it.
 
     Attributes:
@@ -89,8 +89,7 @@ class SearchResult:
         return len(self.text) + contents + len(self.rows) * _ROW_BYTES + problems * _DAMAGE_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class GrepJob:
+class GrepJob(Struct, frozen=True):
     """Searches splits.
 
     Attributes:
@@ -356,13 +355,13 @@ class _Search:
         """Search a log of Kafka 0.7, whose offsets are positions in all that was written."""
         with self.split.path.open_file() as source:
             for entry in valid_messages(source, self.split.start):
-                if isinstance(entry, Skipped):
+                if isinstance(entry, Skipped07):
                     damage = Damage(str(self.split.path), entry.start, entry.end, entry.problem)
                     yield self._damaged([damage], entry.end)
                 else:
                     yield from self._in_entry(entry)
 
-    def _in_entry(self, entry: kafka07.Message) -> Iterator[SearchResult]:
+    def _in_entry(self, entry: kafka07.Message07) -> Iterator[SearchResult]:
         end = entry.position + entry.size_bytes
         base_offset = self.split.segment.least_offset
         entry = replace(
@@ -372,7 +371,7 @@ class _Search:
         )
         if not self.selection.wants_offset(entry.offset):
             return
-        messages: list[kafka07.Message] = []
+        messages: list[kafka07.Message07] = []
         try:
             if entry.codec is Codec.NONE:
                 messages.append(entry)
@@ -388,7 +387,7 @@ class _Search:
         rest = replace(self.split, start=end)
         yield replace(self._shown_0_7(found, entry.position), rest=rest, undecoded=undecoded)
 
-    def _shown_0_7(self, found: Sequence[kafka07.Message], position: int) -> SearchResult:
+    def _shown_0_7(self, found: Sequence[kafka07.Message07], position: int) -> SearchResult:
         if self.job.shown is Shown.LINES:
             lines = [dump_0_7.record_line(message, self.job.text.contents) for message in found]
             return SearchResult(len(found), self._lines(lines))

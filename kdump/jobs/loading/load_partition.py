@@ -6,7 +6,9 @@ A task reads one partition and returns its target state; it writes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.loader import Recovered, recover_usual
 from kdump.formats import names
@@ -24,8 +26,7 @@ from kdump.target.target_file import TargetFile
 Outcome = Recovered | Recovered07 | Refusal | Unreadable
 
 
-@dataclass(frozen=True, slots=True)
-class RecoverJob:
+class RecoverJob(Struct, frozen=True):
     """Computes what a partition becomes."""
 
     def run(self, split: LoadSplit, /) -> Outcome:

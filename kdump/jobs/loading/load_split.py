@@ -7,7 +7,6 @@ it needs the context of a load, and the loader only for what is not as usual.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 from kdump.broker.loader.load_context import LoadContext, configured_context
 from kdump.engine.job import Split
@@ -18,8 +17,7 @@ from kdump.repair.policies import Policy
 from kdump.state.metadata.settings import Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadSplit(Split):
+class LoadSplit(Split, frozen=True, kw_only=True):
     """A partition to load.
 
     Attributes:

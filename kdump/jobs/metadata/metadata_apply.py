@@ -6,8 +6,9 @@ Nothing is written here: the result is the target state of the directory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kdump.apply.directory_changes import (
     CreatedDirectory,
@@ -67,8 +68,7 @@ class UnacceptedLossError(KdumpError):
     exit_status = ExitStatus.DAMAGE_LEFT
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedPlan:
+class AppliedPlan(Struct, frozen=True):
     """What a plan makes of a directory.
 
     Attributes:

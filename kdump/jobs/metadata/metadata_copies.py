@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import QUORUM_STATE, FileKind
@@ -32,8 +32,7 @@ from kdump.storage.location import Location
 _EMPTY: Final = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class LogOutline:
+class LogOutline(Struct, frozen=True):
     """The batch headers of a copy, up to where its log can be used.
 
     Attributes:
@@ -68,8 +67,7 @@ class LogOutline:
         return max((each.epoch for each in self.snapshots if each.offset <= offset), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataCopy:
+class MetadataCopy(Struct, frozen=True):
     """A copy of the cluster's metadata in a log directory.
 
     Attributes:
@@ -209,8 +207,7 @@ class CopyVerdict(enum.Enum):
     """Each has records that the other has not."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyComparison:
+class CopyComparison(Struct, frozen=True):
     """What two copies have in common.
 
     Attributes:

@@ -7,7 +7,8 @@ done in this process.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.jobs.metadata.metadata_copies import (
     CopyComparison,
@@ -21,8 +22,7 @@ from kdump.state.metadata.metadata_image import MetadataChange, MetadataImage, c
 from kdump.state.metadata.metadata_replay import END, CopyReplay, MetadataPoint, OnProblem
 
 
-@dataclass(frozen=True, slots=True)
-class OtherCopy:
+class OtherCopy(Struct, frozen=True):
     """A copy that was not used, compared with the one that was."""
 
     copy: MetadataCopy
@@ -35,8 +35,7 @@ def compared(copies: Sequence[MetadataCopy]) -> list[OtherCopy]:
     return [OtherCopy(copy, compare_copies(first, copy.outline)) for copy in copies[1:]]
 
 
-@dataclass(frozen=True, slots=True)
-class ShownMetadata:
+class ShownMetadata(Struct, frozen=True):
     """The metadata of a cluster at a point.
 
     Attributes:
@@ -88,8 +87,7 @@ def _committed(copy: MetadataCopy, end: int, on_problem: OnProblem) -> MetadataI
     return replay.image_at(MetadataPoint(end - 1)) if end else replay.image()
 
 
-@dataclass(slots=True)
-class HistoryReading:
+class HistoryReading(Struct):
     """The history of a copy, while it is read.
 
     Attributes:
@@ -136,8 +134,7 @@ class HistoryReading:
                 self.unknown.append((self.end, replay.start.offset))
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedMetadata:
+class ComparedMetadata(Struct, frozen=True):
     """Two states of a cluster's metadata.
 
     Attributes:

@@ -6,7 +6,9 @@ Nothing is written here: the results have the target states of the directories.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.apply.interrupted_runs import unfinished
 from kdump.engine.engine_choice import EngineOptions
@@ -23,8 +25,7 @@ from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildRequest:
+class RebuildRequest(Struct, frozen=True):
     """What a cluster is rebuilt from, and where.
 
     Attributes:

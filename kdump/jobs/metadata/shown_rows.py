@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from kdump.jobs.metadata.planned_rows import (
     APPLY,
     COLLECT_SUMMARY,
@@ -89,7 +91,7 @@ SHOWN_PARTITION: Final = RowType(
         Field("partition", INT, "", "Partition"),
         Field(
             "leader",
-            INTEGER._replace(kind=Kind.TEXT),
+            replace(INTEGER, kind=Kind.TEXT),
             "-1 if there is none.",
             "Leader",
             unknown="none",
@@ -284,7 +286,7 @@ def _json_object(row: RowType) -> ValueType:
     """The rows of a table as they are in the object ``metadata``, where keys have other names."""
     return object_of(
         *(
-            each._replace(name=_IN_JSON.get((row.type, each.name), each.name))
+            replace(each, name=_IN_JSON.get((row.type, each.name), each.name))
             for each in row.fields
             if (row.type, each.name) != ("partition", "topic")
         )
@@ -477,7 +479,7 @@ EVENT: Final = RowType(
             unknown="-",
             dropped=2,
         ),
-        _IS_COMMITTED._replace(dropped=3),
+        replace(_IS_COMMITTED, dropped=3),
     ),
 )
 

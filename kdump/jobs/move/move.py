@@ -18,8 +18,10 @@ with their assignments when it starts (``ReplicaManager.maybeUpdateTopicAssignme
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.apply.copied_directory import copy_of
 from kdump.apply.directory_changes import DirectoryChange, RemovedDirectory
@@ -46,8 +48,7 @@ Item = TypeVar("Item", bound=Hashable)
 Lines = dict[TopicPartition, int | None]
 
 
-@dataclass(slots=True)
-class MoveResult:
+class MoveResult(Struct):
     """What was moved, or would be.
 
     Attributes:
@@ -113,8 +114,7 @@ def _batches(moves: Iterable[PlannedMove]) -> Iterator[list[PlannedMove]]:
         yield batch
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """A run of the command.
 
     Attributes:

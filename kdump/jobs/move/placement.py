@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A partition, and the log directories that it leaves and enters."""
 
     partition: Partition
@@ -30,8 +30,7 @@ class Move:
         return self.source.path, self.target.path
 
 
-@dataclass(slots=True)
-class Room:
+class Room(Struct):
     """How much space a target has.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.apply.copied_directory import difference, file_system_of
 from kdump.apply.files import free_bytes_at
@@ -20,8 +21,7 @@ from kdump.phases import phase
 from kdump.words import shell_command
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedMove:
+class PlannedMove(Struct, frozen=True):
     """A move, and what it consists of.
 
     Attributes:

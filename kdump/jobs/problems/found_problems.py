@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from operator import methodcaller
 from typing import TYPE_CHECKING, Protocol, Self
+
+from msgspec import Struct
 
 from kdump.errors import KdumpError
 from kdump.formats.errors import FormatError
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from kdump.log.valid_windows import Damage
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something that could not be read, or is damaged.
 
     Attributes:

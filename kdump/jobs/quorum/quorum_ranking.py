@@ -7,7 +7,8 @@ then by the end of the log (``QuorumState`` and ``OffsetAndEpoch``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.jobs.metadata.metadata_copies import MetadataCopy, committed_end
 from kdump.jobs.metadata.metadata_questions import OtherCopy, compared
@@ -15,16 +16,14 @@ from kdump.phases import phase
 from kdump.state.metadata.metadata_nodes import Voter
 
 
-@dataclass(frozen=True, slots=True)
-class RankedVoter:
+class RankedVoter(Struct, frozen=True):
     """A voter, and its copy of the metadata; None if its disk was not shown."""
 
     voter: Voter
     copy: MetadataCopy | None
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumRanking:
+class QuorumRanking(Struct, frozen=True):
     """The controllers' disks.
 
     Attributes:

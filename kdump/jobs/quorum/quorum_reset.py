@@ -7,7 +7,8 @@ voters. Nothing is written here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
@@ -35,8 +36,7 @@ class DamagedMetadataError(KdumpError):
     exit_status = ExitStatus.DAMAGE_LEFT
 
 
-@dataclass(frozen=True, slots=True)
-class ResetRequest:
+class ResetRequest(Struct, frozen=True):
     """A quorum to reset.
 
     Attributes:
@@ -56,8 +56,7 @@ class ResetRequest:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumReset:
+class QuorumReset(Struct, frozen=True):
     """What resetting a quorum leads to.
 
     Attributes:

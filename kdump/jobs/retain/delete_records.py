@@ -6,7 +6,9 @@ Nothing is written: the result is a target state, for ``kdump delete-records`` t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.retention.record_deletion import RecordsNotDeletableError, without_records_before
 from kdump.broker.retention.retention import Reason, RetainableSegment
@@ -31,8 +33,7 @@ from kdump.target.target_file import Gone, TargetFile
 from kdump.target.virtual_directory import file_name
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(Struct, frozen=True):
     """Which records to delete.
 
     Attributes:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.retention.retention import Reason, RetainableLog, RetainableSegment
@@ -97,8 +98,7 @@ _UNKNOWN: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentDecision:
+class SegmentDecision(Struct, frozen=True):
     """Whether to delete a segment, and why.
 
     Attributes:
@@ -113,8 +113,7 @@ class SegmentDecision:
     goes_at_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionDeletion:
+class PartitionDeletion(Struct, frozen=True):
     """The result for a partition.
 
     Attributes:
@@ -179,8 +178,7 @@ class PartitionDeletion:
         return {} if self.outcome is None else self.outcome.files
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryDeletion:
+class DirectoryDeletion(Struct, frozen=True):
     """What a log directory becomes.
 
     Attributes:

@@ -11,11 +11,12 @@ The decisions and the plans are those of :mod:`kdump.jobs.retain.retain` and
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from kdump.apply.operations import DirectoryPlan, Operation, OperationPhase
 from kdump.apply.plan import InPlace, TargetDirectory, TargetPartition, plan_partition, plan_root
@@ -51,8 +52,7 @@ class Show(Protocol[Shown_co]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class UnlistedDirectory:
+class UnlistedDirectory(Struct, frozen=True):
     """A log directory whose partitions are only known by their names.
 
     Attributes:
@@ -66,8 +66,7 @@ class UnlistedDirectory:
     in_place: InPlace
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryPreview(Generic[Shown]):
+class DirectoryPreview(Struct, Generic[Shown], frozen=True):
     """What retention would do to a log directory.
 
     Attributes:
@@ -120,7 +119,7 @@ def read_unlisted(paths: Mapping[Location, DirectoryKind]) -> list[UnlistedDirec
             ]
         except OSError:
             return None
-        with_copies = dataclasses.replace(root, partitions=tuple(copies))
+        with_copies = msgspec.structs.replace(root, partitions=tuple(copies))
         found.append(UnlistedDirectory(with_copies, tuple(places), InPlace.below(path.local_path)))
     return None if _has_duplicates(found) else found
 
@@ -214,8 +213,7 @@ class _Previewed(NamedTuple, Generic[Shown]):
     offsets: tuple[int, int, int | None] | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Preview(Generic[Shown]):
+class _Preview(Struct, Generic[Shown], frozen=True):
     """Previews one partition; None for those that are not selected."""
 
     request: RetainRequest

@@ -6,7 +6,9 @@ Nothing is written: the result is a target state, for ``kdump retain`` to show a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.broker.retention.free_space import choose_to_free
@@ -42,8 +44,7 @@ from kdump.state.metadata.settings import Settings, TopicSettings
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class RetainRequest:
+class RetainRequest(Struct, frozen=True):
     """What to delete.
 
     Attributes:

@@ -7,8 +7,10 @@ changes, and what a decision about all partitions together needs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.retention.retention import Reason, RetainableLog, SegmentFate
@@ -37,8 +39,7 @@ _READ_BYTES: Final = 4096
 _NO_LIMIT: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class LogDeletion:
+class LogDeletion(Struct, frozen=True):
     """What a log loses that a broker would load without repairing anything.
 
     Attributes:
@@ -66,8 +67,7 @@ class DeletionRule(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DecideLater:
+class DecideLater(Struct, frozen=True):
     """Delete nothing: the age of the segments is compared with those of other logs later."""
 
     def applied_to(self, loaded: LoadedLog, /) -> LogDeletion | Verdict:
@@ -81,8 +81,7 @@ class DecideLater:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ByRetention:
+class ByRetention(Struct, frozen=True):
     """Delete what the retention of its topic deletes at ``now_ms``."""
 
     topic: TopicSettings
@@ -103,8 +102,7 @@ class ByRetention:
         return LogDeletion(loaded.log, outcome, found.fates, found.held_back)
 
 
-@dataclass(frozen=True, slots=True)
-class FirstSegments:
+class FirstSegments(Struct, frozen=True):
     """Delete the first ``count`` segments."""
 
     count: int
@@ -113,8 +111,7 @@ class FirstSegments:
         return LogDeletion(loaded.log, loaded.delete_first(self.count))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteSegmentsSplit(Split):
+class DeleteSegmentsSplit(Split, frozen=True, kw_only=True):
     """A partition whose segments may be deleted.
 
     Attributes:
@@ -162,8 +159,7 @@ DeleteSegmentsResult = LogDeletion | Verdict | Unreadable
 """A verdict or an unreadable file says why a partition cannot be changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteSegmentsJob:
+class DeleteSegmentsJob(Struct, frozen=True):
     """Decides what a partition loses."""
 
     def run(

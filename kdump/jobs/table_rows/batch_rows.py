@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from kdump.jobs.table_rows.log_tables import BATCHES
 from kdump.log.valid_windows import Damage, OnDamage, valid_windows
@@ -21,8 +21,7 @@ from kdump.tables.table import TableColumn, named_columns
 _WHOSE = f"table {BATCHES.name} of kafka-log"
 
 
-@dataclass(frozen=True, slots=True)
-class BatchesReader:
+class BatchesReader(Struct, frozen=True):
     """Reads batches.
 
     Attributes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.check.findings import Finding
 from kdump.check.part import Level
@@ -35,8 +36,7 @@ from kdump.tables.table_options import TableOptions
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class FindingsSplit:
+class FindingsSplit(Struct, frozen=True):
     """Findings about log directories, and partitions to verify.
 
     Attributes:
@@ -52,8 +52,7 @@ class FindingsSplit:
         return (split.path for _, split in self.partitions)
 
 
-@dataclass(frozen=True, slots=True)
-class FindingsReader:
+class FindingsReader(Struct, frozen=True):
     """Verifies log directories.
 
     Attributes:

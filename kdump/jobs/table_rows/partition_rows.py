@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kdump.broker.loader.loader import Recovered
 from kdump.formats.record_batch import NO_TIMESTAMP
@@ -39,8 +39,7 @@ Listed = LonePartition | UnlistedPartition
 _RANK: Final = "is_most_advanced"
 
 
-@dataclass(frozen=True, slots=True)
-class ListingReader:
+class ListingReader(Struct, frozen=True):
     """Reads a table about single partitions.
 
     Attributes:

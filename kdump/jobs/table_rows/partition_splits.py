@@ -7,8 +7,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader import swapped_partition
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError
@@ -64,16 +66,14 @@ class LoggedProblems:
         _LOG.warning("%s", failure, extra=with_status(failure.exit_status))
 
 
-@dataclass(frozen=True, slots=True)
-class UnlistedPartition:
+class UnlistedPartition(Struct, frozen=True):
     """A partition whose directory cannot be listed."""
 
     log_dir: str
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListingSplit:
+class ListingSplit(Struct, frozen=True):
     """Some partitions of a log directory, or a partition named itself.
 
     Attributes:
@@ -120,8 +120,7 @@ def listing_splits(
             yield replace(each, names=frozenset(group))
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(Struct, frozen=True):
     """A replica, and the number of the split that lists it."""
 
     split: int

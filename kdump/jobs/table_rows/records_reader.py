@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kdump.jobs.table_rows.source_schemas import read_payloads
 from kdump.payloads.record_payloads import RecordPayloads
@@ -19,8 +19,7 @@ from kdump.tables.kafka_log.reader import SourceReading
 from kdump.tables.kafka_log.splits import SourceSplit, grouped, plan_splits
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsReader:
+class RecordsReader(Struct, frozen=True):
     """Reads records.
 
     Attributes:

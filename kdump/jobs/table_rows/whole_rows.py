@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import UsageProblem
@@ -51,8 +51,7 @@ _IN_THIS_PROCESS: Final = EngineOptions(EngineChoice.LOCAL, processes=1)
 _TOPIC_CONFIG: Final = "topic:"
 
 
-@dataclass(frozen=True, slots=True)
-class WholeSplit:
+class WholeSplit(Struct, frozen=True):
     """All that a table is about.
 
     Attributes:
@@ -79,8 +78,7 @@ class WholeSplit:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class WholeReader:
+class WholeReader(Struct, frozen=True):
     """Reads a table about all log directories together.
 
     Attributes:

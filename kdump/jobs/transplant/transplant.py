@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.apply.directory_changes import (
     CreatedDirectory,
@@ -44,8 +46,7 @@ from kdump.target.target_file import NewBytes, TargetFile
 from kdump.words import counted
 
 
-@dataclass(frozen=True, slots=True)
-class TransplantRequest:
+class TransplantRequest(Struct, frozen=True):
     """What to transplant, and where to.
 
     Attributes:
@@ -70,8 +71,7 @@ class TransplantRequest:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transplant:
+class Transplant(Struct, frozen=True):
     """What a transplant does.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.check.start import is_reserved
 from kdump.errors import KdumpError, UsageProblem
@@ -24,8 +25,7 @@ _TOPIC_RECORDS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TargetTopic:
+class TargetTopic(Struct, frozen=True):
     """What the target's copy of the metadata says of the partition.
 
     Attributes:

@@ -8,39 +8,41 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kdump.apply.apply import apply_plan
 from kdump.apply.interrupted_runs import finish_interrupted, remove_remains, unfinished
 from kdump.apply.journal_preview import Restored
 from kdump.apply.lock import hold_locks
 from kdump.apply.plan import Plan, TargetDirectory, make_plan
+from kdump.apply.undo import discard
 from kdump.errors import KdumpError
 from kdump.phases import phase
 from kdump.storage.location import Location
 from kdump.words import counted, undo_command
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(Struct, frozen=True):
     """How a command writes.
 
     Attributes:
         command: its name, which the list of undo data shows.
         dry_run: whether it previews only.
         keep_undo: whether it keeps undo data.
+        overwrites: whether it overwrites what it replaces, where it keeps no undo data.
         is_first: whether it has changed nothing before, for messages.
     """
 
     command: str
     dry_run: bool = False
     keep_undo: bool = True
+    overwrites: bool = False
     is_first: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(Struct, frozen=True):
     """An earlier run that was interrupted.
 
     Attributes:
@@ -101,8 +103,7 @@ def locked_for_writing(
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class PlanResult:
+class PlanResult(Struct, frozen=True):
     """The result of a plan.
 
     Attributes:
@@ -110,7 +111,8 @@ class PlanResult:
         is_applied: whether it was applied; not in a dry run, nor if there was nothing to do.
         undo: the undo ID; None without undo data.
         needed_bytes: the free space that the plan needs before it frees any.
-        failure: why the plan was not applied, or only in part; says what changed.
+        failure: why the plan was not applied, or only in part, or what it replaced was not
+            overwritten; says what changed.
     """
 
     plan: Plan
@@ -178,13 +180,27 @@ def _add_notes(
 
 
 def _applied(plan: Plan, writing: Writing) -> PlanResult:
-    needed_bytes = plan.space_bytes(keep_undo=writing.keep_undo)
+    # What is overwritten has to have a name as long as the run can still fail.
+    keep_undo = writing.keep_undo or writing.overwrites
+    needed_bytes = plan.space_bytes(keep_undo=keep_undo)
     if writing.dry_run or plan.is_empty:
         return PlanResult(plan, is_applied=False, undo=None, needed_bytes=needed_bytes)
     undo = apply_plan(
         plan,
-        keep_undo=writing.keep_undo,
+        keep_undo=keep_undo,
         command=writing.command,
         is_first=writing.is_first,
     )
-    return PlanResult(plan, is_applied=True, undo=undo, needed_bytes=needed_bytes)
+    failure = None
+    if undo is not None and not writing.keep_undo:
+        try:
+            discard(plan.path, undo, overwrites=True)
+        except OSError as problem:
+            failure = KdumpError(
+                f"{problem.filename or plan.path}: {problem.strerror or problem}; all changes are"
+                " made, but what they replace is not overwritten yet; remove the cause and run"
+                f" 'kdump {writing.command} --finish'"
+            )
+        else:
+            undo = None
+    return PlanResult(plan, True, undo, needed_bytes, failure)

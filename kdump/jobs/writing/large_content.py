@@ -5,8 +5,10 @@ While a command writes, it is in the log directory from the start. A preview nee
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.apply.early_content import EarlyContent
 from kdump.jobs.loading.load_split import LoadSplit
@@ -16,8 +18,7 @@ from kdump.storage.location import Location
 SplitT = TypeVar("SplitT", bound=LoadSplit)
 
 
-@dataclass(slots=True)
-class LargeContent:
+class LargeContent(Struct):
     """Large content of one plan for each log directory.
 
     Attributes:

@@ -8,11 +8,11 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kdump.engine import spark_archive
 from kdump.engine.progress import TICK_SECONDS
@@ -63,8 +63,7 @@ _WAVE_BYTES: Final = 128 << 20
 """So many bytes of partitions of a result are run at a time, as far as is known before."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultColumn:
+class ResultColumn(Struct, frozen=True):
     """A column of a result.
 
     Attributes:
@@ -75,8 +74,7 @@ class ResultColumn:
     sql_type: str
 
 
-@dataclass(slots=True)
-class QueryResult:
+class QueryResult(Struct):
     """The result of a statement.
 
     Attributes:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Self
+
+from msgspec import Struct
 
 from kdump.engine.spark_installation import NoSparkError
 from kdump.engine.spark_session import SparkSession
@@ -34,8 +35,7 @@ _DEFAULT_MASTER: Final = "local[*, 1]"
 """A task that fails is not run again: most fail because of the statement."""
 
 
-@dataclass(frozen=True, slots=True)
-class SqlSpark:
+class SqlSpark(Struct, frozen=True):
     """A Spark that starts in the background.
 
     Attributes:

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from kdump.tables.kafka_log.pushed_filters import Interval, PushedFilters, push
 
@@ -77,8 +78,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NO_FILTERS: Final = PushedFilters()
 
 
-@dataclass(frozen=True, slots=True)
-class TableNeeds:
+class TableNeeds(Struct, frozen=True):
     """What a statement needs of a table.
 
     Attributes:

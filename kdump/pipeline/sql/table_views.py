@@ -14,10 +14,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from kdump.engine.sights import AnotherPlaceError, DriverSights, Sight, require_same
 from kdump.engine.spark_session import is_local_master
@@ -37,8 +37,7 @@ _LOGGER: Final = "kdump"
 _NUMBERS: Final = frozenset({pa.int32(), pa.int64(), pa.bool_()})
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedData:
+class SkippedData(Struct, frozen=True):
     """Something that could not be read, or is damaged, and was left out.
 
     Attributes:
@@ -49,8 +48,7 @@ class SkippedData:
     status: ExitStatus
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEnd:
+class TaskEnd(Struct, frozen=True):
     """A task has read its split."""
 
 

@@ -9,8 +9,9 @@ its own log: nothing on another disk has to change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.errors import KdumpError
 from kdump.formats.message_encoder import EncodingError
@@ -44,8 +45,7 @@ _MAX_EPOCH: Final = 2**31 - 1
 _MAX_OFFSET: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerSnapshot:
+class ControllerSnapshot(Struct, frozen=True):
     """A snapshot with which controllers start.
 
     Attributes:

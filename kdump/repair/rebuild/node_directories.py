@@ -11,8 +11,9 @@ import itertools
 import uuid
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
+
+from msgspec import Struct, field
 
 from kdump.check.start import has_metadata, is_reserved
 from kdump.check.voters import LoggedVoters
@@ -31,8 +32,7 @@ NEW: Final = "new"
 Value = TypeVar("Value", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class GivenIdentity:
+class GivenIdentity(Struct, frozen=True):
     """What the user says about a node.
 
     Attributes:
@@ -46,8 +46,7 @@ class GivenIdentity:
     directory_ids: Mapping[Location, uuid.UUID | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeEvidence:
+class NodeEvidence(Struct, frozen=True):
     """What is known about a node besides its ``meta.properties``.
 
     Attributes:
@@ -61,8 +60,7 @@ class NodeEvidence:
     voters: Mapping[Location, LoggedVoters] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RepairedIdentity:
+class RepairedIdentity(Struct, frozen=True):
     """New ``meta.properties`` of a directory.
 
     Attributes:
@@ -155,8 +153,7 @@ def _decided(what: str, given: Value | None, known: Counter[Value], option: str)
     )
 
 
-@dataclass(slots=True)
-class _Repair:
+class _Repair(Struct):
     directories: Sequence[LogDirectory]
     given: GivenIdentity
     evidence: NodeEvidence

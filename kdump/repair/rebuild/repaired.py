@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.broker.loader.load_report import HandledLeftover
 from kdump.target.refusal import Refusal
@@ -11,8 +12,7 @@ from kdump.target.target_file import Kept, TargetFile
 from kdump.target.virtual_directory import VirtualDirectory
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(Struct, frozen=True):
     """The files of a partition that a repair changes, and what it cannot repair.
 
     Attributes:

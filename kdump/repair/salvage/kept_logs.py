@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kdump.broker.loader.load_report import Cause
 from kdump.broker.loader.valid_batches import (
@@ -55,8 +55,7 @@ REASONS: Final = {
 _NOT_OWN: Final = (Cause.FOREIGN, Cause.DUPLICATE, Cause.UNDECIDED)
 
 
-@dataclass(slots=True, eq=False)
-class KeptLog:
+class KeptLog(Struct, eq=False):
     """One log, and which of its batches stay.
 
     Attributes:
@@ -120,8 +119,7 @@ class KeptLog:
             self.split_rows(both)
 
 
-@dataclass(frozen=True, slots=True)
-class SalvagedSegment:
+class SalvagedSegment(Struct, frozen=True):
     """A log of the target state: batches of one existing log, or one inserted marker."""
 
     base_offset: int

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.load_report import Cause
 from kdump.broker.loader.valid_batches import ValidBatches
@@ -16,8 +17,7 @@ _MOST_GAPS: Final = 1000
 """A log with more gaps was compacted; its gaps do not separate runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceSpan:
+class SequenceSpan(Struct, frozen=True):
     """The first and last epoch and sequence number of one producer in a run."""
 
     first_epoch: int
@@ -62,8 +62,7 @@ def repeats(before: SequenceSpan, after: SequenceSpan) -> bool:
     return before.last_epoch == after.first_epoch and after.first_sequence <= before.last_sequence
 
 
-@dataclass(slots=True, eq=False)
-class LogRun:
+class LogRun(Struct, eq=False):
     """Consecutive batches of one log, with increasing offsets.
 
     Attributes:

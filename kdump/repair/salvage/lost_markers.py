@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.broker.loader.valid_batches import ValidBatches
 from kdump.formats.record_batch import (
@@ -38,16 +38,14 @@ _VALUE: Final = bytes(6)
 """Version 0, coordinator epoch 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPlace:
+class BatchPlace(Struct, frozen=True):
     """Where a batch is: the base offset of its log, and its position in it."""
 
     base_offset: int
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowCut:
+class RowCut(Struct, frozen=True):
     """What it takes to begin a new row of a log at a batch, in the middle of a run.
 
     Attributes:
@@ -62,8 +60,7 @@ class RowCut:
     first: int
 
 
-@dataclass(frozen=True, slots=True)
-class FreeOffsets:
+class FreeOffsets(Struct, frozen=True):
     """Offsets that no batch has.
 
     Attributes:
@@ -77,8 +74,7 @@ class FreeOffsets:
     begins_log: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LostMarker:
+class LostMarker(Struct, frozen=True):
     """A marker to insert.
 
     Attributes:
@@ -93,8 +89,7 @@ class LostMarker:
     txn: BatchPlace
 
 
-@dataclass(frozen=True, slots=True)
-class OutsideBatch:
+class OutsideBatch(Struct, frozen=True):
     """A batch that its producer wrote outside of its open transaction, and that cannot stay."""
 
     place: BatchPlace
@@ -103,8 +98,7 @@ class OutsideBatch:
     records_count: int
 
 
-@dataclass(slots=True)
-class _OpenTxn:
+class _OpenTxn(Struct):
     """An open transaction: its last batch, and the first free offsets after that.
 
     ``row`` is the row of that batch in the chunk with the number ``chunk``.

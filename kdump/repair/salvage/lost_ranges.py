@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.load_report import Cause, QuarantinedRange
 from kdump.broker.loader.valid_batches import DamagedRange
@@ -89,8 +90,7 @@ def _of_batch(log: KeptLog, row: int, kept_offsets: _KeptOffsets) -> Quarantined
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptOffsets:
+class _KeptOffsets(Struct, frozen=True):
     """The offsets of the batches that stay.
 
     Attributes:

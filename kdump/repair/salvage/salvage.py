@@ -18,8 +18,9 @@ compacted, gets an empty file (:mod:`kdump.repair.salvage.missing_offsets`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import (

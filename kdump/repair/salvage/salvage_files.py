@@ -8,8 +8,9 @@ have all of its records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.broker.loader.interrupted_swaps import finish_swaps
 from kdump.broker.loader.load_context import IndexSettings
@@ -41,8 +42,7 @@ _NAMED_BY_OFFSET: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedFiles:
+class ResolvedFiles(Struct, frozen=True):
     """The outcome for leftover files.
 
     Attributes:
@@ -56,8 +56,7 @@ class ResolvedFiles:
     is_as_broker: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Unfinished:
+class _Unfinished(Struct, frozen=True):
     """A ``.swap`` or ``.cleaned`` log, and its batches."""
 
     name: str

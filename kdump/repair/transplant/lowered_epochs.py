@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats import record_batch
 from kdump.formats.checkpoints import EpochEntry
@@ -22,8 +23,7 @@ _LENGTH_START: Final = 8
 _FIRST_MAGIC_WITH_EPOCHS: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRange:
+class StoredRange(Struct, frozen=True):
     """The bytes from ``start`` to ``end`` of a file of any storage, as it was when it was planned.
 
     Attributes:
@@ -73,8 +73,7 @@ class StoredRange:
             raise OSError(errno.ESTALE, "was changed while it was read", str(self.location))
 
 
-@dataclass(frozen=True, slots=True)
-class TransplantedFile:
+class TransplantedFile(Struct, frozen=True):
     """Ranges of files, concatenated; the content of a new file.
 
     Attributes:

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loader import Recovered, load_directory
@@ -79,8 +81,7 @@ class NotTransplantableError(KdumpError):
     exit_status = ExitStatus.DAMAGE_LEFT
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """What a log becomes.
 
     Attributes:
@@ -98,8 +99,7 @@ class Destination:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransplantedLog:
+class TransplantedLog(Struct, frozen=True):
     """A log for another cluster.
 
     Attributes:

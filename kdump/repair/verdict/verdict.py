@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from kdump.repair.policies import Policy
 from kdump.words import counted
@@ -41,8 +42,7 @@ SUBJECTS: Final = {
 """Who does what a verdict says, as its sentence begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What a broker would do to a partition, or a repair by another policy.
 
     Attributes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import Column, Flags
@@ -32,8 +32,7 @@ class _Records(NamedTuple):
         return int(self.key.nbytes + self.value.nbytes + self.offset.nbytes)
 
 
-@dataclass(slots=True)
-class LatestColumns:
+class LatestColumns(Struct):
     """Records in the order of their offsets; of a key only the last one is kept.
 
     They stay columns until :meth:`take`: a log has very many records of few keys, and columns are

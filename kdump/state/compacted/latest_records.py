@@ -13,11 +13,11 @@ Of what counts, the greatest offset wins, whenever its marker came.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from kdump.formats import record_batch
 from kdump.formats.schemas.group_coordinator import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT
@@ -57,8 +57,7 @@ class Latest(NamedTuple):
     value: bytes | None
 
 
-@dataclass(slots=True)
-class LatestRecords:
+class LatestRecords(Struct):
     """What the records of a log, or of a part of it, add up to; takes them in offset order.
 
     Parts can be read apart from each other and joined by :meth:`extend`.

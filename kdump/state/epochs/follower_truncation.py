@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.formats.checkpoints import EpochEntry
 from kdump.state.epochs.epoch_history import EpochHistory
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedReplica:
+class LoadedReplica(Struct, frozen=True):
     """The log of a replica as a broker has it after loading.
 
     Attributes:
@@ -31,8 +31,7 @@ class LoadedReplica:
         return self.leader_epochs[-1].epoch if self.leader_epochs else -1
 
 
-@dataclass(frozen=True, slots=True)
-class Truncation:
+class Truncation(Struct, frozen=True):
     """The log of a follower before it fetches its first record.
 
     Attributes:

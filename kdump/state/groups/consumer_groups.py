@@ -11,8 +11,10 @@ partition, there is a problem in words, and the groups are read all the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats.coordinator_records import decode_value
 from kdump.formats.errors import FormatError
@@ -56,8 +58,7 @@ _NO_TOPIC_ID: Final = format_uuid(ZERO_UUID)
 _NO_TIMESTAMP: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsFound:
+class GroupsFound(Struct, frozen=True):
     """The groups of a partition of ``__consumer_offsets``.
 
     Attributes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kdump.formats.names import TopicPartition
 from kdump.log.batch_validity import NO_OFFSET
@@ -31,8 +32,7 @@ class GroupState(enum.Enum):
     DEAD = "Dead"
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(Struct, frozen=True):
     """A committed offset (``OffsetAndMetadata``).
 
     Attributes:
@@ -53,8 +53,7 @@ class CommittedOffset:
     topic_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PendingOffset:
+class PendingOffset(Struct, frozen=True):
     """An offset that a transaction will commit, if it is committed.
 
     Attributes:
@@ -66,8 +65,7 @@ class PendingOffset:
     is_undecided: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionOffsets:
+class PartitionOffsets(Struct, frozen=True):
     """What a group committed for a partition.
 
     Attributes:
@@ -81,8 +79,7 @@ class PartitionOffsets:
     unreadable_offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A group.
 
     Attributes:

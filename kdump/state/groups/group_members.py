@@ -7,8 +7,10 @@ Follows ``ClassicGroupMember``, ``ConsumerGroupMember``, ``ShareGroupMember`` an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
@@ -39,8 +41,7 @@ _STREAMS_MEMBER_STATES: Final = {
 _UNKNOWN_STATE: Final = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedPartitions:
+class AssignedPartitions(Struct, frozen=True):
     """Partitions of a topic.
 
     Attributes:
@@ -54,8 +55,7 @@ class AssignedPartitions:
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedTasks:
+class AssignedTasks(Struct, frozen=True):
     """Tasks of a subtopology of Kafka Streams.
 
     Attributes:
@@ -71,8 +71,7 @@ class AssignedTasks:
 Assignment = tuple[AssignedPartitions | AssignedTasks, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(Struct, frozen=True):
     """A member of a group.
 
     Attributes:
@@ -100,12 +99,11 @@ class GroupMember:
     server_assignor: str | None = None
     assigned: Assignment = ()
     target: Assignment | None = None
-    subscription: bytes = field(default=b"", repr=False)
-    assignment: bytes = field(default=b"", repr=False)
+    subscription: bytes = b""
+    assignment: bytes = b""
 
 
-@dataclass(slots=True)
-class MemberRecords:
+class MemberRecords(Struct):
     """The records of a member that count, by what they are about.
 
     Attributes:

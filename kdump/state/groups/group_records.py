@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.formats.coordinator_records import decode_key
 from kdump.formats.errors import FormatError
@@ -19,8 +20,7 @@ from kdump.state.compacted.latest_records import Latest, LatestRecords
 _NOTHING: Final = Latest(NO_OFFSET, None)
 
 
-@dataclass(slots=True)
-class RecordEntry:
+class RecordEntry(Struct):
     """The latest records of one key."""
 
     value: Latest = _NOTHING
@@ -35,8 +35,7 @@ class RecordEntry:
         return self.value.offset >= since and self.value.offset > self.tombstone
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingOffset:
+class WaitingOffset(Struct, frozen=True):
     """An offset of a transaction that is open."""
 
     producer_id: int
@@ -45,8 +44,7 @@ class WaitingOffset:
     is_undecided: bool
 
 
-@dataclass(slots=True)
-class GroupRecords:
+class GroupRecords(Struct):
     """The latest records of one group.
 
     Attributes:

@@ -7,10 +7,10 @@ update changes a part of it. Only the updates after the latest snapshot of a par
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from kdump.formats.coordinator_records import decode_key, decode_value
 from kdump.formats.errors import FormatError
@@ -30,8 +30,7 @@ UNKNOWN: Final = -1
 _TYPE_BYTES: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class SharePartition:
+class SharePartition(Struct, frozen=True):
     """The state of a partition for a share group (``ShareGroupOffset``).
 
     Attributes:
@@ -85,8 +84,7 @@ class SharePartition:
         return log_end_offset - self.start_offset - self.delivery_complete_count
 
 
-@dataclass(slots=True)
-class _Changes:
+class _Changes(Struct):
     """The latest snapshot of a partition, and the updates after it.
 
     Attributes:
@@ -105,8 +103,7 @@ class _Changes:
         return NO_OFFSET if latest is None else latest.offset
 
 
-@dataclass(slots=True)
-class ShareRecords:
+class ShareRecords(Struct):
     """What the records of a log, or of a part of it, add up to; takes them in offset order.
 
     Attributes:
@@ -205,8 +202,7 @@ def _key_types(columns: RecordColumns, has_type: Flags) -> Column:
     return types
 
 
-@dataclass(frozen=True, slots=True)
-class ShareFound:
+class ShareFound(Struct, frozen=True):
     """The share partitions of a partition of ``__share_group_state``.
 
     Attributes:

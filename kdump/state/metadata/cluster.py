@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from kdump.log.partition import Partition
 
@@ -29,8 +30,7 @@ _BROKER_CONFIGS: Final = "broker:"
 Configs = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPartition:
+class ClusterPartition(Struct, frozen=True):
     """The replicas of a partition.
 
     Attributes:
@@ -51,8 +51,7 @@ class ClusterPartition:
         return self.directories[self.replicas.index(node_id)]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterTopic:
+class ClusterTopic(Struct, frozen=True):
     """A topic in the cluster's metadata.
 
     Attributes:
@@ -73,8 +72,7 @@ def _log_begin() -> LogEnd:
     return LOG_BEGIN
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImage:
+class ClusterImage(Struct, frozen=True):
     """The part of a cluster's metadata that kdump uses.
 
     Attributes:

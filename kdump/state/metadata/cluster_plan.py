@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.uuids import parse_uuid
@@ -52,8 +53,7 @@ Sources = Mapping[str, Source]
 """The source of a decision by the name of its field."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedController:
+class PlannedController(Struct, frozen=True):
     """A controller and voter of the new quorum.
 
     Attributes:
@@ -72,8 +72,7 @@ class PlannedController:
         return DynamicVoter(self.node_id, self.host, self.port, directory_id)
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFeature:
+class PlannedFeature(Struct, frozen=True):
     """The level of a feature other than ``kraft.version``."""
 
     name: str
@@ -81,8 +80,7 @@ class PlannedFeature:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedConfig:
+class PlannedConfig(Struct, frozen=True):
     """A property of a topic, or of another resource."""
 
     name: str
@@ -90,8 +88,7 @@ class PlannedConfig:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceConfig:
+class ResourceConfig(Struct, frozen=True):
     """A property of a resource other than a topic.
 
     Attributes:
@@ -106,11 +103,10 @@ class ResourceConfig:
     source: Source
 
 
-_REGISTRATION: Final = tuple(each.name for each in fields(PartitionRegistration))
+_REGISTRATION: Final = PartitionRegistration.__struct_fields__
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedTopicPartition:
+class PlannedTopicPartition(Struct, frozen=True):
     """A partition of a topic, as a PartitionRecord has it.
 
     Attributes:
@@ -143,8 +139,7 @@ class PlannedTopicPartition:
         return PartitionRegistration(**{name: getattr(self, name) for name in _REGISTRATION})
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedTopic:
+class PlannedTopic(Struct, frozen=True):
     """A topic.
 
     Attributes:
@@ -159,8 +154,7 @@ class PlannedTopic:
     partitions: tuple[PlannedTopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRecord:
+class PlannedRecord(Struct, frozen=True):
     """A record that the plan keeps as it was in a copy: of a broker, ACL, quota and so on.
 
     Attributes:
@@ -189,8 +183,7 @@ class NoticeKind(enum.Enum):
     """Nothing on the disks says it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """Something that people must know of a plan.
 
     Attributes:
@@ -211,8 +204,7 @@ class Notice:
     override: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MovedAside:
+class MovedAside(Struct, frozen=True):
     """A copy of the metadata log that must be moved aside before its node starts.
 
     Attributes:
@@ -226,8 +218,7 @@ class MovedAside:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class FirstLeader:
+class FirstLeader(Struct, frozen=True):
     """A partition with unclean leader election: this node must be up before its other replicas."""
 
     topic: str
@@ -235,8 +226,7 @@ class FirstLeader:
     node_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class SeenOnDisks:
+class SeenOnDisks(Struct, frozen=True):
     """What the plan must fit, whoever edits it.
 
     Attributes:
@@ -251,8 +241,7 @@ class SeenOnDisks:
     highest_producer_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPlan:
+class ClusterPlan(Struct, frozen=True):
     """A cluster's metadata, to be written as a snapshot.
 
     Attributes:

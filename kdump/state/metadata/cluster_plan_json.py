@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from kdump.formats.json_document import (
     MOST_INT32,
     DocumentError,
     JsonObject,
     document_lines,
-    field_names,
-    plain_fields,
     read_document,
 )
 from kdump.state.metadata.cluster_plan import (
@@ -54,15 +54,15 @@ _SPREAD: Final = (
 
 def encode_plan(plan: ClusterPlan) -> Iterator[bytes]:
     """Yield the text of the document."""
-    document: dict[str, Any] = {"format": PLAN_FORMAT, "version": PLAN_VERSION} | plain_fields(plan)
+    document: dict[str, Any] = {"format": PLAN_FORMAT, "version": PLAN_VERSION} | asdict(plan)
     for name in ("features", "configs", *_KEPT_RECORDS):
         document[name] = [_sourced(each) for each in document[name]]
     for name in ("controllers", "move_aside", "first_leaders"):
-        document[name] = [plain_fields(each) for each in document[name]]
-    document["seen"] = plain_fields(plan.seen)
+        document[name] = [asdict(each) for each in document[name]]
+    document["seen"] = asdict(plan.seen)
     document["sources"] = _sources_fields(plan.sources)
     document["topics"] = [_topic_fields(each) for each in plan.topics]
-    document["notices"] = [plain_fields(each) | {"kind": each.kind.value} for each in plan.notices]
+    document["notices"] = [asdict(each) | {"kind": each.kind.value} for each in plan.notices]
     # What people want to read comes first.
     notices = {name: document.pop(name) for name in _FIRST}
     head = {name: document.pop(name) for name in ("format", "version", "kdump", "created_ms")}
@@ -74,7 +74,7 @@ _FIRST: Final = ("is_loss_accepted", "notices", "move_aside", "first_leaders")
 
 
 def _sourced(value: Any) -> dict[str, Any]:
-    return plain_fields(value) | {"source": str(value.source)}
+    return asdict(value) | {"source": str(value.source)}
 
 
 def _sources_fields(sources: Sources) -> dict[str, str]:
@@ -85,8 +85,7 @@ def _topic_fields(topic: PlannedTopic) -> dict[str, Any]:
     return _sourced(topic) | {
         "configs": [_sourced(each) for each in topic.configs],
         "partitions": [
-            plain_fields(each) | {"sources": _sources_fields(each.sources)}
-            for each in topic.partitions
+            asdict(each) | {"sources": _sources_fields(each.sources)} for each in topic.partitions
         ],
     }
 
@@ -135,7 +134,7 @@ def decode_plan(data: bytes) -> ClusterPlan:
 
 
 def _seen(document: JsonObject) -> SeenOnDisks:
-    document.has_only(field_names(SeenOnDisks))
+    document.has_only(SeenOnDisks.__struct_fields__)
     return SeenOnDisks(
         document.optional(document.text, "cluster_id"),
         document.number("highest_offset"),
@@ -144,7 +143,7 @@ def _seen(document: JsonObject) -> SeenOnDisks:
     )
 
 
-_PLAN_FIELDS: Final = ("format", "version", *field_names(ClusterPlan))
+_PLAN_FIELDS: Final = ("format", "version", *ClusterPlan.__struct_fields__)
 _SOURCE_KINDS: Final = {each.value: each for each in SourceKind}
 _NOTICE_KINDS: Final = {each.value: each for each in NoticeKind}
 RECORD_TYPES_OF: Final = {
@@ -198,7 +197,7 @@ def _controllers(document: JsonObject) -> tuple[PlannedController, ...]:
 
 
 def _controller(document: JsonObject) -> PlannedController:
-    document.has_only(field_names(PlannedController))
+    document.has_only(PlannedController.__struct_fields__)
     return PlannedController(
         document.number("node_id", most=MOST_INT32),
         document.text("host"),
@@ -208,19 +207,19 @@ def _controller(document: JsonObject) -> PlannedController:
 
 
 def _feature(document: JsonObject) -> PlannedFeature:
-    document.has_only(field_names(PlannedFeature))
+    document.has_only(PlannedFeature.__struct_fields__)
     return PlannedFeature(
         document.text("name"), document.number("level", most=_MOST_INT16), _source(document)
     )
 
 
 def _config(document: JsonObject) -> PlannedConfig:
-    document.has_only(field_names(PlannedConfig))
+    document.has_only(PlannedConfig.__struct_fields__)
     return PlannedConfig(document.text("name"), document.text("value"), _source(document))
 
 
 def _resource_config(document: JsonObject) -> ResourceConfig:
-    document.has_only(field_names(ResourceConfig))
+    document.has_only(ResourceConfig.__struct_fields__)
     return ResourceConfig(
         document.number("resource_type", most=127),
         document.text("resource_name"),
@@ -243,7 +242,7 @@ def _topics(document: JsonObject) -> tuple[PlannedTopic, ...]:
 
 
 def _topic(document: JsonObject) -> PlannedTopic:
-    document.has_only(field_names(PlannedTopic))
+    document.has_only(PlannedTopic.__struct_fields__)
     topic = PlannedTopic(
         document.text("name"),
         document.uuid("topic_id"),
@@ -259,7 +258,7 @@ def _topic(document: JsonObject) -> PlannedTopic:
 
 
 def _partition(document: JsonObject) -> PlannedTopicPartition:
-    document.has_only(field_names(PlannedTopicPartition))
+    document.has_only(PlannedTopicPartition.__struct_fields__)
     partition = PlannedTopicPartition(
         partition=document.number("partition", most=MOST_INT32),
         replicas=_nodes(document, "replicas"),
@@ -307,7 +306,7 @@ def _records(document: JsonObject, name: str) -> tuple[PlannedRecord, ...]:
 
 
 def _kept_record(document: JsonObject, record_type: str) -> PlannedRecord:
-    document.has_only(field_names(PlannedRecord))
+    document.has_only(PlannedRecord.__struct_fields__)
     return PlannedRecord(
         document.word("type", {record_type: record_type}),
         document.number("version", most=_MOST_INT16),
@@ -317,7 +316,7 @@ def _kept_record(document: JsonObject, record_type: str) -> PlannedRecord:
 
 
 def _moved_aside(document: JsonObject) -> MovedAside:
-    document.has_only(field_names(MovedAside))
+    document.has_only(MovedAside.__struct_fields__)
     return MovedAside(
         document.number("node_id", most=MOST_INT32),
         document.text("log_dir"),
@@ -327,7 +326,7 @@ def _moved_aside(document: JsonObject) -> MovedAside:
 
 
 def _first_leader(document: JsonObject) -> FirstLeader:
-    document.has_only(field_names(FirstLeader))
+    document.has_only(FirstLeader.__struct_fields__)
     return FirstLeader(
         document.text("topic"),
         document.number("partition", most=MOST_INT32),
@@ -336,7 +335,7 @@ def _first_leader(document: JsonObject) -> FirstLeader:
 
 
 def _notice(document: JsonObject) -> Notice:
-    document.has_only(field_names(Notice))
+    document.has_only(Notice.__struct_fields__)
     return Notice(
         document.word("kind", _NOTICE_KINDS),
         document.text("code"),

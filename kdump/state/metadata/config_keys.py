@@ -11,8 +11,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.errors import KdumpError
 from kdump.formats.java.java_numbers import parse_double, parse_int, parse_long
@@ -56,8 +57,7 @@ class InvalidSettingError(KdumpError):
         super().__init__(f"{origin}: {key}={value} is not {expected}")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(Struct, frozen=True):
     """A property of a topic or of a broker.
 
     Attributes:
@@ -93,8 +93,7 @@ class ConfigKey:
         return NO_LIMIT if self.is_limit and value < 0 else value * self.factor
 
 
-@dataclass(frozen=True, slots=True)
-class TopicProperty:
+class TopicProperty(Struct, frozen=True):
     """A topic property and the broker properties that set its default.
 
     Attributes:

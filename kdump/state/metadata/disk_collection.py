@@ -7,8 +7,10 @@ all hosts, without their disks. The names of its fields are those of the attribu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.json_document import (
@@ -17,8 +19,6 @@ from kdump.formats.json_document import (
     JsonObject,
     checked_number,
     document_lines,
-    field_names,
-    plain_fields,
     read_document,
 )
 from kdump.formats.names import PartitionState
@@ -30,8 +30,7 @@ STATE_WORDS: Final = {each.name.lower(): each for each in PartitionState}
 """``live``, ``future``, ``delete`` and ``stray``, as in the output of ``kdump ls``."""
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedLoad:
+class CollectedLoad(Struct, frozen=True):
     """What a starting broker makes of a log.
 
     Attributes:
@@ -44,8 +43,7 @@ class CollectedLoad:
     leader_epochs: tuple[EpochEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedPartition:
+class CollectedPartition(Struct, frozen=True):
     """A partition's directory. What cannot be read is None, never 0; ``problems`` say why.
 
     The offsets and epochs are those of the valid records in its files, whatever a start does to
@@ -88,8 +86,7 @@ class CollectedPartition:
     keeps_damage: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedVoter:
+class CollectedVoter(Struct, frozen=True):
     """A voter of the controllers' quorum.
 
     Attributes:
@@ -102,8 +99,7 @@ class CollectedVoter:
     endpoints: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedRecord:
+class CollectedRecord(Struct, frozen=True):
     """A record of the cluster's metadata, as the JSON of ``kafka-dump-log`` has it.
 
     Attributes:
@@ -116,8 +112,7 @@ class CollectedRecord:
     data: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedTopic:
+class RemovedTopic(Struct, frozen=True):
     """A topic that a copy of the metadata log says was deleted.
 
     Attributes:
@@ -133,8 +128,7 @@ class RemovedTopic:
     is_committed: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedMetadata:
+class CollectedMetadata(Struct, frozen=True):
     """A copy of the cluster's metadata, ``__cluster_metadata-0``.
 
     Attributes:
@@ -169,8 +163,7 @@ class CollectedMetadata:
     unknown: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedPartition:
+class ClaimedPartition(Struct, frozen=True):
     """A partition that records of an internal topic name.
 
     Attributes:
@@ -183,8 +176,7 @@ class ClaimedPartition:
     highest_offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicClaim:
+class TopicClaim(Struct, frozen=True):
     """What the records of an internal topic say of another topic.
 
     Attributes:
@@ -199,8 +191,7 @@ class TopicClaim:
     partitions: tuple[ClaimedPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedDirectory:
+class CollectedDirectory(Struct, frozen=True):
     """A log directory.
 
     Attributes:
@@ -231,8 +222,7 @@ class CollectedDirectory:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DiskCollection:
+class DiskCollection(Struct, frozen=True):
     """What the log directories of a host know about their cluster.
 
     Attributes:
@@ -243,7 +233,7 @@ class DiskCollection:
 
     kdump: str
     created_ms: int
-    log_directories: tuple[CollectedDirectory, ...] = field(default=())
+    log_directories: tuple[CollectedDirectory, ...] = ()
 
 
 # --- to JSON
@@ -270,7 +260,7 @@ def encode_collection(collection: DiskCollection) -> Iterator[bytes]:
 
 def _directory_fields(directory: CollectedDirectory) -> dict[str, Any]:
     metadata = directory.metadata
-    return plain_fields(directory) | {
+    return asdict(directory) | {
         "partitions": [_partition_fields(each) for each in directory.partitions],
         "claims": [_claim_fields(each) for each in directory.claims],
         "metadata": None if metadata is None else _metadata_fields(metadata),
@@ -279,12 +269,12 @@ def _directory_fields(directory: CollectedDirectory) -> dict[str, Any]:
 
 def _partition_fields(partition: CollectedPartition) -> dict[str, Any]:
     loaded = partition.loaded
-    return plain_fields(partition) | {
+    return asdict(partition) | {
         "state": partition.state.name.lower(),
         "leader_epochs": _pairs(partition.leader_epochs),
         "loaded": None
         if loaded is None
-        else plain_fields(loaded) | {"leader_epochs": _pairs(loaded.leader_epochs)},
+        else asdict(loaded) | {"leader_epochs": _pairs(loaded.leader_epochs)},
     }
 
 
@@ -293,14 +283,14 @@ def _pairs(entries: Iterable[EpochEntry]) -> list[list[int]]:
 
 
 def _claim_fields(claim: TopicClaim) -> dict[str, Any]:
-    return plain_fields(claim) | {"partitions": [plain_fields(each) for each in claim.partitions]}
+    return asdict(claim) | {"partitions": [asdict(each) for each in claim.partitions]}
 
 
 def _metadata_fields(metadata: CollectedMetadata) -> dict[str, Any]:
-    return plain_fields(metadata) | {
-        "voters": [plain_fields(each) for each in metadata.voters],
-        "removed_topics": [plain_fields(each) for each in metadata.removed_topics],
-        "records": [plain_fields(each) for each in metadata.records],
+    return asdict(metadata) | {
+        "voters": [asdict(each) for each in metadata.voters],
+        "removed_topics": [asdict(each) for each in metadata.removed_topics],
+        "records": [asdict(each) for each in metadata.records],
     }
 
 
@@ -322,11 +312,11 @@ def decode_collection(data: bytes) -> DiskCollection:
     )
 
 
-_DOCUMENT_FIELDS: Final = ("format", "version", *field_names(DiskCollection))
+_DOCUMENT_FIELDS: Final = ("format", "version", *DiskCollection.__struct_fields__)
 
 
 def _directory(document: JsonObject) -> CollectedDirectory:
-    document.has_only(field_names(CollectedDirectory))
+    document.has_only(CollectedDirectory.__struct_fields__)
     metadata = document.optional(document.object, "metadata")
     return CollectedDirectory(
         path=document.text("path"),
@@ -347,7 +337,7 @@ def _directory(document: JsonObject) -> CollectedDirectory:
 
 
 def _partition(document: JsonObject) -> CollectedPartition:
-    document.has_only(field_names(CollectedPartition))
+    document.has_only(CollectedPartition.__struct_fields__)
     return CollectedPartition(
         directory=document.text("directory"),
         topic=document.text("topic"),
@@ -371,7 +361,7 @@ def _partition(document: JsonObject) -> CollectedPartition:
 def _loaded(document: JsonObject | None) -> CollectedLoad | None:
     if document is None:
         return None
-    document.has_only(field_names(CollectedLoad))
+    document.has_only(CollectedLoad.__struct_fields__)
     return CollectedLoad(
         document.number("log_start_offset"),
         document.number("log_end_offset"),
@@ -396,7 +386,7 @@ def _epochs(document: JsonObject, name: str) -> tuple[EpochEntry, ...]:
 
 
 def _claim(document: JsonObject) -> TopicClaim:
-    document.has_only(field_names(TopicClaim))
+    document.has_only(TopicClaim.__struct_fields__)
     return TopicClaim(
         source=document.text("source"),
         topic=document.text("topic"),
@@ -406,7 +396,7 @@ def _claim(document: JsonObject) -> TopicClaim:
 
 
 def _claimed_partition(document: JsonObject) -> ClaimedPartition:
-    document.has_only(field_names(ClaimedPartition))
+    document.has_only(ClaimedPartition.__struct_fields__)
     return ClaimedPartition(
         document.number("partition", most=MOST_INT32),
         document.optional_int32("highest_leader_epoch"),
@@ -415,7 +405,7 @@ def _claimed_partition(document: JsonObject) -> ClaimedPartition:
 
 
 def _metadata(document: JsonObject) -> CollectedMetadata:
-    document.has_only(field_names(CollectedMetadata))
+    document.has_only(CollectedMetadata.__struct_fields__)
     return CollectedMetadata(
         epoch=document.number("epoch", most=MOST_INT32),
         end_offset=document.number("end_offset"),
@@ -433,7 +423,7 @@ def _metadata(document: JsonObject) -> CollectedMetadata:
 
 
 def _voter(document: JsonObject) -> CollectedVoter:
-    document.has_only(field_names(CollectedVoter))
+    document.has_only(CollectedVoter.__struct_fields__)
     return CollectedVoter(
         document.number("node_id", most=MOST_INT32),
         document.optional(document.uuid, "directory_id"),
@@ -442,7 +432,7 @@ def _voter(document: JsonObject) -> CollectedVoter:
 
 
 def _removed_topic(document: JsonObject) -> RemovedTopic:
-    document.has_only(field_names(RemovedTopic))
+    document.has_only(RemovedTopic.__struct_fields__)
     return RemovedTopic(
         topic=document.text("topic"),
         topic_id=document.uuid("topic_id"),
@@ -459,7 +449,7 @@ def decode_record(document: JsonObject) -> CollectedRecord:
     Raises:
         DocumentError: it is not one; whether Kafka knows its type and fields is not checked.
     """
-    document.has_only(field_names(CollectedRecord))
+    document.has_only(CollectedRecord.__struct_fields__)
     return CollectedRecord(
         document.text("type"),
         document.number("version", most=(1 << 15) - 1),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.formats.feature_levels import (
     HIGHEST_METADATA_VERSION,
@@ -167,8 +168,7 @@ def _level_of(image: MetadataImage) -> int:
     return int(image.of(EntityKind.FEATURE).get(METADATA_VERSION, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class _ImageWriter:
+class _ImageWriter(Struct, frozen=True):
     """Writes an image for one ``metadata.version``.
 
     Attributes:

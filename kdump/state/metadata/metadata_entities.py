@@ -7,8 +7,11 @@ and keys of a SCRAM credential are kept to be written again, never to be shown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats.uuids import parse_uuid
 
@@ -36,8 +39,7 @@ def is_reserved_directory(directory_id: str) -> bool:
     return found is None or found.int < _RESERVED_DIRECTORIES
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataTopic:
+class MetadataTopic(Struct, frozen=True):
     """A topic. Follows ``TopicImage``."""
 
     name: str
@@ -52,8 +54,7 @@ class MetadataTopic:
         return {"id": self.topic_id}
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRegistration:
+class PartitionRegistration(Struct, frozen=True):
     """A partition. Follows ``PartitionRegistration``.
 
     Attributes:
@@ -208,8 +209,7 @@ def _word(words: Sequence[str], code: int) -> str:
     return words[code] if 0 <= code < len(words) else words[0]
 
 
-@dataclass(frozen=True, slots=True)
-class AccessControlEntry:
+class AccessControlEntry(Struct, frozen=True):
     """An ACL. Follows ``StandardAcl``; its words are Kafka's names for the codes."""
 
     acl_id: str
@@ -318,8 +318,7 @@ class ScramCredential:
         return {"name": self.user, "mechanism": self.mechanism, "iterations": self.iterations}
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationToken:
+class DelegationToken(Struct, frozen=True):
     """A delegation token. Follows ``TokenInformation``; the metadata has no secret of it."""
 
     token_id: str

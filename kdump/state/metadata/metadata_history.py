@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from kdump.state.metadata.metadata_entities import NO_LEADER, MetadataTopic, PartitionRegistration
 from kdump.state.metadata.metadata_image import EntityKind, MetadataChange, MetadataImage
@@ -34,8 +35,7 @@ _FIRST_AND_LAST: Final[Mapping[EntityKind, tuple[str, str, str]]] = {
 """The words for a new entity, a changed one, and one that is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataEvent:
+class MetadataEvent(Struct, frozen=True):
     """Something that happened to the cluster.
 
     Attributes:
@@ -67,8 +67,7 @@ class MetadataEvent:
         }
 
 
-@dataclass(slots=True)
-class MetadataHistory:
+class MetadataHistory(Struct):
     """Turns changes into events.
 
     Attributes:

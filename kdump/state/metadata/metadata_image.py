@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
+
+from msgspec import Struct, field
 
 from kdump.formats.feature_levels import KRAFT_VERSION as KRAFT_VERSION
 from kdump.formats.feature_levels import METADATA_VERSION as METADATA_VERSION
@@ -140,8 +141,7 @@ class MetadataChange(NamedTuple):
 Entities = Mapping[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataImage:
+class MetadataImage(Struct, frozen=True):
     """A cluster's metadata at one offset. Follows ``MetadataImage``.
 
     Attributes:
@@ -201,8 +201,7 @@ def _place(change: MetadataChange) -> tuple[Any, ...]:
     return change.topic or "", change.new is not None, change.key
 
 
-@dataclass(slots=True)
-class MetadataReplay:
+class MetadataReplay(Struct):
     """The metadata while records are replayed.
 
     Attributes:

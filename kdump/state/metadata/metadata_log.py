@@ -7,10 +7,11 @@ damage can be applied: reading ends there, as the log of a starting node does (`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats import record_batch
 from kdump.formats.control_records import parse_control_record, unknown_control_record
@@ -40,8 +41,7 @@ class MetadataDamage(Exception):
     """A file of the copy cannot be read to its end; the message says which, where and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataReading:
+class MetadataReading(Struct, frozen=True):
     """How a copy is read.
 
     Attributes:

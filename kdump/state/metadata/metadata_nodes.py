@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.state.metadata.metadata_entities import Fields, ReplayFault
 
@@ -91,8 +93,7 @@ _SHUTDOWN: Final = {0: None, 1: True}
 """``BrokerRegistrationFencingChange`` and ``BrokerRegistrationInControlledShutdownChange``."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(Struct, frozen=True):
     """A registered broker. Follows ``BrokerRegistration``.
 
     Attributes:
@@ -187,8 +188,7 @@ class BrokerRegistration:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerRegistration:
+class ControllerRegistration(Struct, frozen=True):
     """A registered controller. Follows ``ControllerRegistration``."""
 
     node_id: int
@@ -233,8 +233,7 @@ SUPPORTED_KRAFT_VERSIONS: Final = (0, 1)
 """What Kafka 4 supports, for a new voter; it writes its own range when it starts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(Struct, frozen=True):
     """A voter of the controllers' quorum.
 
     Attributes:

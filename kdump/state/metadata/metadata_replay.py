@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.log.partition import MetadataSnapshotFile, Partition
@@ -22,8 +23,7 @@ OnProblem = Callable[[str], None]
 """Takes a sentence about damage, with the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataPoint:
+class MetadataPoint(Struct, frozen=True):
     """A point of the metadata log; at most one attribute is set, and without one it is the end.
 
     Attributes:
@@ -53,8 +53,7 @@ class UnknownMetadataError(KdumpError):
 END: MetadataPoint = MetadataPoint()
 
 
-@dataclass(slots=True)
-class CopyReplay:
+class CopyReplay(Struct):
     """The replay of a copy.
 
     Attributes:

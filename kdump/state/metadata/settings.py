@@ -10,11 +10,14 @@ property.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
@@ -78,8 +81,7 @@ class SettingSource(enum.Enum):
     INTERNAL = "Kafka's default for this internal topic"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a value comes from.
 
     Attributes:
@@ -121,7 +123,7 @@ class TopicSettings:
     segment_bytes: int = 1 << 30
     segment_index_bytes: int = 10 << 20
     segment_ms: int = 7 * _DAY_MS
-    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+    origins: Mapping[str, Origin] = dataclasses.field(default_factory=dict, compare=False)
 
     @property
     def largest_segment_bytes(self) -> int:
@@ -161,8 +163,7 @@ _FILE_DEFAULTS: Final[Mapping[str, Value]] = {RETENTION_MS: 7 * _DAY_MS}
 """Defaults of Kafka that apply only if the broker's file is given."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Properties:
+class _Properties(Struct, frozen=True):
     """The properties that one source sets."""
 
     configs: Configs
@@ -181,12 +182,12 @@ class Settings:
         given_version: of ``--kafka-version``; None if it was not given.
     """
 
-    given: Configs = field(default_factory=dict)
+    given: Configs = dataclasses.field(default_factory=dict)
     broker: Configs | None = None
     cluster: ClusterImage | None = None
     node_id: int | None = None
     given_version: KafkaVersion | None = None
-    _of_topics: dict[str, TopicSettings] = field(
+    _of_topics: dict[str, TopicSettings] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     """A cache: each partition of a topic asks several times."""
@@ -344,8 +345,7 @@ def _first(keys: Iterable[ConfigKey], properties: _Properties) -> tuple[Value, O
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
+class ClusterMetadata(Struct, frozen=True):
     """A cluster's metadata from outside the log directories.
 
     Attributes:

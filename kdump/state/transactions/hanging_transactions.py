@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from msgspec import Struct
+
 from kdump.formats.java.java_text import coordinator_partition
 from kdump.formats.names import TopicPartition
 from kdump.state.transactions.producers import OpenTxn
@@ -26,8 +28,7 @@ DEFAULT_MAX_TIMEOUT_MS: Final = 15 * 60_000
 """As ``transaction.max.timeout.ms``: the longest timeout that a producer may ask for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """What coordinators say about an open transaction.
 
     Attributes:

@@ -8,9 +8,9 @@ the control batch decides (``EndTransactionMarker``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
@@ -36,8 +36,7 @@ class InvalidMarker(Exception):
         self.row = row
 
 
-@dataclass(frozen=True, slots=True)
-class Markers:
+class Markers(Struct, frozen=True):
     """Control batches of producers, as columns of shape (n,) in the order of the window.
 
     Attributes:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.formats import names, producer_snapshot
 from kdump.formats.errors import FormatError
@@ -58,8 +58,7 @@ def usable_snapshots(
     return [base for base in reversed(bases) if base > least and base in present]
 
 
-@dataclass(frozen=True, slots=True)
-class LogTransactions:
+class LogTransactions(Struct, frozen=True):
     """The transactions of a partition at the end of its log.
 
     Attributes:

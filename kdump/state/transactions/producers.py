@@ -10,8 +10,9 @@ for producers that are connected (``VerificationStateEntry``) is never on disk.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats import record_batch
 from kdump.formats.end_txn_marker import NO_COORDINATOR_EPOCH
@@ -34,8 +35,7 @@ NO_TRANSACTION: Final = -1
 """First offset of a transaction in a snapshot's entry for a producer that has none open."""
 
 
-@dataclass(slots=True)
-class Producer:
+class Producer(Struct):
     """The state of one producer; follows ``ProducerStateEntry``.
 
     Attributes:
@@ -151,8 +151,7 @@ class Producer:
         self.marker_offset = staged.marker_offset
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedTxn:
+class CompletedTxn(Struct, frozen=True):
     """A transaction that a marker has ended."""
 
     producer_id: int
@@ -161,8 +160,7 @@ class CompletedTxn:
     is_aborted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTxn:
+class OpenTxn(Struct, frozen=True):
     """A transaction that no marker has ended.
 
     Attributes:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
@@ -65,8 +67,7 @@ _OPEN: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorTransaction:
+class CoordinatorTransaction(Struct, frozen=True):
     """What a coordinator knows of a transactional id; follows ``TransactionMetadata``.
 
     Attributes:
@@ -96,8 +97,7 @@ class CoordinatorTransaction:
     is_certain: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableRecord:
+class UnreadableRecord(Struct, frozen=True):
     """A record that no coordinator can read: it loads nothing from there on.
 
     Attributes:
@@ -110,8 +110,7 @@ class UnreadableRecord:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorLog:
+class CoordinatorLog(Struct, frozen=True):
     """The transactions of one partition of ``__transaction_state``.
 
     Attributes:

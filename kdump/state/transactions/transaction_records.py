@@ -10,10 +10,10 @@ asks has to decode it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import Bytes, Column, Flags
@@ -81,8 +81,7 @@ def _has_usual_value(records: RecordColumns) -> Flags:
     return is_usual
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(Struct, frozen=True):
     """How a version of the value writes lengths, and whether it has tagged fields."""
 
     count: _Read

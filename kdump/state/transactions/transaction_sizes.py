@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.log.log_search import SegmentSearch, Trust
 from kdump.log.partition import Partition
@@ -17,8 +17,7 @@ from kdump.scan.control_batches import is_control
 from kdump.state.transactions.producers import OpenTxn
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionSize:
+class TransactionSize(Struct, frozen=True):
     """The size of an open transaction in one partition.
 
     Attributes:

@@ -7,7 +7,6 @@ run on both; then kdump's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -41,15 +40,14 @@ LABEL: Final = pa.dictionary(pa.int32(), pa.string())
 """The type of texts that many records share; readers get it if they ask for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceColumn(TableColumn):
+class SourceColumn(TableColumn, frozen=True):
     """A column about records.
 
     Attributes:
         make: builds the column for some records; None for the column about damage.
     """
 
-    make: Callable[[Rows], pa.Array] | None = field(default=None, repr=False)
+    make: Callable[[Rows], pa.Array] | None = None
 
 
 def _repeated(value: Any, arrow_type: pa.DataType, count: int) -> pa.Array:

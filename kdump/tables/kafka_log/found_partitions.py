@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
@@ -32,8 +34,7 @@ _LOG: Final = logging.getLogger(__name__)
 _LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPartition:
+class FoundPartition(Struct, frozen=True):
     """A partition to read from, or some of its segments.
 
     Attributes:

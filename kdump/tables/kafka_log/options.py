@@ -10,8 +10,9 @@ import enum
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
+
+from msgspec import Struct
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
@@ -65,8 +66,7 @@ class Replicas(enum.Enum):
     """Each of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
+class SourceOptions(Struct, frozen=True):
     """What to read, and how.
 
     Attributes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.tables.table import LEAST_TIMESTAMP_MS, MOST_TIMESTAMP_MS, US_PER_MS
 
@@ -13,8 +15,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """Whole numbers from ``least`` to ``most``, inclusive; None is no bound."""
 
     least: int | None = None
@@ -39,8 +40,7 @@ EVERYTHING: Final = Interval()
 NOTHING: Final = Interval(1, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class PushedFilters:
+class PushedFilters(Struct, frozen=True):
     """What all filters together let through.
 
     Attributes:

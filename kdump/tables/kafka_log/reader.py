@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace  # noqa: TID251 - not of a struct
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from kdump.formats import record_batch
 from kdump.formats.errors import FormatError
@@ -44,8 +45,7 @@ from kdump.tables.kafka_log.windows_0_7 import rows_0_7
 from kdump.tables.table import arrow_schema
 
 
-@dataclass(slots=True)
-class LeftOut:
+class LeftOut(Struct):
     """What a reading left out; the reading adds to it.
 
     Attributes:
@@ -67,8 +67,7 @@ class LeftOut:
         self.open_records += int(batches.records_count[~is_aborted].sum())
 
 
-@dataclass(frozen=True, slots=True)
-class SourceReading:
+class SourceReading(Struct, frozen=True):
     """How splits are read; can be pickled.
 
     Attributes:

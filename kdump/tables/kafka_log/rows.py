@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from kdump.formats import record_batch
 from kdump.formats.java.java_text import java_utf8
@@ -34,8 +35,7 @@ HEADERS_TYPE: Final = pa.list_(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RecordOrigin:
+class RecordOrigin(Struct, frozen=True):
     """Where records come from.
 
     Attributes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.formats.names import TopicPartition
 from kdump.tables.kafka_log import java_pattern
@@ -29,8 +30,7 @@ class Edge(enum.Enum):
     LATEST = "latest"
 
 
-@dataclass(frozen=True, slots=True)
-class AtTime:
+class AtTime(Struct, frozen=True):
     """The first offset whose record is not older than ``timestamp_ms``."""
 
     timestamp_ms: int
@@ -40,8 +40,7 @@ Bound = Edge | AtTime | int
 """Where to start in a partition, or before what to end; a number is an offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """A bound for all partitions, and for those that have their own."""
 
     default: Bound
@@ -53,8 +52,7 @@ class Bounds:
         return self.by_partition.get(topic_partition, self.default)
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedTopics:
+class SelectedTopics(Struct, frozen=True):
     """The selected partitions; all by default.
 
     Attributes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from kdump.engine.range_splits import RangeSplit, RecordRange, range_splits
 from kdump.engine.splits import split_bytes
@@ -40,8 +41,7 @@ _SMALLEST_SPLIT_BYTES: Final = 64 << 10
 """Smallest split if ``minPartitions`` asks for more splits than usual."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSplit(RangeSplit):
+class SourceSplit(RangeSplit, frozen=True, kw_only=True):
     """Part of the log of a segment.
 
     Attributes:

@@ -26,6 +26,7 @@ import kafka.tools.StorageTool;
 // Exit is in utils up to 4.3, and in utils.internals since 4.4.
 import org.apache.kafka.common.utils.*;
 import org.apache.kafka.common.utils.internals.*;
+import org.apache.kafka.tools.GetOffsetShell;
 import org.apache.kafka.tools.LeaderElectionCommand;
 import org.apache.kafka.tools.MetadataQuorumCommand;
 import org.apache.kafka.tools.TopicCommand;
@@ -191,6 +192,7 @@ public final class ClusterHost {
                 case "kafka-topics.sh" -> TopicCommand.main(all);
                 case "kafka-leader-election.sh" -> LeaderElectionCommand.main(all);
                 case "kafka-console-consumer.sh" -> ConsoleConsumer.main(all);
+                case "kafka-get-offsets.sh" -> GetOffsetShell.main(all);
                 default -> throw new IllegalArgumentException(name);
             }
         } catch (Ended ended) {

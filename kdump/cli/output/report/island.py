@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from kdump.rows.row_type import Field, Kind
 
@@ -35,8 +36,7 @@ class Strings:
         return list(self._numbers)
 
 
-@dataclass(frozen=True, slots=True)
-class PageTable:
+class PageTable(Struct, frozen=True):
     """A table that sorts and filters.
 
     Attributes:

@@ -35,6 +35,7 @@ _LAG_COLUMNS: Final = (
     Field("offset", INTEGER, "", "Committed"),
     Field("end_offset", INTEGER, "", "End offset"),
     Field("lag", INTEGER, "", "Lag"),
+    Field("note", TEXT, "", "Note"),
 )
 _TRANSACTION_COLUMNS: Final = (
     Field("partition", TEXT, "", "Partition"),
@@ -56,6 +57,7 @@ _FREEABLE_COLUMNS: Final = (
     Field("cleanable_bytes", SIZE, "", "Cleanable"),
     Field("cleaner_state", TEXT, "", "Log cleaner"),
 )
+_OTHER_END: Final = "a starting broker may end the log elsewhere"
 
 
 def finding_table(findings: Sequence[Finding], most: int, redaction: Redaction) -> PageTable:
@@ -111,6 +113,7 @@ def lag_table(lags: Iterable[GroupLag], redaction: Redaction) -> PageTable:
             "offset": each.offset,
             "end_offset": each.end_offset,
             "lag": each.lag,
+            "note": _OTHER_END if each.is_end_certain is False else None,
         }
         for each in reversed(largest_first)
     ]

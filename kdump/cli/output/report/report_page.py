@@ -12,8 +12,9 @@ import hashlib
 import pkgutil
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 import kdump
 from kdump.check.findings import Severity
@@ -46,8 +47,7 @@ _OPTION: Final = re.compile(r"(--[a-z-]+)")
 _SCRIPTS: Final = ("d3.min.js", "report.js")
 
 
-@dataclass(frozen=True, slots=True)
-class ReportContent:
+class ReportContent(Struct, frozen=True):
     """What a report tells.
 
     Attributes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.check.explanations import read_explanations
 from kdump.check.findings import Finding, Severity
@@ -22,8 +24,7 @@ MOST_PLACES: Final = 3
 """The places named for each code; the table has all."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportVerdict:
+class ReportVerdict(Struct, frozen=True):
     """The verdict.
 
     Attributes:
@@ -39,8 +40,7 @@ class ReportVerdict:
         return "no damage" if self.word == "sound" else self.word
 
 
-@dataclass(frozen=True, slots=True)
-class CodeSummary:
+class CodeSummary(Struct, frozen=True):
     """All findings of one code and severity.
 
     Attributes:

@@ -19,8 +19,9 @@ import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.apache.kafka.common.utils.BufferSupplier;
-import org.apache.kafka.common.utils.LogContext;
+// Kafka 4.4 has BufferSupplier and LogContext in the second package, 4.3 in the first.
+import org.apache.kafka.common.utils.*;
+import org.apache.kafka.common.utils.internals.*;
 
 /**
  * Gives bytes of a log to Kafka's consumer, and says which records it returns.
@@ -75,8 +76,9 @@ public final class ConsumerServer {
             BufferSupplier.NO_CACHING, PARTITION, data, new FetchMetricsAggregator(manager, Set.of(PARTITION)), 0L);
         try (Deserializers<byte[], byte[]> readers =
                  new Deserializers<>(new ByteArrayDeserializer(), new ByteArrayDeserializer(), metrics)) {
-            while (!fetch.isConsumed()) {
-                List<ConsumerRecord<byte[], byte[]>> records = fetch.fetchRecords(config, readers, 1);
+            // Kafka 4.4 leaves it to the caller to end a fetch that has no more records.
+            List<ConsumerRecord<byte[], byte[]>> records;
+            while (!(records = fetch.fetchRecords(config, readers, 1)).isEmpty()) {
                 for (ConsumerRecord<byte[], byte[]> each : records) {
                     found.add(Long.toString(each.offset()));
                 }
