@@ -11,16 +11,18 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.apply.files import DISK, Metadata
 from kdump.apply.pinned_directory import directory_of, identity_of, pinned, status_of
 from kdump.errors import AS_WHOM, KdumpError
 from kdump.formats.names import LOCK_FILE
+from kdump.log.lock_holders import holder_of
 from kdump.phases import phase
 from kdump.storage.entries import SpecialFileError
 from kdump.storage.file_locks import holder_of_open, own_locks
@@ -35,8 +37,7 @@ class LockedError(KdumpError):
     """Another process has locked the log directory."""
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """A lock that this process holds.
 
     Attributes:
@@ -78,6 +79,18 @@ def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
             for path in locked:
                 stack.enter_context(_hold(path))
         yield
+
+
+def require_unlocked(log_dirs: Iterable[Path]) -> None:
+    """Refuse log directories that another process has locked, without taking their locks.
+
+    Raises:
+        LockedError: one is locked.
+    """
+    for path in log_dirs:
+        holder = holder_of(path)
+        if holder is not None:
+            raise _locked_by(path, holder)
 
 
 def leftover_of(log_dir: Path) -> Metadata | None:
@@ -188,10 +201,11 @@ def _lock(path: Path, descriptor: int) -> None:
         if failure.errno not in (errno.EACCES, errno.EAGAIN):
             raise _cannot_lock(path, failure) from failure
         holder = holder_of_open(descriptor)
-        by = f" by {holder}" if holder else " by another process"
-        raise LockedError(
-            f"{path.parent}: locked{by}; stop the broker first, or work on a copy"
-        ) from failure
+        raise _locked_by(path.parent, holder or "another process") from failure
+
+
+def _locked_by(log_dir: Path, holder: str) -> LockedError:
+    return LockedError(f"{log_dir}: locked by {holder}; stop the broker first, or work on a copy")
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

@@ -1,0 +1,298 @@
+"""Back up log directories, check backups, restore from them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+import kdump
+from kdump.cli.options.parameters import LocationParameter, paths_argument
+from kdump.cli.options.progress_option import progress_option
+from kdump.cli.output.events import EventFormat, open_printer
+from kdump.cli.output.rendering import OutputFormat, format_option, open_output, output_option
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.repository.documents import BackedUpLogDirectory, Snapshot
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+_REPOSITORY = click.argument(
+    "repository", metavar="REPOSITORY", type=LocationParameter(readable=False, written=True)
+)
+_EVENTS = format_option(
+    EventFormat,
+    "output_format",
+    "Output format: text (default) for people; json or jsonl for programs.",
+)
+
+
+def _keep(rule: str, what: str) -> Callable[[FunctionT], FunctionT]:
+    return click.option(
+        f"--keep-{rule}",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help=f"For each log directory, keep {what}.",
+    )
+
+
+@click.group("backup")
+def command() -> None:
+    """Back up log directories, check backups, restore from them."""
+
+
+@command.command("create")
+@_REPOSITORY
+@paths_argument("LOG_DIR", written=True)
+@_EVENTS
+@progress_option
+def create(
+    repository: Location,
+    paths: Sequence[Location],
+    output_format: EventFormat,
+    progress: bool | None,
+) -> ExitStatus:
+    """Store what changed in log directories, and make a snapshot of everything.
+
+    REPOSITORY is a directory on a local disk; it is created. The brokers are stopped.
+    """
+    from kdump.cli.output.backup_output import created_events, report_created
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.output.progress_bar import shown
+    from kdump.cli.shared.directories import read_log_directories
+    from kdump.jobs.backup.backup import BackupRequest, back_up
+
+    diagnostics = Diagnostics()
+    _refuse_overlap(repository, paths, "REPOSITORY")
+    with shown(progress) as display:
+        log_dirs = read_log_directories(paths, diagnostics)
+        if diagnostics.status & ExitStatus.OPERATIONAL_ERROR or not log_dirs:
+            return diagnostics.status | ExitStatus.OPERATIONAL_ERROR
+        request = BackupRequest(
+            repository.resolved().local_path, log_dirs, _host(), kdump.__version__, _now_ms()
+        )
+        result = back_up(request, _now_ms, display)
+    report_created(result, diagnostics)
+    with open_printer(output_format) as printer:
+        printer.emit_all(created_events(result, repository))
+    return diagnostics.status
+
+
+@command.command("list")
+@_REPOSITORY
+@output_option
+def list_snapshots(repository: Location, output: OutputFormat) -> ExitStatus:
+    """List the snapshots, a line for each of their log directories."""
+    from kdump.cli.output.backup_output import LOG_DIRECTORY, log_directory_row
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.jobs.backup.restore import repository_at
+    from kdump.repository.repository import RepositoryError
+
+    diagnostics = Diagnostics()
+    found = repository_at(repository.path)
+    rows = []
+    with phase(f"reading the snapshots of {repository}"):
+        for name in found.snapshot_ids():
+            try:
+                snapshot = found.snapshot(name)
+            except RepositoryError as failure:
+                diagnostics.report_damaged(str(failure))
+                continue
+            rows += [log_directory_row(name, snapshot, each) for each in snapshot.log_dirs]
+    with open_output(output, LOG_DIRECTORY.columns) as shown:
+        shown.rows(rows)
+    return diagnostics.status
+
+
+@command.command("check")
+@_REPOSITORY
+@click.option(
+    "--repair",
+    "is_repair",
+    is_flag=True,
+    help="Rename damaged pieces, so that the next create stores them again.",
+)
+@_EVENTS
+@progress_option
+def check(
+    repository: Location, is_repair: bool, output_format: EventFormat, progress: bool | None
+) -> ExitStatus:
+    """Read everything that snapshots need, and compare it with its SHA-256."""
+    from kdump.cli.output.backup_output import checked_events
+    from kdump.cli.output.progress_bar import shown
+    from kdump.jobs.backup.check_repository import check_repository
+    from kdump.jobs.backup.restore import repository_at
+    from kdump.repository.repository_locks import locked_to_read, locked_to_remove
+
+    found = repository_at(repository.path)
+    locked = locked_to_remove if is_repair else locked_to_read
+    with shown(progress) as display, locked(found.path.local_path):
+        result = check_repository(found, display, is_repair=is_repair)
+    with open_printer(output_format) as printer:
+        printer.emit_all(checked_events(result, repository))
+    return ExitStatus.DAMAGE_LEFT if result.problems else ExitStatus.SOUND
+
+
+@command.command("prune")
+@_REPOSITORY
+@_keep("last", "the last N snapshots")
+@_keep("hourly", "the last snapshot of each of the last N hours that have one")
+@_keep("daily", "the last snapshot of each of the last N days that have one, in UTC")
+@_keep("weekly", "the last snapshot of each of the last N weeks that have one")
+@_keep("monthly", "the last snapshot of each of the last N months that have one")
+@_keep("yearly", "the last snapshot of each of the last N years that have one")
+@click.option("--dry-run", "is_preview", is_flag=True, help="Preview and remove nothing.")
+@_EVENTS
+def prune(
+    repository: Location, is_preview: bool, output_format: EventFormat, **keep: int | None
+) -> ExitStatus:
+    """Remove the snapshots that no rule keeps, and what only they need.
+
+    A snapshot is kept if any rule keeps it for any of its log directories.
+    """
+    from kdump.cli.output.backup_output import pruned_events
+    from kdump.jobs.backup import prune as job
+    from kdump.jobs.backup.restore import repository_at
+
+    rules = {rule: count for rule in job.RULES if (count := keep[f"keep_{rule}"]) is not None}
+    if not rules:
+        options = ", ".join(f"--keep-{rule}" for rule in job.RULES)
+        raise UsageProblem(f"say what to keep: one or more of {options}")
+    result = job.prune(repository_at(repository.path), rules, is_preview=is_preview)
+    with open_printer(output_format) as printer:
+        printer.emit_all(pruned_events(result, repository, is_preview=is_preview))
+    return ExitStatus.SOUND
+
+
+@command.command("restore")
+@_REPOSITORY
+@click.option(
+    "--into",
+    "targets",
+    metavar="DIR",
+    type=LocationParameter(readable=False, written=True),
+    multiple=True,
+    required=True,
+    help="Restore to this new or empty directory; once for each log directory, in the order of"
+    " the list.",
+)
+@click.option(
+    "--snapshot",
+    "name",
+    metavar="ID",
+    help="Restore this snapshot (default: the newest); its beginning is enough.",
+)
+@click.option(
+    "--log-dir",
+    "wanted",
+    metavar="PATH",
+    multiple=True,
+    help="Restore only the log directory that had this path (default: all); may be repeated.",
+)
+@_EVENTS
+@progress_option
+def restore(
+    repository: Location,
+    targets: Sequence[Location],
+    name: str | None,
+    wanted: Sequence[str],
+    output_format: EventFormat,
+    progress: bool | None,
+) -> ExitStatus:
+    """Restore log directories byte for byte, to new or empty directories.
+
+    A restore that was stopped continues when it is run again.
+    """
+    from kdump.cli.output.backup_output import report_restored, restored_events
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.output.progress_bar import shown
+    from kdump.jobs.backup.restore import (
+        RestoreRequest,
+        refuse_other_content,
+        repository_at,
+    )
+    from kdump.jobs.backup.restore import (
+        restore as restore_directory,
+    )
+    from kdump.repository.repository_locks import locked_to_read
+
+    found = repository_at(repository.path)
+    with phase(f"reading the snapshots of {repository}"):
+        name = found.named_snapshot(name)
+        snapshot = found.snapshot(name)
+    log_dirs = _chosen(snapshot, name, wanted, len(targets))
+    for each in targets:
+        _refuse_overlap(each, [repository], "--into")
+    requests = [
+        RestoreRequest(found, name, log_dir, target.as_absolute().local_path)
+        for log_dir, target in zip(log_dirs, targets, strict=True)
+    ]
+    if len({each.into for each in requests}) < len(requests):
+        raise UsageProblem("--into: the same directory is given twice")
+    for request in requests:
+        refuse_other_content(request)
+    diagnostics = Diagnostics()
+    with open_printer(output_format) as printer, locked_to_read(found.path.local_path):
+        for request in requests:
+            with shown(progress) as display:
+                result = restore_directory(request, display)
+            report_restored(request, result, diagnostics)
+            printer.emit_all(restored_events(request, result))
+    return diagnostics.status
+
+
+def _chosen(
+    snapshot: Snapshot, name: str, wanted: Sequence[str], count: int
+) -> Sequence[BackedUpLogDirectory]:
+    """The log directories to restore, in the order of the snapshot.
+
+    Raises:
+        UsageProblem: one is not in it, or there are not as many targets.
+    """
+    there = [each.path for each in snapshot.log_dirs]
+    for each in wanted:
+        if each not in there:
+            raise UsageProblem(f"--log-dir: {each} is not in {name}, which has {', '.join(there)}")
+    chosen = [each for each in snapshot.log_dirs if not wanted or each.path in wanted]
+    if len(chosen) != count:
+        paths = ", ".join(each.path for each in chosen)
+        raise UsageProblem(
+            f"--into is given {count} times, for {len(chosen)} log directories: {paths};"
+            " --log-dir chooses among them"
+        )
+    return chosen
+
+
+def _refuse_overlap(target: Location, others: Sequence[Location], named: str) -> None:
+    """Refuse to write inside of a log directory, or of what is read, or around it.
+
+    Raises:
+        UsageProblem: it would be.
+    """
+    from kdump.cli.output.out_file import refuse_log_directories
+
+    with phase(f"looking at {target}"):
+        own = Path(target.resolved().path)
+        for other in others:
+            path = Path(other.resolved().path)
+            if own == path or own in path.parents or path in own.parents:
+                raise UsageProblem(
+                    f"{named} {target}: overlaps {other}: name a directory elsewhere"
+                )
+        refuse_log_directories(target.path, f"{named} {target}")
+
+
+def _host() -> str:
+    import socket
+
+    return socket.gethostname()
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)

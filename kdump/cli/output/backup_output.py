@@ -1,0 +1,349 @@
+"""What kdump backup has stored, found and restored, for people and for programs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.cli.output.events import Event
+from kdump.cli.output.value_text import format_bytes
+from kdump.errors import ExitStatus
+from kdump.jobs.backup.prune import RULES
+from kdump.jobs.verify.finding_row import FINDING
+from kdump.rows.row_type import (
+    COUNT,
+    FLAG,
+    INTEGER,
+    SIZE,
+    TEXT,
+    TIME,
+    Field,
+    JsonAnswer,
+    RowType,
+    list_of,
+    one_of,
+)
+from kdump.storage.location import Location
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.jobs.backup.backup import BackupResult
+    from kdump.jobs.backup.check_repository import RepositoryCheck, RepositoryProblem
+    from kdump.jobs.backup.prune import PruneResult
+    from kdump.jobs.backup.restore import RestoreRequest, RestoreResult
+    from kdump.repository.documents import BackedUpLogDirectory, Snapshot
+
+LOG_DIRECTORY: Final = RowType(
+    "log_directory",
+    "A log directory of a snapshot.",
+    (
+        Field("snapshot", TEXT, "The name of the snapshot.", "Snapshot"),
+        Field("begun_ms", TIME, "When its backup began.", "Begun", dropped=6),
+        Field("log_dir", TEXT, "The path that the log directory had.", "Log dir"),
+        Field("host", TEXT, "The machine that it was on.", "Host", dropped=5),
+        Field("cluster_id", TEXT.or_null, "From meta.properties."),
+        Field("node_id", INTEGER.or_null, "From meta.properties.", "Node", unknown="-", dropped=3),
+        Field("directory_id", TEXT.or_null, "From meta.properties."),
+        Field(
+            "partitions",
+            COUNT,
+            "How many partitions it had.",
+            "Partitions",
+            dropped=1,
+        ),
+        Field("files", COUNT, "How many files it had.", "Files", dropped=2),
+        Field("size_bytes", SIZE, "In them.", "Size"),
+        Field("added_bytes", SIZE, "What the repository did not have.", "Added", dropped=4),
+        Field("damaged_files", COUNT, "In how many files damage was found.", "Damaged", alert=True),
+        Field("left_out", COUNT, "What the backup does not have.", "Left out", alert=True),
+    ),
+)
+PROBLEM: Final = RowType(
+    "problem",
+    "Something that was not stored or restored, or is not as it was stored.",
+    (
+        Field("what", TEXT, "What is wrong, and with which file."),
+        Field("snapshots", list_of(TEXT), "The snapshots that cannot be restored as a whole."),
+        Field("files", list_of(TEXT), "A few of the files in them."),
+        Field("kept_as", TEXT.or_null, "The name that **--repair** gave to a damaged piece."),
+    ),
+)
+CREATED: Final = RowType(
+    "created",
+    "What a backup has stored.",
+    (
+        Field("repository", TEXT, "As typed."),
+        Field("snapshot", TEXT.or_null, "The name of the snapshot; null if none was made."),
+        Field("files", COUNT, "How many files there are."),
+        Field("size_bytes", SIZE, "In them."),
+        Field("read_files", COUNT, "How many of them were read; others had not changed."),
+        Field("read_bytes", SIZE, "In them."),
+        Field("added_bytes", SIZE, "How many the repository did not have before."),
+        Field("damaged_files", COUNT, "In how many files damage was found."),
+    ),
+)
+CHECKED: Final = RowType(
+    "checked",
+    "What a repository has.",
+    (
+        Field("repository", TEXT, "As typed."),
+        Field("snapshots", COUNT, "How many snapshots it has."),
+        Field("damaged_snapshots", COUNT, "How many cannot be restored as a whole."),
+        Field("pieces", COUNT, "How many pieces they need; all were read."),
+        Field("size_bytes", SIZE, "In them."),
+        Field("unneeded_pieces", COUNT, "How many pieces no snapshot needs."),
+        Field("unneeded_bytes", SIZE, "In them."),
+    ),
+)
+PRUNED_SNAPSHOT: Final = RowType(
+    "snapshot",
+    "A snapshot that prune keeps or removes.",
+    (
+        Field("snapshot", TEXT, "The name of the snapshot."),
+        Field("begun_ms", TIME, "When its backup began."),
+        Field("kept_by", list_of(one_of(*RULES)), "The rules that keep it; none: removed."),
+    ),
+)
+PRUNED: Final = RowType(
+    "pruned",
+    "What prune removed.",
+    (
+        Field("repository", TEXT, "As typed."),
+        Field("is_preview", FLAG, "Whether nothing was removed, because of --dry-run."),
+        Field("kept_snapshots", COUNT, "How many snapshots are kept."),
+        Field("removed_snapshots", COUNT, "How many are removed."),
+        Field("removed_pieces", COUNT, "How many pieces are removed with them."),
+        Field("removed_bytes", SIZE, "In them."),
+    ),
+)
+RESTORED: Final = RowType(
+    "restored",
+    "A log directory that was restored.",
+    (
+        Field("snapshot", TEXT, "The name of the snapshot."),
+        Field("log_dir", TEXT, "The path that the log directory had."),
+        Field("into", TEXT, "The directory that it was restored to."),
+        Field("is_complete", FLAG, "Whether everything is there."),
+        Field("restored_files", COUNT, "How many files were written."),
+        Field("restored_bytes", SIZE, "In them."),
+        Field("kept_files", COUNT, "How many an earlier run had written."),
+        Field("damaged_files", COUNT, "How many were damaged when they were backed up."),
+    ),
+)
+
+ANSWERS: Final = (
+    JsonAnswer(
+        "backup",
+        (
+            *(LOG_DIRECTORY, FINDING, PROBLEM, CREATED, CHECKED, PRUNED_SNAPSHOT, PRUNED),
+            RESTORED,
+        ),
+        ("backup create", "backup list", "backup check", "backup prune", "backup restore"),
+    ),
+)
+
+
+def log_directory_row(
+    name: str, snapshot: Snapshot, log_dir: BackedUpLogDirectory
+) -> dict[str, Any]:
+    """A log directory of a snapshot."""
+    return {
+        "type": "log_directory",
+        "snapshot": name,
+        "begun_ms": snapshot.begun_ms,
+        "log_dir": log_dir.path,
+        "host": log_dir.host,
+        "cluster_id": log_dir.cluster_id,
+        "node_id": log_dir.node_id,
+        "directory_id": log_dir.directory_id,
+        "partitions": log_dir.partitions,
+        "files": log_dir.files,
+        "size_bytes": log_dir.size_bytes,
+        "added_bytes": log_dir.added_bytes,
+        "damaged_files": log_dir.damaged_files,
+        "left_out": len(log_dir.left_out),
+    }
+
+
+def _problem(what: str) -> Event:
+    return Event("problem", {"what": what, "snapshots": [], "files": [], "kept_as": None})
+
+
+def _left_out(result: BackupResult) -> list[str]:
+    return [f"{path}: not backed up: {why}" for path, why in result.left_out.items()]
+
+
+def report_created(result: BackupResult, diagnostics: Diagnostics) -> None:
+    """Report on standard error what is not as it should be, and set the exit status."""
+    for what in (*_left_out(result), *result.unreadable):
+        diagnostics.report_operational(what)
+    for what in result.unusable:
+        diagnostics.report_damaged(f"{what}; files are read again: run 'kdump backup check'")
+    if result.damage:
+        diagnostics.status |= ExitStatus.DAMAGE_LEFT
+
+
+def created_events(result: BackupResult, repository: Location) -> Iterator[Event]:
+    """Yield an event for each finding and problem, and the summary."""
+    for path, row in result.damage:
+        fields = {name: value for name, value in row.items() if name != "file"}
+        where = str(path) if row["position"] is None else f"{path} at byte {row['position']}"
+        line = f"{row['severity']}: {where}: {row['what']} ({row['code']}); stored as it is"
+        yield Event("finding", {**fields, "path": str(path)}, [line])
+    yield from map(_problem, (*_left_out(result), *result.unreadable, *result.unusable))
+    damaged = sum(each.damaged_files for each in result.log_dirs)
+    row = {
+        "repository": str(repository),
+        "snapshot": result.snapshot,
+        "files": result.files,
+        "size_bytes": result.size_bytes,
+        "read_files": result.read_files,
+        "read_bytes": result.read_bytes,
+        "added_bytes": result.added_bytes,
+        "damaged_files": damaged,
+    }
+    what = f"{repository}: {counted(result.files, 'file')}, {format_bytes(result.size_bytes)};"
+    what += f" {counted(result.read_files, 'file')}, {format_bytes(result.read_bytes)}, read;"
+    lines = [f"{what} {format_bytes(result.added_bytes)} added"]
+    if damaged:
+        lines.append(f"{counted(damaged, 'file')} damaged, and stored as they are")
+    if result.snapshot is None:
+        lines.append(
+            f"{repository}: no snapshot was made: run the same command again once everything can"
+            " be read"
+        )
+    else:
+        lines.append(f"{repository}: snapshot {result.snapshot}")
+    yield Event("created", row, lines)
+
+
+def checked_events(result: RepositoryCheck, repository: Location) -> Iterator[Event]:
+    """Yield an event for each problem, and the summary."""
+    for each in result.problems:
+        fields = {
+            "what": f"{each.path}: {each.what}",
+            "snapshots": list(each.snapshots),
+            "files": list(each.files),
+            "kept_as": each.kept_as,
+        }
+        yield Event("problem", fields, _problem_lines(each))
+    row = {
+        "repository": str(repository),
+        "snapshots": result.snapshots,
+        "damaged_snapshots": len(result.damaged_snapshots),
+        "pieces": result.pieces,
+        "size_bytes": result.size_bytes,
+        "unneeded_pieces": result.unneeded_pieces,
+        "unneeded_bytes": result.unneeded_bytes,
+    }
+    what = (
+        f"{repository}: {counted(result.snapshots, 'snapshot')},"
+        f" {counted(result.pieces, 'piece')}, {format_bytes(result.size_bytes)}, read"
+    )
+    lines = [what]
+    if result.unneeded_pieces:
+        lines.append(
+            f"{counted(result.unneeded_pieces, 'piece')},"
+            f" {format_bytes(result.unneeded_bytes)}, that no snapshot needs"
+        )
+    if result.problems:
+        damaged = counted(len(result.damaged_snapshots), "snapshot")
+        lines.append(f"{repository}: damaged: {damaged} cannot be restored as a whole")
+        lines += _advice(result, repository)
+    else:
+        lines.append(f"{repository}: no damage found")
+    yield Event("checked", row, lines)
+
+
+def pruned_events(
+    result: PruneResult, repository: Location, *, is_preview: bool
+) -> Iterator[Event]:
+    """Yield an event for each snapshot, and the summary."""
+    removed = "would be removed" if is_preview else "removed"
+    for each in result.snapshots:
+        fields = {"snapshot": each.name, "begun_ms": each.begun_ms, "kept_by": list(each.kept_by)}
+        kept = f"kept: {', '.join(each.kept_by)}"
+        yield Event("snapshot", fields, [f"{each.name}: {kept if each.kept_by else removed}"])
+    kept_snapshots = sum(1 for each in result.snapshots if each.kept_by)
+    removed_snapshots = len(result.snapshots) - kept_snapshots
+    row = {
+        "repository": str(repository),
+        "is_preview": is_preview,
+        "kept_snapshots": kept_snapshots,
+        "removed_snapshots": removed_snapshots,
+        "removed_pieces": result.removed_pieces,
+        "removed_bytes": result.removed_bytes,
+    }
+    line = (
+        f"{repository}: {counted(kept_snapshots, 'snapshot')} kept;"
+        f" {counted(removed_snapshots, 'snapshot')}, {counted(result.removed_pieces, 'piece')},"
+        f" {format_bytes(result.removed_bytes)}, {removed}"
+    )
+    yield Event("pruned", row, [line])
+
+
+def _advice(result: RepositoryCheck, repository: Location) -> Iterator[str]:
+    """What to do next about damaged pieces."""
+    name = shlex.quote(str(repository))
+    first = ""
+    if any(each.is_damaged and each.kept_as is None for each in result.problems):
+        first = f"kdump backup check --repair {name}, then "
+    if any(each.files for each in result.problems):
+        yield (
+            f"next: {first}kdump backup create {name} with the same log directories: it stores"
+            " again what they still have"
+        )
+
+
+def _problem_lines(problem: RepositoryProblem) -> list[str]:
+    lines = [f"{problem.path}: {problem.what}"]
+    lines += [f"  {each}" for each in problem.files]
+    if problem.more_files:
+        lines.append(f"  … and {counted(problem.more_files, 'more file')}")
+    lines += [f"  needed by snapshot {each}" for each in problem.snapshots]
+    if problem.kept_as is not None:
+        lines.append(f"  renamed to {problem.kept_as}")
+    return lines
+
+
+def report_restored(
+    request: RestoreRequest, result: RestoreResult, diagnostics: Diagnostics
+) -> None:
+    """Report on standard error what was not restored, and set the exit status."""
+    for what in result.unrestored:
+        diagnostics.report_operational(what)
+    if request.log_dir.damaged_files:
+        diagnostics.status |= ExitStatus.DAMAGE_LEFT
+
+
+def restored_events(request: RestoreRequest, result: RestoreResult) -> Iterator[Event]:
+    """Yield an event for each problem, and what was restored."""
+    yield from map(_problem, result.unrestored)
+    row = {
+        "snapshot": request.snapshot,
+        "log_dir": request.log_dir.path,
+        "into": str(request.into),
+        "is_complete": result.is_complete,
+        "restored_files": result.restored_files,
+        "restored_bytes": result.restored_bytes,
+        "kept_files": result.kept_files,
+        "damaged_files": request.log_dir.damaged_files,
+    }
+    what = (
+        f"{request.into}: {counted(result.restored_files, 'file')},"
+        f" {format_bytes(result.restored_bytes)}, restored"
+    )
+    if result.kept_files:
+        what += f"; {counted(result.kept_files, 'file')} were restored before"
+    lines = [what]
+    if request.log_dir.damaged_files:
+        damaged = counted(request.log_dir.damaged_files, "file")
+        lines.append(f"{damaged} damaged when they were backed up, and restored so")
+    lines.append(
+        f"{request.into}: complete"
+        if result.is_complete
+        else f"{request.into}: not complete, and no broker starts with it"
+    )
+    yield Event("restored", row, lines)

@@ -1,0 +1,1 @@
+"""Repositories of backups: what was backed up, and when."""

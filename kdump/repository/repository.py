@@ -1,0 +1,319 @@
+"""Read a repository: its snapshots, the documents of directories, and the bytes of files.
+
+A repository is a directory with these names in it::
+
+    kdump-repository.json    says that it is one, and its version
+    data/AB/ABCDEF…          pieces, each under its SHA-256
+    snapshots/ID.json        what was backed up, and the piece that is the document of each root
+    unfinished/              what a run writes that has not ended
+
+Nothing in ``data`` and ``snapshots`` changes once it has its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Container, Iterator
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from kdump.errors import KdumpError, UsageProblem
+from kdump.formats.json_document import DocumentError, read_document
+from kdump.repository.documents import (
+    REPOSITORY_FORMAT,
+    VERSION,
+    BackedUpDirectory,
+    Pieces,
+    RepositoryPiece,
+    Snapshot,
+    stored_bytes,
+)
+from kdump.storage.entries import EntryKind
+from kdump.storage.location import Location, StoredFile
+
+REPOSITORY_FILE: Final = "kdump-repository.json"
+DATA: Final = "data"
+SNAPSHOTS: Final = "snapshots"
+UNFINISHED: Final = "unfinished"
+
+_ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-([0-9a-f]{8}))\.json")
+_PIECE: Final = re.compile("[0-9a-f]{64}")
+_MS_PER_S: Final = 1000
+_READ_BYTES: Final = 1 << 20
+
+
+class RepositoryError(KdumpError):
+    """Something in a repository is missing, or is not what was stored."""
+
+
+def snapshot_id(snapshot: Snapshot, document: bytes) -> str:
+    """The name of a snapshot: when its run began, and the beginning of its SHA-256."""
+    seconds, ms = divmod(snapshot.begun_ms, _MS_PER_S)
+    begun = datetime.fromtimestamp(seconds, UTC)
+    digest = hashlib.sha256(document).hexdigest()
+    return f"{begun:%Y-%m-%dT%H-%M-%S}.{ms:03}Z-{digest[:8]}"
+
+
+def sha256_of(source: StoredFile, start: int, size_bytes: int) -> str:
+    """The SHA-256 of some bytes of a file; of fewer, if it is shorter.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(min(_READ_BYTES, size_bytes)))
+    for done in range(0, size_bytes, _READ_BYTES):
+        part = buffer[: size_bytes - done]
+        digest.update(part[: source.read_into(part, start + done)])
+    return digest.hexdigest()
+
+
+class Repository(Struct, frozen=True):
+    """A repository, for reading.
+
+    Attributes:
+        path: its directory.
+    """
+
+    path: Location
+
+    @classmethod
+    def opened(cls, path: Location) -> Repository:
+        """The repository in a directory.
+
+        Raises:
+            KdumpError: there is none, or another version of kdump wrote it.
+            OSError: it cannot be read.
+        """
+        file = path / REPOSITORY_FILE
+        if file.kind() is None:
+            raise KdumpError(f"{path}: is not a repository of kdump backup")
+        try:
+            read_document(file.read(), REPOSITORY_FORMAT, VERSION)
+        except DocumentError as error:
+            raise KdumpError(f"{file}: {error}") from None
+        return cls(path)
+
+    @property
+    def snapshots_folder(self) -> Location:
+        """Where the snapshots are."""
+        return self.path / SNAPSHOTS
+
+    def snapshot_ids(self) -> list[str]:
+        """The snapshots, the oldest first.
+
+        Raises:
+            OSError: they cannot be listed.
+        """
+        entries = self.snapshots_folder.entries()
+        return sorted(
+            match[1]
+            for each in entries
+            if each.kind is EntryKind.FILE and (match := _ID.fullmatch(each.name))
+        )
+
+    def snapshot_file(self, name: str) -> Location:
+        """The file of a snapshot."""
+        return self.snapshots_folder / f"{name}.json"
+
+    def named_snapshot(self, text: str | None) -> str:
+        """The snapshot that people name by its beginning; the newest for None.
+
+        Raises:
+            UsageProblem: there is none, or several begin so.
+            OSError: they cannot be listed.
+        """
+        found = self.snapshot_ids()
+        if not found:
+            raise UsageProblem(f"{self.path}: has no snapshots yet")
+        if text is None:
+            return found[-1]
+        named = [each for each in found if each.startswith(text)]
+        if len(named) == 1:
+            return named[0]
+        if text in found:
+            return text
+        what = f"{len(named)} snapshots begin" if named else "no snapshot begins"
+        raise UsageProblem(f"{self.path}: {what} with {text!r}: 'kdump backup list' shows them")
+
+    def snapshot(self, name: str) -> Snapshot:
+        """Read a snapshot.
+
+        Raises:
+            RepositoryError: it is damaged.
+            OSError: it cannot be read.
+        """
+        file = self.snapshot_file(name)
+        data = file.read()
+        if hashlib.sha256(data).hexdigest()[:8] != name.rpartition("-")[2]:
+            raise RepositoryError(f"{file}: damaged: its SHA-256 does not begin as its name ends")
+        try:
+            return Snapshot.decoded(data)
+        except DocumentError as error:
+            raise RepositoryError(f"{file}: {error}") from None
+
+    def location(self, piece: RepositoryPiece) -> Location:
+        """The file of a piece."""
+        return self.path / DATA / piece.sha256[:2] / piece.sha256
+
+    def has(self, piece: RepositoryPiece) -> bool:
+        """Whether a piece is there, with its size; its bytes are not looked at."""
+        try:
+            found = self.location(piece).status()
+        except OSError:
+            return False
+        return found.kind is EntryKind.FILE and found.size_bytes == piece.size_bytes
+
+    def directory(self, piece: RepositoryPiece) -> BackedUpDirectory:
+        """Read the document of a directory.
+
+        Raises:
+            RepositoryError: it is missing or damaged.
+            OSError: it cannot be read.
+        """
+        file = self.location(piece)
+        try:
+            data = file.read()
+        except FileNotFoundError:
+            raise RepositoryError(f"{file}: missing") from None
+        if hashlib.sha256(data).hexdigest() != piece.sha256:
+            raise RepositoryError(f"{file}: damaged: its SHA-256 is not its name")
+        try:
+            return BackedUpDirectory.decoded(data)
+        except DocumentError as error:
+            raise RepositoryError(f"{file}: {error}") from None
+
+    def directories(
+        self, root: RepositoryPiece, read: set[RepositoryPiece] | None = None
+    ) -> Iterator[DirectoryFound]:
+        """Read the documents of a log directory, each before those of the directories in it.
+
+        Args:
+            root: the document of its root.
+            read: those that need not be read again, and to which all others are added; None to
+                read all: several directories of one log directory may have the same document.
+        """
+        left = [("", root)]
+        while left:
+            path, piece = left.pop()
+            if read is not None:
+                if piece in read:
+                    continue
+                read.add(piece)
+            try:
+                directory = self.directory(piece)
+            except (OSError, RepositoryError) as failure:
+                yield DirectoryFound(path, piece, None, _worded(failure))
+                continue
+            yield DirectoryFound(path, piece, directory)
+            left += [
+                (f"{path}/{each.name}".lstrip("/"), each.document)
+                for each in reversed(directory.directories)
+            ]
+
+    def unneeded(self, needed: Container[str]) -> Iterator[tuple[Location, int]]:
+        """Yield the pieces that are not needed, and the size of each.
+
+        Args:
+            needed: SHA-256 of those that are.
+
+        Raises:
+            OSError: they cannot be listed.
+        """
+        data = self.path / DATA
+        for folder in data.entries():
+            if folder.kind is EntryKind.DIRECTORY and not folder.is_link:
+                for each in (data / folder.name).entries():
+                    if _PIECE.fullmatch(each.name) and each.name not in needed:
+                        yield data / folder.name / each.name, each.size_bytes
+
+    def file(self, pieces: Pieces) -> PiecedFile:
+        """Open a file whose bytes are in pieces."""
+        return PiecedFile(self, pieces)
+
+
+class DirectoryFound(NamedTuple):
+    """A directory of a snapshot, as far as its document can be read.
+
+    Attributes:
+        path: in its log directory; "" for the root.
+        document: the piece that describes it.
+        directory: what that says; None if it cannot be read, or is damaged.
+        failure: why.
+    """
+
+    path: str
+    document: RepositoryPiece
+    directory: BackedUpDirectory | None
+    failure: str = ""
+
+
+def _worded(failure: OSError | RepositoryError) -> str:
+    if isinstance(failure, OSError):
+        return f"{failure.filename}: {failure.strerror or failure}"
+    return str(failure)
+
+
+class PiecedFile(StoredFile):
+    """The bytes of several pieces as one file, open for reading; one piece is open at a time.
+
+    Raises:
+        RepositoryError: from reads: a piece is missing, or has another size.
+        OSError: from reads, naming the piece.
+    """
+
+    def __init__(self, repository: Repository, pieces: Pieces) -> None:
+        super().__init__(repository.path, stored_bytes(pieces))
+        self._repository = repository
+        self._pieces: list[tuple[int, int, RepositoryPiece]] = []
+        start = 0
+        for each in pieces:
+            self._pieces.append((start, start + each.size_bytes, each))
+            start += each.size_bytes
+        self._number = -1
+        self._opened: StoredFile | None = None
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        filled = 0
+        for number, start, end in self._parts(position, position + len(buffer)):
+            part = buffer[start - position : end - position]
+            begin = self._pieces[number][0]
+            filled += self._open(number).read_into(part, start - begin)
+        self.reached_bytes = position + filled
+        return filled
+
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        for number, first, last in self._parts(start, end):
+            begin = self._pieces[number][0]
+            for data, hole in self._open(number).data_ranges(first - begin, last - begin):
+                yield begin + data, begin + hole
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+        self._opened = None
+        self._number = -1
+
+    def _parts(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """The pieces between two bytes: the number of each, and which bytes of the file."""
+        for number, (begin, stop, _) in enumerate(self._pieces):
+            if begin < end and stop > start:
+                yield number, max(begin, start), min(stop, end)
+
+    def _open(self, number: int) -> StoredFile:
+        if self._number != number or self._opened is None:
+            self.close()
+            piece = self._pieces[number][2]
+            file = self._repository.location(piece)
+            try:
+                opened = file.open_file()
+            except FileNotFoundError:
+                raise RepositoryError(f"{file}: missing") from None
+            self._opened, self._number = opened, number
+            if opened.size_bytes != piece.size_bytes:
+                what = f"has {opened.size_bytes} bytes, not {piece.size_bytes}"
+                raise RepositoryError(f"{file}: damaged: {what}")
+        return self._opened

@@ -1,0 +1,90 @@
+"""Locks of a repository: one kdump writes to it, and nothing is removed while it is read.
+
+Whoever writes locks the directory of the repository. Whoever reads all of it shares the lock of
+``data``, and whoever removes anything takes that one, too: a backup goes on while others read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from kdump.apply.directory_lock import lock_directory
+from kdump.errors import UsageProblem
+from kdump.phases import phase
+from kdump.processes.worker_pool import close_kept
+from kdump.repository.repository import DATA, RepositoryError
+
+
+@contextlib.contextmanager
+def locked_to_write(path: Path) -> Iterator[None]:
+    """Lock a repository to write to it.
+
+    Raises:
+        UsageProblem: it is no directory.
+        RepositoryError: another kdump writes to it.
+        OSError: it cannot be locked.
+    """
+    try:
+        with phase(f"locking {path}"):
+            lock = lock_directory(path)
+    except NotADirectoryError:
+        raise UsageProblem(f"{path}: is not a directory: name a new one") from None
+    except BlockingIOError:
+        raise RepositoryError(
+            f"{path}: another kdump writes to this repository; wait until it ends"
+        ) from None
+    try:
+        yield
+    finally:
+        close_kept(lock)
+
+
+@contextlib.contextmanager
+def locked_to_remove(path: Path) -> Iterator[None]:
+    """Lock a repository to remove something from it.
+
+    Raises:
+        RepositoryError: another kdump writes to it or reads it.
+        OSError: it cannot be locked.
+    """
+    with locked_to_write(path):
+        try:
+            with phase(f"locking {path}"):
+                lock = lock_directory(path / DATA)
+        except BlockingIOError:
+            raise RepositoryError(
+                f"{path}: another kdump checks this repository or restores from it; wait until"
+                " it ends"
+            ) from None
+        try:
+            yield
+        finally:
+            close_kept(lock)
+
+
+@contextlib.contextmanager
+def locked_to_read(path: Path) -> Iterator[None]:
+    """Keep other processes from removing anything while a repository is read.
+
+    Where the file system has no locks, nothing can be removed either.
+
+    Raises:
+        RepositoryError: another kdump removes something from it.
+    """
+    lock = None
+    try:
+        with phase(f"locking {path}"):
+            lock = lock_directory(path / DATA, is_shared=True)
+    except BlockingIOError:
+        raise RepositoryError(
+            f"{path}: another kdump removes snapshots from this repository; wait until it ends"
+        ) from None
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        if lock is not None:
+            close_kept(lock)
