@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +14,11 @@ from builders.cluster_clients import ClusterClients
 from builders.cluster_jvms import ClusterJvms
 from builders.in_process import run_kdump
 from builders.runbook import commands_of, words_of
+from builders.served_process import served
 
 pytestmark = pytest.mark.differential
 
 RUNBOOK: Final = commands_of("applications-need-their-data")
-PATIENCE_S: Final = 60
 PRINTED_ADDRESS: Final = "127.0.0.1:9092"
 GROUP: Final = "g-classic"
 
@@ -51,24 +48,8 @@ def commands(start: str) -> list[str]:
 @pytest.fixture(scope="module", params=commands("kdump serve"))
 def address(request: pytest.FixtureRequest, names: dict[str, str]) -> Iterator[str]:
     """Start a server as the runbook does, at any free port; return its address."""
-    words = words_of(request.param, names)[1:]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kdump", *words, "--listen", "127.0.0.1:0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        found = re.search(r" at (\S+), read-only", process.stdout.readline())
-        assert found is not None
-        yield found[1]
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=PATIENCE_S)
-        assert (process.returncode, said) == (0, "")
-    finally:
-        process.kill()
-        process.communicate()
+    with served(words_of(request.param, names)[1:]) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
