@@ -8,8 +8,9 @@ is judged when the parts of a partition are joined in order.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
 
 from kdump.check.findings import Finding
 from kdump.formats.record_batch import NO_TIMESTAMP
@@ -31,8 +32,7 @@ class Level(enum.IntEnum):
     """Also decode every record."""
 
 
-@dataclass(frozen=True, slots=True)
-class ByteAccount:
+class ByteAccount(Struct, frozen=True):
     """Number of bytes of each kind; their sum is the size of the files.
 
     Attributes:
@@ -74,8 +74,7 @@ def total_records(*counts: int | None) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-@dataclass(frozen=True, slots=True)
-class PartStatistics:
+class PartStatistics(Struct, frozen=True):
     """What a picture of a part of a segment's log needs.
 
     Attributes:
@@ -87,8 +86,7 @@ class PartStatistics:
     runs: tuple[ByteRun, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentPart:
+class SegmentPart(Struct, frozen=True):
     """The result for a part of a segment's log and of its offset and time indexes.
 
     Attributes:
@@ -118,6 +116,7 @@ class SegmentPart:
         ends_damaged: whether there is damage after the last valid batch.
         starts_damaged: whether there is damage before the first valid batch.
         is_unread: whether its bytes cannot be read: what they are is not known.
+        is_left_out: whether nobody asked for it, or there was no time to read it.
         last_indexed_ms: timestamp of the last entry of the time index, -1 if it has none; None if
             it was not looked at as a whole.
         statistics: of the part; None if they were not asked for.
@@ -147,6 +146,20 @@ class SegmentPart:
     has_transactions: bool = False
     starts_damaged: bool = False
     is_unread: bool = False
+    is_left_out: bool = False
     ends_damaged: bool = False
     last_indexed_ms: int | None = None
     statistics: PartStatistics | None = None
+
+
+def left_out_part(path: str) -> SegmentPart:
+    """Stands for a segment that is not read: nothing is known of what is before and after it."""
+    return SegmentPart(
+        path,
+        0,
+        0,
+        starts_damaged=True,
+        ends_damaged=True,
+        is_unread=True,
+        is_left_out=True,
+    )

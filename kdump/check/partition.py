@@ -52,6 +52,8 @@ class PartitionCheck:
         has_transactions: whether any valid batch is part of a transaction or ends one, or the files
             beside the log have a transaction.
         end_offset: one above the maximum offset; without batches, the last segment's base offset.
+        read_bases: base offsets of the segments that were read.
+        left_out: the number of segments that were left out.
     """
 
     def __init__(self, scope: PartitionScope, level: Level) -> None:
@@ -64,6 +66,8 @@ class PartitionCheck:
         self.has_legacy = self.has_transactions = False
         segments = scope.partition.segments
         self.end_offset = segments[-1].base_offset if segments else scope.log_start_offset
+        self.read_bases: list[int] = []
+        self.left_out = 0
         key = scope.partition.topic_partition
         # Kafka checks only the sequences of clients (``AppendOrigin.CLIENT``): coordinators start
         # at 0 with each transaction.
@@ -87,6 +91,11 @@ class PartitionCheck:
         self._snapshots = {file.offset for file in scope.partition.producer_snapshots}
 
     @property
+    def is_partial(self) -> bool:
+        """Whether segments are left out, as far as is known yet."""
+        return self.scope.chosen is not None or self.left_out > 0
+
+    @property
     def _is_whole(self) -> bool:
         """Whether the log has all batches ever written to it, as far as is known."""
         segments = self.scope.partition.segments
@@ -100,12 +109,17 @@ class PartitionCheck:
         return self._is_thinned or self._has_unread or (bool(self._gaps) and is_expected)
 
     @property
-    def _has_end(self) -> bool:
+    def has_end(self) -> bool:
         """Whether the end of the log could be read."""
         return self._part is None or not self._part.is_unread
 
     def take(self, segment: Segment, part: SegmentPart) -> Iterator[Finding]:
         """Add the next part; yields its findings, and those between it and the parts before."""
+        if part.is_left_out:
+            yield from self._readable(self._end_segment())
+            self._segment, self._part, self._has_unread = segment, part, True
+            self.left_out += 1
+            return
         if self._segment is not segment:
             yield from self._readable(self._end_segment())
             yield from self._readable(self._begin_segment(segment, part))
@@ -232,9 +246,11 @@ class PartitionCheck:
                 yield missing_snapshot(self.scope.partition, offset)
 
     def _end_segment(self) -> Iterator[Finding]:
-        segment = self._segment
-        if segment is None:
+        segment, part = self._segment, self._part
+        if segment is None or (part is not None and part.is_left_out):
             return
+        if part is not None and not part.is_unread:
+            self.read_bases.append(segment.base_offset)
         if not self._goes_back:
             yield from self._index_entries
         self._index_entries = []
@@ -325,6 +341,8 @@ class PartitionCheck:
         """
         yield from self._readable(self._end_segment())
         yield from judged_gaps(self._gaps, self.scope, is_thinned=self._is_thinned)
+        if self.scope.is_rest:
+            return
         partition = self.scope.partition
         bases = {segment.base_offset for segment in partition.segments}
         if partition.segments and self.end_offset not in bases:
@@ -334,7 +352,7 @@ class PartitionCheck:
                 partition, self.end_offset, is_expected=self.scope.needs_metadata
             )
         into = Collector()
-        ends = {self.end_offset} if self._has_end else self._snapshots
+        ends = {self.end_offset} if self.has_end else self._snapshots
         account, has_open_transactions = check_files(
             self.scope, bases | ends, self._snapshot_files, into
         )
@@ -352,7 +370,7 @@ class PartitionCheck:
 
     def check_offsets(self) -> Iterator[Finding]:
         """Compare the log directory's checkpoints with the end of the log."""
-        if not self._has_end:
+        if not self.has_end:
             return
         partition, end_offset = self.scope.partition, self.end_offset
         key, root = partition.topic_partition, partition.path.parent

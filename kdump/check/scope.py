@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from kdump.check.batches import SegmentScope, is_small
 from kdump.check.findings import Severity
@@ -19,8 +20,7 @@ from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterView(Struct, frozen=True):
     """What the cluster's metadata says about a partition's directory.
 
     Attributes:
@@ -44,8 +44,7 @@ class ClusterView:
         return bool(self.replicas) and (self.node_id is None or self.node_id in self.replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionScope:
+class PartitionScope(Struct, frozen=True):
     """A partition, and what its check needs to know about its surroundings.
 
     Attributes:
@@ -59,6 +58,8 @@ class PartitionScope:
         cluster: what the cluster's metadata says about it; None if unknown.
         other: another directory of the same partition; None if there is none.
         kafka_version: of the broker that will start.
+        chosen: base offsets of the segments to read; None for all.
+        is_rest: whether the files that belong to no segment are checked elsewhere.
     """
 
     partition: Partition
@@ -72,6 +73,8 @@ class PartitionScope:
     cluster: ClusterView | None = None
     other: Location | None = None
     kafka_version: KafkaVersion = NEWEST
+    chosen: frozenset[int] | None = None
+    is_rest: bool = False
 
     def segment_scopes(self) -> Iterator[tuple[Segment, SegmentScope]]:
         """Each segment, with what its check needs to know."""
@@ -92,6 +95,7 @@ class PartitionScope:
                     is_small=is_small(
                         segment.log_bytes, segment.offset_index_bytes, segment.time_index_bytes
                     ),
+                    is_left_out=self.chosen is not None and segment.base_offset not in self.chosen,
                 ),
             )
 

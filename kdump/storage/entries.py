@@ -7,6 +7,8 @@ import errno
 from typing import Final, NamedTuple
 
 _NS_PER_MS: Final = 1_000_000
+_LONGEST_NAME: Final = 255
+"""``NAME_MAX``; keys of object stores and names in archives have no such limit."""
 
 
 class EntryKind(enum.Enum):
@@ -40,6 +42,19 @@ def special_file_error(name: str, kind: EntryKind, advice: str = "") -> SpecialF
     """
     what = f"a {kind.value}, not a regular file{advice and f'; {advice}'}"
     return SpecialFileError(errno.EINVAL, what, name)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a file can have a name, and it cannot lead out of its directory.
+
+    Bytes that are not UTF-8 are surrogates, as Python has them.
+    """
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        return False
+    try:
+        return len(name.encode(errors="surrogateescape")) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 class Entry(NamedTuple):

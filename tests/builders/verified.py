@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from builders.index_files import offset_index_bytes, time_index_bytes
@@ -23,6 +25,7 @@ from kdump.formats.partition_metadata import PartitionMetadata, encode_partition
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import BatchHeader, Record, decode_header, encode_batch
 from kdump.formats.transaction_index import AbortedTxn
+from kdump.jobs.verify.scrub import Scrub
 from kdump.jobs.verify.verify import VerifyEvent, VerifyRequest, VerifySummary, VerifyTarget, verify
 from kdump.log.directory import read_log_directory
 from kdump.state.metadata.settings import read_settings
@@ -236,10 +239,14 @@ def said_of(
     options: EngineOptions = DEFAULT_OPTIONS,
     given: Mapping[str, str] = MappingProxyType({}),
     with_statistics: bool = False,
+    scrub: Scrub | None = None,
+    is_living: bool = False,
 ) -> list[VerifyEvent]:
     """Return all events of a verification of log directories."""
     directories = [read_log_directory(local(root)) for root in roots]
-    targets = [VerifyTarget(each, root) for root in directories for each in root.partitions]
+    targets = [
+        VerifyTarget(each, root, is_living) for root in directories for each in root.partitions
+    ]
     request = VerifyRequest(
         targets,
         directories,
@@ -247,6 +254,8 @@ def said_of(
         now_ms,
         read_settings(directories, given),
         with_statistics=with_statistics,
+        living=[each.path for each in directories] if is_living else [],
+        scrub=scrub,
     )
     return list(verify(request, options))
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.conflicts import require_at_most_one
+from kdump.cli.options.conflicts import require_at_most_one, require_with
 from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, now_option, paths_argument
 from kdump.cli.options.remote_option import remote_option
 from kdump.cli.options.repair_options import optional_repair_options, require_repair
+from kdump.cli.options.scrub_options import ScrubArguments, scrub_options
 from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
@@ -23,6 +26,8 @@ from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
+    from kdump.cli.output.prometheus_output import MetricsPrinter
+    from kdump.jobs.verify.check_history import CheckHistory
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
 
@@ -41,6 +46,7 @@ class RepairPolicy(enum.Enum):
 @max_record_bytes_option
 @selection_options
 @remote_option
+@scrub_options
 @now_option("Report timestamps after TIME as in the future")
 @click.option(
     "--live",
@@ -52,7 +58,15 @@ class RepairPolicy(enum.Enum):
 @format_option(
     VerifyFormat,
     "output_format",
-    "Output format: text (default) or table for people; json, jsonl or junit for programs.",
+    "Output format: text (default) or table for people; json, jsonl, junit or prometheus for"
+    " programs.",
+)
+@click.option(
+    "--out",
+    "out_name",
+    type=click.Path(),
+    metavar="FILE",
+    help="With --output prometheus, replace FILE, which all can read, and print text.",
 )
 @click.option(
     "--strict", is_flag=True, help="Also exit with status 4 on warnings (default: only on damage)."
@@ -80,11 +94,13 @@ def command(
     max_record_bytes: int | None,
     selection: PartitionSelection,
     remote: RemotePlace | None,
+    scrub: ScrubArguments,
     now_ms: int,
     live: bool,
     stopped: bool,
     verbose: bool,
     output_format: VerifyFormat,
+    out_name: str | None,
     strict: bool,
     repair: bool,
     policy_name: RepairPolicy | None,
@@ -109,6 +125,13 @@ def command(
     require_at_most_one({"--remote": remote is not None, "--repair": repair})
     require_at_most_one({"--live": live, "--stopped": stopped})
     require_at_most_one({"--live": live, "--repair": repair})
+    if (option := scrub.given()) is not None:
+        for name, is_given in (("--remote", remote is not None), ("--repair", repair)):
+            require_at_most_one({option: True, name: is_given})
+    require_at_most_one({"--quick": quick, "--state": scrub.state is not None})
+    engine = scrub.engine(engine)
+    if output_format is not VerifyFormat.PROMETHEUS:
+        require_with("--output prometheus", {"--out": out_name is not None})
     reading = ReadAs.LIVING if live else ReadAs.STOPPED if stopped else ReadAs.AS_FOUND
     verification = Verification(
         paths=paths,
@@ -121,6 +144,7 @@ def command(
         largest_record_bytes=max_record_bytes,
         remote=remote,
         reading=ReadAs.STOPPED if repair else reading,
+        bandwidth=scrub.bandwidth(paths),
     )
     if repair:
         from kdump.cli.shared.verify_repair import verify_and_repair
@@ -137,8 +161,37 @@ def command(
             return verify_and_repair(verification, out, policy, writing, verbose=verbose)
     require_repair({"--policy": policy_name}, dry_run=dry_run, keep_undo=keep_undo)
     diagnostics = Diagnostics()
-    with without_garbage_collection(), open_verify_printer(output_format, verbose=verbose) as shown:
+    metrics = None
+    with contextlib.ExitStack() as opened:
+        history = opened.enter_context(_kept_history(scrub, paths))
+        opened.enter_context(without_garbage_collection())
+        if output_format is VerifyFormat.PROMETHEUS:
+            metrics = opened.enter_context(_metrics_printer(out_name, paths, now_ms, verbose))
+        shown = metrics or opened.enter_context(open_verify_printer(output_format, verbose=verbose))
+        verification = replace(verification, scrub=scrub.chosen(history))
         printer = AdvisingPrinter(shown, paths, config.words)
         status = verification.run(printer, diagnostics) | diagnostics.status
         printer.emit_text(printer.advice())
-        return status
+    if metrics is not None:
+        metrics.write(status)
+    return status
+
+
+def _metrics_printer(
+    out_name: str | None, paths: Sequence[Location], now_ms: int, verbose: bool
+) -> contextlib.AbstractContextManager[MetricsPrinter]:
+    # Imported here, because few runs write metrics.
+    from kdump.cli.output.prometheus_output import open_metrics_printer
+
+    return open_metrics_printer(out_name, paths, now_ms, verbose=verbose)
+
+
+def _kept_history(
+    scrub: ScrubArguments, paths: Sequence[Location]
+) -> contextlib.AbstractContextManager[CheckHistory | None]:
+    if scrub.state is None:
+        return contextlib.nullcontext()
+    # Imported here, because only a scrub keeps one.
+    from kdump.cli.shared.check_history_file import kept_history
+
+    return kept_history(scrub.state, paths)

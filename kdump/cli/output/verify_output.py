@@ -11,13 +11,14 @@ from kdump.cli.output.brief import BriefFindings, BriefList, finding_line
 from kdump.cli.output.colour import Tone, TonedLine, verdict_line
 from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
 from kdump.cli.output.rendering import OutputFormat, Row, open_output
-from kdump.cli.output.value_text import format_bytes
+from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.jobs.verify.finding_row import FINDING, finding_row
 from kdump.jobs.verify.verify_rows import VERIFIED_PARTITION, partition_row, summary_row
 from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding
+    from kdump.jobs.verify.scrub import Coverage
     from kdump.jobs.verify.verify import VerifySummary
     from kdump.jobs.verify.verify_partition import PartitionReport
 
@@ -30,6 +31,7 @@ class VerifyFormat(enum.Enum):
     JSON = "json"
     JSONL = "jsonl"
     JUNIT = "junit"
+    PROMETHEUS = "prometheus"
 
 
 class VerifyPrinter(Protocol):
@@ -149,6 +151,8 @@ def summary_lines(
             f"{partitions} not judged as a whole: a broker kept changing files, or is replacing"
             " segments; run verify again"
         )
+    if summary.coverage is not None:
+        yield from coverage_lines(summary.coverage)
     total = counted(account.total_bytes, "byte")
     yield (
         f"{total}: {account.valid_bytes} valid, {account.padding_bytes}"
@@ -171,6 +175,26 @@ def summary_lines(
     yield "found: " + ", ".join(counts) + hidden
     if verbose or any(summary.findings.get(each) for each in Severity if each > Severity.INFO):
         yield "for the meaning of a finding and what to do first: kdump explain CODE"
+
+
+def coverage_lines(coverage: Coverage) -> Iterator[str]:
+    """Yield how much of the data was read, and why not the rest."""
+    subset = "" if coverage.subset is None else f" (subset {coverage.subset})"
+    yield (
+        f"read {coverage.read} of {counted(coverage.segments, 'segment')}{subset}:"
+        f" {format_bytes(coverage.read_bytes)} of {format_bytes(coverage.bytes)}"
+    )
+    missed = coverage.chosen - coverage.read
+    if missed and coverage.is_time_over:
+        yield f"{counted(missed, 'segment')} not read: the time of --max-duration was over"
+    elif missed:
+        yield f"{counted(missed, 'segment')} not read: gone, unreadable, or changed meanwhile"
+    since = "" if coverage.oldest_ms is None else format_timestamp(coverage.oldest_ms)
+    if coverage.never:
+        others = since and f", all others since {since}"
+        yield f"{counted(coverage.never, 'segment')} never checked{others}"
+    elif since:
+        yield f"all segments checked since {since}"
 
 
 _PLURALS: Final = {"warning": "warnings", "error": "errors"}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.check.findings import Finding, Severity
 from kdump.cli.options.config_options import ConfigArguments
@@ -33,14 +34,15 @@ if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.verify_output import VerifyPrinter
     from kdump.formats.names import TopicPartition
+    from kdump.jobs.verify.scrub import Scrub
     from kdump.jobs.verify.verify_remote import VerifyRemote
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
     from kdump.state.metadata.settings import Settings
+    from kdump.storage.gentle_disk import Bandwidth
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """What there is to verify.
 
     Attributes:
@@ -52,8 +54,7 @@ class Listed:
     directories: Sequence[LogDirectory]
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """What to verify, and how.
 
     Attributes:
@@ -69,6 +70,8 @@ class Verification:
         also_listed: topics whose partitions are listed, whether or not they are selected.
         remote: where remote segments are that are verified, too.
         reading: whether what a broker changes meanwhile is expected.
+        scrub: which part of the data to read; None for all.
+        bandwidth: how many bytes to read in a second; None without a limit.
     """
 
     paths: Sequence[Location]
@@ -83,6 +86,8 @@ class Verification:
     also_listed: frozenset[str] = frozenset()
     remote: RemotePlace | None = None
     reading: ReadAs = ReadAs.STOPPED
+    scrub: Scrub | None = None
+    bandwidth: Bandwidth | None = None
 
     def run(
         self,
@@ -136,6 +141,8 @@ class Verification:
             settings=self._settings([*directories, *around.values()], diagnostics),
             with_statistics=self.with_statistics,
             living=living,
+            scrub=self.scrub,
+            bandwidth=self.bandwidth,
         )
         if self.largest_record_bytes is not None:
             request = replace(request, largest_record_bytes=self.largest_record_bytes)
@@ -248,7 +255,7 @@ class Verification:
                 raise
             # Everything else can still be verified without the cluster's metadata.
             diagnostics.report(parse_location(failure.filename), failure)
-            bare = [dataclasses.replace(each, partitions=()) for each in directories]
+            bare = [replace(each, partitions=()) for each in directories]
             return self.config.settings_of(bare)
 
     def _settings_at_last(self, directories: Sequence[LogDirectory]) -> Mapping[Location, Settings]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.checkpoints import (
@@ -60,8 +61,7 @@ _BY_SALVAGE: Final = frozenset({Remedy.SALVAGE, Remedy.GAPS})
 """Remedies that only salvage applies: a broker loses the data in question, or does nothing."""
 
 
-@dataclass(slots=True)
-class RepairableFindings:
+class RepairableFindings(Struct):
     """The findings of a verification that have a remedy.
 
     Attributes:
@@ -92,8 +92,7 @@ def _directory_of(finding: Finding) -> Location:
     return path.parent.resolved()
 
 
-@dataclass(frozen=True, slots=True)
-class RepairOptions:
+class RepairOptions(Struct, frozen=True):
     """How to repair.
 
     Attributes:
@@ -110,8 +109,7 @@ class RepairOptions:
     large_content: LargeContent = field(default_factory=LargeContent)
 
 
-@dataclass(frozen=True, slots=True)
-class MinimalRepair:
+class MinimalRepair(Struct, frozen=True):
     """The minimal repair of a log directory.
 
     Attributes:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import (
@@ -54,10 +57,12 @@ from kdump.log.lock_holders import note_holder_around
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.phases import phase
+from kdump.processes.io_priority import idle_io_priority
 from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict.verdict import Verdict
 from kdump.size_groups import size_groups
 from kdump.state.metadata.settings import Settings, StartingKafka, starting_kafkas
+from kdump.storage.gentle_disk import Bandwidth, gently
 from kdump.storage.location import Location
 
 _SMALL_SEGMENT_BYTES: Final = 64 << 10
@@ -68,11 +73,11 @@ _MOST_PARTITIONS: Final = 32
 """So many partitions of at most so many bytes together are checked as one."""
 
 if TYPE_CHECKING:
+    from kdump.jobs.verify.scrub import Coverage, Scrub, ScrubChunk
     from kdump.jobs.verify.verify_remote import RemotePieces, VerifyRemote
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyTarget:
+class VerifyTarget(Struct, frozen=True):
     """A partition to verify.
 
     Attributes:
@@ -85,8 +90,7 @@ class VerifyTarget:
     is_living: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyRequest:
+class VerifyRequest(Struct, frozen=True):
     """What to verify, and how.
 
     Attributes:
@@ -99,6 +103,8 @@ class VerifyRequest:
         with_statistics: whether the reports of partitions have statistics.
         remote: remote segments to verify, too.
         living: which of the log directories a broker is using.
+        scrub: which part of the data to read; None for all, cut as is best for speed.
+        bandwidth: the limit of reads from local disks, in this process; None without one.
     """
 
     targets: Sequence[VerifyTarget]
@@ -110,10 +116,11 @@ class VerifyRequest:
     with_statistics: bool = False
     remote: VerifyRemote | None = None
     living: Collection[Location] = ()
+    scrub: Scrub | None = None
+    bandwidth: Bandwidth | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VerifySummary:
+class VerifySummary(Struct, frozen=True):
     """The totals of a verification.
 
     Attributes:
@@ -128,6 +135,7 @@ class VerifySummary:
         is_unreadable: whether something could not be read.
         kafkas: which Kafka will start on the log directories.
         unsettled: how many partitions a broker kept changing, so that not all was judged.
+        coverage: how much was read, if that was to be a part of the data.
     """
 
     partitions: int
@@ -141,6 +149,7 @@ class VerifySummary:
     is_unreadable: bool
     kafkas: Sequence[StartingKafka] = ()
     unsettled: int = 0
+    coverage: Coverage | None = None
 
 
 VerifyEvent = Finding | PartitionReport | VerifySummary
@@ -200,7 +209,11 @@ class _Verification:
         self.request = request
         self.options = options
         self.job = VerifyJob(
-            request.level, request.now_ms, request.largest_record_bytes, request.with_statistics
+            request.level,
+            request.now_ms,
+            request.largest_record_bytes,
+            request.with_statistics,
+            None if request.scrub is None else request.scrub.deadline,
         )
         self.severities: Counter[Severity] = Counter()
         self.account = ByteAccount()
@@ -210,17 +223,23 @@ class _Verification:
         self.is_unreadable = False
         self.unsettled = 0
         self.remote: list[RemotePieces] = []
+        self.reported = 0
+        self.coverage: Coverage | None = None
 
     def run(self) -> Iterator[VerifyEvent]:
+        is_gentle = bool(self.request.living) or self.request.bandwidth is not None
+        with idle_io_priority() if is_gentle else contextlib.nullcontext():
+            yield from self._events()
+
+    def _events(self) -> Iterator[VerifyEvent]:
         begin = time.monotonic()
         for finding in self.before():
             yield self._counted(finding)
         for event in self._partitions():
             yield self._counted(event) if isinstance(event, Finding) else event
         yield VerifySummary(
-            partitions=len(self.request.targets) + len(self.remote),
-            segments=sum(len(target.partition.segments) for target in self.request.targets)
-            + sum(len(each.splits) for each in self.remote),
+            partitions=self.reported,
+            segments=self._read_segments(),
             batches=self.batches,
             records=self.records,
             not_decoded=self.not_decoded,
@@ -230,6 +249,14 @@ class _Verification:
             is_unreadable=self.is_unreadable,
             kafkas=starting_kafkas(self.request.settings.values()),
             unsettled=self.unsettled,
+            coverage=self.coverage,
+        )
+
+    def _read_segments(self) -> int:
+        if self.coverage is not None:
+            return self.coverage.read
+        return sum(len(target.partition.segments) for target in self.request.targets) + sum(
+            len(each.splits) for each in self.remote
         )
 
     def _counted(self, finding: Finding) -> Finding:
@@ -269,6 +296,9 @@ class _Verification:
             yield unreadable(directory.path, failure)
 
     def _partitions(self) -> Iterator[VerifyEvent]:
+        if self.request.scrub is not None:
+            yield from self._scrubbed(self.request.scrub)
+            return
         targets = self.request.targets
         total_bytes = sum(target.partition.data_bytes for target in targets)
         size = split_bytes(total_bytes, usable_cpus())
@@ -279,8 +309,7 @@ class _Verification:
         splits = _grouped([split for each in pieces for split in each.splits])
         splits += [split for each in self.remote for split in each.splits]
         total_bytes = sum(split.size_bytes for split in splits)
-        kind = JobKind.DECODE if self.request.level >= Level.DEEP else JobKind.SCAN
-        with open_engine(self.options, kind=kind, total_bytes=total_bytes) as engine:
+        with open_engine(self.options, kind=self._kind, total_bytes=total_bytes) as engine:
             results = _each_result(run_in_order(engine, self.job, splits))
             for each in pieces:
                 yield from map(self._added, each.events(results))
@@ -288,9 +317,44 @@ class _Verification:
             for remote in self.remote:
                 yield from map(self._added, remote.events(parts))
 
+    @property
+    def _kind(self) -> JobKind:
+        return JobKind.DECODE if self.request.level >= Level.DEEP else JobKind.SCAN
+
+    def _scrubbed(self, scrub: Scrub) -> Iterator[VerifyEvent]:
+        """Verify a part of the data: each split is a whole partition, or some of its segments."""
+        from kdump.jobs.verify.scrub import ScrubRun
+
+        targets = self.request.targets
+        run = ScrubRun(scrub, [each.partition for each in targets], self.request.now_ms)
+        twice = partitions_twice(_directories(self.request))
+        with phase("dividing the work", len(run.chunks)) as dividing:
+            chunks = [self._chunk_split(each, twice) for each in dividing.over(run.chunks)]
+        splits = _grouped(chunks)
+        total_bytes = sum(split.size_bytes for split in splits)
+        with open_engine(self.options, kind=self._kind, total_bytes=total_bytes) as engine:
+            results = _each_result(run_in_order(engine, self.job, splits))
+            yield from map(self._added, run.merged(map(_partition_events, results)))
+        self.coverage = run.coverage()
+        if scrub.history is not None:
+            for directory in self.request.directories:
+                scrub.history.forget_others(directory.path, directory.partitions)
+
+    def _chunk_split(self, chunk: ScrubChunk, twice: Mapping[Location, Location]) -> PartitionSplit:
+        target = self.request.targets[chunk.target]
+        scope, load = self.scope_of(target, twice)
+        if chunk.bases is None:
+            return living_split(scope) if target.is_living else whole_split(scope, load)
+        scope = replace(scope, chosen=chunk.bases, is_rest=chunk.is_rest)
+        split = living_split(scope) if target.is_living else whole_split(scope, None)
+        segments = target.partition.segments
+        read_bytes = sum(each.data_bytes for each in segments if each.base_offset in chunk.bases)
+        return replace(split, size_bytes=read_bytes)
+
     def _added(self, event: Finding | PartitionReport) -> Finding | PartitionReport:
         """Add a report to the totals."""
         if isinstance(event, PartitionReport):
+            self.reported += 1
             self.account += event.account
             self.batches += event.batches
             self.records = total_records(self.records, event.records)
@@ -314,13 +378,23 @@ class _Verification:
     ) -> _Pieces:
         scope, load = self.scope_of(target, twice)
         if target.is_living:
-            return _Pieces(self.job, scope, None, size_bytes, is_living=True)
-        return _Pieces(self.job, scope, load, size_bytes)
+            load = None
+        return _Pieces(self.job, target, scope, load, size_bytes)
 
     def scope_of(
         self, target: VerifyTarget, twice: Mapping[Location, Location]
     ) -> tuple[PartitionScope, LoadSplit | None]:
         """What to check a partition against, and how a broker would load it."""
+        scope, load = self._scope_of(target, twice)
+        if not target.is_living and self.request.bandwidth is None:
+            return scope, load
+        path = gently(scope.partition.path, self.request.bandwidth)
+        scope = replace(scope, partition=replace(scope.partition, path=path))
+        return scope, None if load is None else replace(load, path=path)
+
+    def _scope_of(
+        self, target: VerifyTarget, twice: Mapping[Location, Location]
+    ) -> tuple[PartitionScope, LoadSplit | None]:
         partition, directory = target.partition, target.directory
         if directory is None:
             return scope_in(partition, None), None
@@ -370,6 +444,11 @@ def _each_result(results: Iterator[tuple[VerifySplit, VerifyResult]]) -> Results
             yield result
 
 
+def _partition_events(result: VerifyResult | PartitionEvents) -> PartitionEvents:
+    assert isinstance(result, tuple)
+    return result
+
+
 def _remote_parts(results: Results) -> Iterator[SegmentPart]:
     for part in results:
         assert isinstance(part, SegmentPart)
@@ -388,12 +467,12 @@ class _Pieces:
     def __init__(
         self,
         job: VerifyJob,
+        target: VerifyTarget,
         scope: PartitionScope,
         load: LoadSplit | None,
         size_bytes: int,
-        *,
-        is_living: bool = False,
     ) -> None:
+        self._target = target
         self._partition = partition = scope.partition
         self._job = job
         self._run: PartitionRun | None = None
@@ -401,9 +480,11 @@ class _Pieces:
         """Small segments that are one split, or a larger one and its splits."""
         self._findings: list[Finding] = []
         self.splits: list[VerifySplit | PartitionSplit] = []
-        if is_living or partition.data_bytes <= size_bytes:
+        if target.is_living or partition.data_bytes <= size_bytes:
             # Who reads a living partition has to know what changed of it meanwhile.
-            self.splits.append(living_split(scope) if is_living else whole_split(scope, load))
+            self.splits.append(
+                living_split(scope) if target.is_living else whole_split(scope, load)
+            )
             return
         self._run = PartitionRun(job, scope, load)
         small: list[tuple[Segment, SegmentScope]] = []
@@ -447,14 +528,15 @@ class _Pieces:
             return predicted
 
         if self._run is None:
-            events = next(results)
-            assert isinstance(events, tuple)
-            *findings, report = events
-            assert isinstance(report, PartitionReport)
-            yield from findings
-            yield replace(report, partition=self._partition)
+            found = next(results)
+            assert isinstance(found, tuple)
+            events: Iterable[Finding | PartitionReport] = found
         else:
-            yield from self._run.events(self._parts(results), self._findings, predict)
+            events = self._run.events(self._parts(results), self._findings, predict)
+        for event in events:
+            if isinstance(event, PartitionReport):
+                event = replace(event, partition=self._target.partition)
+            yield event
 
     def _parts(self, results: Results) -> Iterator[tuple[Segment, SegmentPart]]:
         """The parts of all segments, each beginning where the one before ended."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from kdump.check import invariants
 from kdump.check.batches import SegmentScope
@@ -139,8 +140,7 @@ def root_findings(directory: LogDirectory, findings: Iterable[Finding]) -> Itera
         yield each
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LivingSplit(PartitionSplit):
+class LivingSplit(PartitionSplit, frozen=True, kw_only=True):
     """A whole partition that a broker is using: its own findings, then the report."""
 
     def events_alone(self, job: VerifyJob) -> PartitionEvents:
@@ -183,6 +183,12 @@ class _Living:
             kind = NOT_JUDGED if len(kept) == len(wanted) else UNSETTLED
             if kind == NOT_JUDGED:
                 break
+            report = replace(
+                report,
+                read_bases=tuple(
+                    each for each in report.read_bases if before.has_kept_segment(each, after)
+                ),
+            )
             self.doubted = frozenset(found)
             self.known = {
                 key: part

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kdump.check import invariants
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import unreadable
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import FILE_UNREADABLE
-from kdump.check.part import ByteAccount, Level, SegmentPart
+from kdump.check.part import ByteAccount, Level, SegmentPart, left_out_part
 from kdump.check.partition import PartitionCheck
 from kdump.check.scope import PartitionScope
 from kdump.check.segment_check import check_part
@@ -27,9 +31,16 @@ from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.loading.load_split import LoadSplit
-from kdump.jobs.loading.verdict_words import HIDING, refused_finding, swap_findings, verdict_words
+from kdump.jobs.loading.verdict_words import (
+    HIDING,
+    STATE_VERDICTS,
+    refused_finding,
+    swap_findings,
+    verdict_words,
+)
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.verify.prediction import is_plain, recovered_bases, verdict_of_checks
+from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.verdict.verdict import Verdict, VerdictKind
@@ -47,10 +58,32 @@ _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACT
 
 UNSETTLED: Final = "unsettled"
 """The word for a partition that a broker kept changing while it was read."""
+PARTLY_READ: Final = "partly-read"
+"""The word for a partition with segments that were left out."""
+
+NEEDS_ALL_DATA: Final = frozenset(
+    {
+        invariants.OFFSET_GAP.code,
+        invariants.SEGMENT_GAP.code,
+        invariants.LEADER_EPOCH_ORDER.code,
+        invariants.PRODUCER_SEQUENCE_REPEAT.code,
+        invariants.PRODUCER_SEQUENCE_GAP.code,
+        invariants.TRANSACTION_INDEX_MISSING.code,
+        invariants.TRANSACTION_INDEX_MISMATCH.code,
+        invariants.SNAPSHOT_STATE.code,
+        invariants.SNAPSHOT_STRAY.code,
+        invariants.SNAPSHOT_MISSING.code,
+        invariants.EPOCHS_MISSING.code,
+        invariants.EPOCHS_MISMATCH.code,
+        invariants.RECOVERY_POINT_BEYOND_END.code,
+        invariants.LOG_START_BEYOND_END.code,
+        invariants.LOG_START_CONTRADICTION.code,
+    }
+)
+"""What no segment says alone: not reported of a partition with segments that were left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReport:
+class PartitionReport(Struct, frozen=True):
     """The result of verifying a partition.
 
     Attributes:
@@ -62,8 +95,11 @@ class PartitionReport:
         batches: the number of valid batches.
         records: in them; None if a compressed message set or a batch was not decoded.
         not_decoded: the number of batches with records over the limit.
-        end_offset: one above its last offset.
+        end_offset: after its last valid batch.
         statistics: None if they were not asked for, or if nothing of it could be read.
+        read_bases: base offsets of the segments that were read.
+        left_out: the number of segments that were not to be read.
+        has_end: whether the last segment was read, so that the end offset is known.
     """
 
     partition: Partition
@@ -78,6 +114,9 @@ class PartitionReport:
     not_decoded: int
     end_offset: int
     statistics: PartitionStatistics | None = None
+    read_bases: tuple[int, ...] = ()
+    left_out: int = 0
+    has_end: bool = True
 
     def split_findings(self, findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
         """Split the findings since the last report: about log directories, and its own.
@@ -89,8 +128,7 @@ class PartitionReport:
         return list(findings[:start]), list(findings[start:])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentSplit(Split):
+class SegmentSplit(Split, frozen=True, kw_only=True):
     """A part of the log of a segment.
 
     Attributes:
@@ -100,8 +138,7 @@ class SegmentSplit(Split):
     scope: SegmentScope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmallSegmentsSplit(Split):
+class SmallSegmentsSplit(Split, frozen=True, kw_only=True):
     """Some small segments of a partition, one after another.
 
     To send each by itself, and its result, takes as long as checking it.
@@ -125,8 +162,7 @@ _NOWHERE: Final = Partition(local(""), None, PartitionState.LIVE, (), (), (), ()
 """Stands for the partition in results that are sent back to who has it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSplit(Split):
+class PartitionSplit(Split, frozen=True, kw_only=True):
     """A whole partition.
 
     Attributes:
@@ -148,8 +184,7 @@ class PartitionSplit(Split):
                     yield self.path / entry.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionsSplit(Split):
+class PartitionsSplit(Split, frozen=True, kw_only=True):
     """Whole partitions, whose small segments are checked many at a time.
 
     Attributes:
@@ -175,8 +210,7 @@ PartitionEvents = tuple[Finding | PartitionReport, ...]
 VerifyResult = SegmentPart | list[SegmentPart] | list[PartitionEvents] | Verdict | Unreadable
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyJob:
+class VerifyJob(Struct, frozen=True):
     """Checks a part of a segment or a whole partition, or predicts what a broker does to one.
 
     Attributes:
@@ -184,12 +218,18 @@ class VerifyJob:
         now_ms: the current time.
         largest_record_bytes: larger records of compressed batches are not decoded.
         with_statistics: whether reports have statistics.
+        deadline: by the clock that ``time.monotonic`` reads, after which no segment is begun.
     """
 
     level: Level
     now_ms: int
     largest_record_bytes: int = LARGEST_RECORD_BYTES
     with_statistics: bool = False
+    deadline: float | None = None
+
+    def is_over(self) -> bool:
+        """Whether the time is over."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     def run(self, split: VerifySplit, /) -> VerifyResult:
         """Do what the split asks for. What cannot be read is a finding, or takes its place."""
@@ -214,15 +254,22 @@ class VerifyJob:
         """Check whole segments, small ones many at a time."""
         left = iter(scopes)
         while some := list(itertools.islice(left, MOST_SEGMENTS)):
+            is_over = self.is_over()
+            wanted = [each for each in some if not (is_over or each.is_left_out)]
             checked = (
                 itertools.repeat(None)
                 if self.with_statistics
-                else check_small(some, self.level, self.now_ms)
+                else iter(check_small(wanted, self.level, self.now_ms))
             )
-            for scope, part in zip(some, checked, strict=False):
-                yield part or self.check(SegmentSplit(scope.log, scope=scope))
+            for scope in some:
+                if is_over or scope.is_left_out:
+                    yield left_out_part(scope.path)
+                    continue
+                yield next(checked) or self.check(SegmentSplit(scope.log, scope=scope))
 
     def check(self, split: SegmentSplit) -> SegmentPart:
+        if split.scope.is_left_out or self.is_over():
+            return left_out_part(split.scope.path)
         try:
             return check_part(
                 split.scope,
@@ -245,16 +292,19 @@ class VerifyJob:
             )
 
     def check_whole(self, splits: Iterable[PartitionSplit]) -> Iterator[PartitionEvents]:
-        """Check partitions; gives for each its findings, then the report."""
+        """Check partitions; gives for each its findings, then the report.
+
+        For those that were not begun before the deadline there is nothing.
+        """
         splits = list(splits)
-        alone = [split.events_alone(self) for split in splits]
+        alone = [() if self.is_over() else split.events_alone(self) for split in splits]
         scopes = [
-            (split, [] if events else list(split.scope.segment_scopes()))
+            (split, [] if events is not None else list(split.scope.segment_scopes()))
             for split, events in zip(splits, alone, strict=True)
         ]
         parts = self.check_segments(scope for _, each in scopes for _, scope in each)
         for (split, own), events in zip(scopes, alone, strict=True):
-            if events:
+            if events is not None:
                 yield events
                 continue
             run = PartitionRun(self, split.scope, split.load)
@@ -315,8 +365,13 @@ class PartitionRun:
         codes: Counter[str] = Counter()
         worst: Severity | None = None
         hides = ""
+        has_log_damage = False
         for finding in itertools.chain(before, _joined(check, parts), self._ended(check)):
+            if check.is_partial and finding.code in NEEDS_ALL_DATA:
+                continue
             codes[finding.code] += 1
+            is_of_log = finding.place.path.endswith(FileKind.LOG.extension)
+            has_log_damage |= is_of_log and finding.severity >= Severity.ERROR
             if finding.code in HIDING and not hides and self._is_kept(finding):
                 hides = HIDING[finding.code]
             worst = finding.severity if worst is None else max(worst, finding.severity)
@@ -334,20 +389,39 @@ class PartitionRun:
             worst = finding.severity if worst is None else max(worst, finding.severity)
             yield finding
         words = verdict_words(partition, codes, predicted, worst, hides=hides)
+        sentence, kind = words.sentence, words.kind
+        if check.is_partial and partition.state not in STATE_VERDICTS:
+            sentence, kind = partly_read(check.left_out, len(partition.segments)), PARTLY_READ
         yield PartitionReport(
             partition=partition,
             log_dir=str(partition.path.parent),
-            verdict=words.sentence,
-            verdict_kind=words.kind,
+            verdict=sentence,
+            verdict_kind=kind,
             worst=worst,
             findings=dict(codes),
             account=check.account,
             batches=check.batches,
             records=check.records,
             not_decoded=check.not_decoded,
-            end_offset=check.end_offset,
+            end_offset=self._valid_end(check) if has_log_damage else check.end_offset,
             statistics=check.statistics(),
+            read_bases=tuple(check.read_bases),
+            left_out=check.left_out,
+            has_end=check.has_end,
         )
+
+    def _valid_end(self, check: PartitionCheck) -> int:
+        """Where a damaged log ends for those that read its valid batches.
+
+        The checks go by the largest offset that a batch header has, which may be what is wrong.
+        """
+        partition = self._scope.partition
+        if check.is_partial or partition.is_0_7 or not partition.segments:
+            return check.end_offset
+        try:
+            return log_end(partition, Trust.CHECKSUMS).offset
+        except OSError:  # It was reported where the checks read it.
+            return check.end_offset
 
     def _is_kept(self, finding: Finding) -> bool:
         """Whether a broker would not recover the segment that a finding is about."""
@@ -370,7 +444,7 @@ class PartitionRun:
         worst: Severity | None,
         predict: Callable[[LoadSplit], Verdict | Unreadable],
     ) -> Verdict | Unreadable | None:
-        if self._load is None:
+        if self._load is None or check.is_partial:
             return None
         if self.is_plain:
             known = verdict_of_checks(check, worst, self._load.context)
@@ -390,6 +464,14 @@ def _predicted_findings(partition: Partition, predicted: Verdict) -> Iterator[Fi
     if predicted.kind is VerdictKind.REFUSED:
         yield refused_finding(partition, predicted)
     yield from swap_findings(partition, predicted)
+
+
+def partly_read(left_out: int, segments: int) -> str:
+    """The verdict on a partition with segments that were left out."""
+    return (
+        f"{left_out} of {counted(segments, 'segment')} left out: what a starting broker would do is"
+        " not judged"
+    )
 
 
 def _unreadable_later(failed: Unreadable) -> Finding:

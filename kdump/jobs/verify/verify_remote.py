@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.check import invariants
 from kdump.check.batches import SegmentScope
@@ -49,8 +50,7 @@ _DAMAGED: Final = "consumers get errors or lack records where remote segments ar
 _NO_END: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyRemote:
+class VerifyRemote(Struct, frozen=True):
     """Remote segments to verify.
 
     Attributes:
@@ -134,8 +134,7 @@ def metadata_findings(metadata: RemoteMetadata) -> Iterator[Finding]:
         )
 
 
-@dataclass(slots=True)
-class RemotePieces:
+class RemotePieces(Struct):
     """The splits of a remote partition, and its results.
 
     Attributes:

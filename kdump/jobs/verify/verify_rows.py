@@ -8,11 +8,13 @@ from kdump.jobs.verify.finding_row import FINDING, SEVERITY
 from kdump.rows.common_rows import INTERRUPTED, KAFKAS, OPERATION, PLANNED_DIRECTORY
 from kdump.rows.row_type import (
     COUNT,
+    FLAG,
     INT,
     INTEGER,
     NUMBER,
     SIZE,
     TEXT,
+    TIME,
     Field,
     JsonAnswer,
     RowType,
@@ -22,6 +24,7 @@ from kdump.rows.row_type import (
 )
 
 if TYPE_CHECKING:
+    from kdump.jobs.verify.scrub import Coverage
     from kdump.jobs.verify.verify import VerifySummary
     from kdump.jobs.verify.verify_partition import PartitionReport
 
@@ -56,7 +59,14 @@ VERIFIED_PARTITION: Final = RowType(
         Field("batches", COUNT, "How many batches it has."),
         Field("records", COUNT.or_null, "Null if not all were counted.", "Records", dropped=2),
         Field("not_decoded", COUNT, "Batches that were not decoded because they are over a limit."),
-        Field("log_end_offset", INTEGER, "Log end offset.", "End", dropped=3),
+        Field(
+            "log_end_offset",
+            INTEGER.or_null,
+            "Log end offset; null if the last segment was left out.",
+            "End",
+            unknown="-",
+            dropped=3,
+        ),
         Field("verdict", TEXT, "What a starting broker does, in one sentence.", "Verdict"),
         Field(
             "verdict_kind",
@@ -65,6 +75,13 @@ VERIFIED_PARTITION: Final = RowType(
             " partition.",
         ),
         *_ACCOUNT,
+        Field(
+            "segments_left_out",
+            COUNT,
+            "How many segments were not to be read, or there was no time for; absent if none.",
+            is_optional=True,
+            json_only=True,
+        ),
     ),
 )
 SUMMARY: Final = RowType(
@@ -88,6 +105,32 @@ SUMMARY: Final = RowType(
             "Findings by severity.",
         ),
         Field("seconds", NUMBER),
+        Field(
+            "coverage",
+            object_of(
+                Field("subset", TEXT.or_null, "As typed; null for everything."),
+                Field("segments", COUNT, "How many there are."),
+                Field("segments_chosen", COUNT, "How many were to be read."),
+                Field("segments_read", COUNT, "How many were read to their end."),
+                Field("segment_bytes", SIZE, "Bytes of all segments."),
+                Field("chosen_bytes", SIZE, "Bytes of those to read."),
+                Field("read_bytes", SIZE, "Bytes of those that were read."),
+                Field("is_time_over", FLAG, "Whether there was no time for some."),
+                Field(
+                    "segments_never_checked",
+                    COUNT.or_null,
+                    "How many segments no run has read; null without --state.",
+                ),
+                Field(
+                    "oldest_check_ms",
+                    TIME.or_null,
+                    "When the run began since which each other segment was read once; null"
+                    " without --state, and if there is none.",
+                ),
+            ),
+            "How much of the data was read, if it was to be a part.",
+            is_optional=True,
+        ),
         Field(
             "kafka",
             KAFKAS,
@@ -137,8 +180,9 @@ def partition_row(report: PartitionReport) -> dict[str, Any]:
         "batches": report.batches,
         "records": report.records,
         "not_decoded": report.not_decoded,
-        "log_end_offset": report.end_offset,
+        "log_end_offset": report.end_offset if report.has_end or not report.left_out else None,
         **_account_row(report),
+        **({"segments_left_out": report.left_out} if report.left_out else {}),
     }
 
 
@@ -166,4 +210,20 @@ def summary_row(summary: VerifySummary) -> dict[str, Any]:
         **_account_row(summary),
         "findings": {each.label: summary.findings.get(each, 0) for each in reversed(Severity)},
         "seconds": round(summary.seconds, 3),
+        **({} if summary.coverage is None else {"coverage": _coverage_row(summary.coverage)}),
+    }
+
+
+def _coverage_row(coverage: Coverage) -> dict[str, Any]:
+    return {
+        "subset": coverage.subset,
+        "segments": coverage.segments,
+        "segments_chosen": coverage.chosen,
+        "segments_read": coverage.read,
+        "segment_bytes": coverage.bytes,
+        "chosen_bytes": coverage.chosen_bytes,
+        "read_bytes": coverage.read_bytes,
+        "is_time_over": coverage.is_time_over,
+        "segments_never_checked": coverage.never,
+        "oldest_check_ms": coverage.oldest_ms,
     }
