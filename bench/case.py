@@ -24,6 +24,7 @@ class Program(enum.Enum):
     WALK = "bare walk"
     """``os.scandir`` of a directory and all below it, and the status of each file."""
     KDUMP = "kdump verify"
+    KDUMP_COMPACT = "kdump compact --dry-run"
     KDUMP_IN_PROCESS = "kdump, --engine local"
     KDUMP_ON_SPARK = "kdump, --engine spark"
     KDUMP_ON_HALF = "kdump on half"

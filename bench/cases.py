@@ -6,7 +6,7 @@ from typing import Final
 
 from case import Case, RateCase
 from check_cases import GROWING, RECOVERIES, REPORTS, VERIFICATIONS
-from compact_cases import COMPACTIONS
+from compact_cases import COMPACTIONS, ERASURES
 from dump_cases import DUMPS, GROUPS, LOOKUPS, QUERIES, RATES, SEARCHES
 from engine_cases import ENGINES, SPEED_UPS
 from linear_cases import MANY_BYTES, MANY_PARTITIONS
@@ -18,6 +18,7 @@ CASES: Final[tuple[Case, ...]] = (
     *VERIFICATIONS,
     *RECOVERIES,
     *COMPACTIONS,
+    *ERASURES,
     *GROUPS,
     *MANY_PARTITIONS,
     *MANY_BYTES,

@@ -1,4 +1,4 @@
-"""Cases of log compaction, compared with Kafka's cleaner."""
+"""Cases of log compaction, compared with Kafka's cleaner, and of erasing by key."""
 
 from __future__ import annotations
 
@@ -34,6 +34,32 @@ def _compacted(
 
 
 _KEYED: Final = compactable("keyed", KEYED_MILLION_BYTES["none"])
+
+_LISTED: Final = Data("make_list_of_keys(100_000, folder)", 0.002, "listed-keys-100000")
+
+
+def _erased(name: str, data: Data, *source: Data) -> Case:
+    """Look for many keys in one pass, compared with how compaction looks for the last of each."""
+    keys = ("--topic", "topic", "--keys-file", "{data}/listed-keys-100000/keys")
+    compact = (*compaction(data.folder, *LOCAL), "--dry-run")
+    return Case(
+        name,
+        ("erase", "--dry-run", *LOCAL, *keys, f"{{data}}/{data.folder}"),
+        (Other(Program.KDUMP_COMPACT, compact),),
+        (*source, data, _LISTED),
+        ratio=1.5,
+        worker_peak_mb=150,
+    )
+
+
+ERASURES: Final = (
+    _erased("erase, 100 k keys, 8 M records", _KEYED),
+    _erased(
+        "erase, 100 k keys, 8 M records, zstd",
+        compactable("keyed-zstd", KEYED_MILLION_BYTES["zstd"], "zstd"),
+    ),
+    _erased("erase, 100 k keys, 6 GiB", linked("keyed-8-partitions", "keyed", 8), _KEYED),
+)
 
 COMPACTIONS: Final = (
     _compacted("compact 8 M records, 200 k keys", 0.28, _KEYED),

@@ -77,6 +77,20 @@ def link_partitions(name: str, source: str, partitions: int, folder: Path) -> Pa
     return directory
 
 
+def make_list_of_keys(count: int, folder: Path) -> Path:
+    """Write ``FOLDER/listed-keys-COUNT/keys`` unless it exists; returns its directory.
+
+    Every tenth key of a compactable directory is in it, and keys that it does not have.
+    """
+    directory = folder / f"listed-keys-{count}"
+    if not directory.exists():
+        with finished(directory) as unfinished:
+            unfinished.mkdir()
+            keys = (f"key-{10 * number:0{KEY_DIGITS}d}\n" for number in range(count))
+            (unfinished / "keys").write_text("".join(keys))
+    return directory
+
+
 def _batches_of_random_keys(shape: SegmentShape) -> Iterator[bytearray]:
     """Yield batches without end; every record has a random key."""
     generator = np.random.default_rng(1)

@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from kdump.apply.files import Files
+from kdump.apply.journal import own_name
+from kdump.apply.journal_file import next_run_number, run_files_in
 from kdump.apply.pinned_directory import identity_of, status_of
 
 _ZEROES: Final = bytes(1 << 20)
+_DESTROYED: Final = "-destroyed"
 
 
 def overwrite(path: Path, files: Files) -> int:
@@ -42,16 +45,56 @@ def overwritable_bytes(path: Path) -> int:
     return status.st_size
 
 
-def overwrite_and_delete(path: Path, files: Files) -> int:
-    """Overwrite a file, and delete it, durable; returns how many bytes were overwritten.
+def destroy(path: Path, files: Files) -> None:
+    """Overwrite a file of a log directory, and delete it, durable.
+
+    It first becomes a file of a run without a journal: if this is stopped, the next run destroys
+    it. It is never there with other content under its own name.
 
     Raises:
-        OSError: it cannot be written or deleted.
+        KdumpError: no run can have a greater number.
+        OSError: it cannot be written, renamed or deleted.
     """
-    size_bytes = overwrite(path, files)
-    files.unlink(path)
-    files.sync([path.parent])
-    return size_bytes
+    log_dir = path.parent
+    number = next_run_number(log_dir)
+    mark_for_destruction(log_dir, number, files)
+    files.rename(path, log_dir / own_name(number, "-old-0"))
+    files.sync([log_dir])
+    delete_run_files(log_dir, run_files_in(log_dir)[number], files)
+
+
+def mark_for_destruction(log_dir: Path, number: int, files: Files) -> None:
+    """Note, durable, that the files of a run are overwritten before they are deleted.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    mark = log_dir / own_name(number, _DESTROYED)
+    if status_of(mark) is None:
+        files.create(mark, ())
+    files.sync([log_dir])
+
+
+def delete_run_files(log_dir: Path, found: Mapping[str, Path], files: Files) -> None:
+    """Delete the files of a run without a journal; overwrite them if they are marked for it.
+
+    Args:
+        log_dir: the log directory.
+        found: the files, by what follows the number of the run in their names.
+        files: through which everything is written.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    mark = found.get(_DESTROYED)
+    for path in found.values():
+        if path != mark:
+            if mark is not None:
+                overwrite(path, files)
+            files.unlink(path)
+    if mark is not None:
+        files.unlink(mark)
+        files.sync([log_dir])
 
 
 def with_names_elsewhere(log_dir: Path, paths: Iterable[Path]) -> list[Path]:

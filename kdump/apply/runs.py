@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from kdump.apply.journal import Journal, RunState
+from msgspec import Struct
+
+from kdump.apply.journal import CUT_SUFFIX, Journal, RunState
 from kdump.apply.journal_file import read_journal, run_files_in
 from kdump.apply.pinned_directory import pinned, status_of
 from kdump.errors import KdumpError
@@ -16,8 +18,7 @@ from kdump.phases import during
 from kdump.words import discard_command, shell_command
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(Struct, frozen=True):
     """The undo data of one run.
 
     Attributes:
@@ -49,8 +50,7 @@ def kept_directory_bytes(journal: Journal) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRun:
+class FoundRun(Struct, frozen=True):
     """A run that has a journal.
 
     Attributes:
@@ -118,6 +118,30 @@ def runs_in(log_dir: Path) -> list[FoundRun]:
         for number, found in run_files_in(log_dir).items()
         if (state := run_state(found)) is not None
     ]
+
+
+def names_before(log_dir: Path) -> dict[str, set[str]]:
+    """What the files were called whose bytes runs have put aside, by the names of files of runs.
+
+    Runs whose journals cannot be used are left out.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    with pinned(log_dir):
+        for run in runs_in(log_dir):
+            try:
+                journal = run.read()
+            except KdumpError:
+                continue
+            for path, before in journal.before_images.items():
+                name = path.rpartition("/")[2]
+                if before.link is not None:
+                    found[before.link].add(name)
+                if (before.cut or before.derived) is not None:
+                    found[journal.own_name(CUT_SUFFIX)].add(name)
+    return dict(found)
 
 
 def run_state(found: Mapping[str, Path]) -> RunState | None:

@@ -12,8 +12,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats import record_batch
 from kdump.formats.names import FileKind
@@ -39,6 +42,10 @@ _VERIFIED_BYTES: Final = LIMIT_BYTES // 2
 """After so many bytes, time indexes of other segments count without a look at their batches."""
 _IN_DOUBT: Final = 2
 """So many batches before one that does not follow may have the wrong offsets themselves."""
+_MARKER: Final = bytes((0x20, 0, 0, 0, 0x08, 0, 0, 0))
+"""How the record of a transaction marker begins; :mod:`kdump.formats.end_txn_marker` has all of it,
+and needs NumPy."""
+_MARKER_BYTES: Final = 17
 _TAIL_BYTES: Final = LIMIT_BYTES // 4
 """Checksums at the end of the log are verified if its last batches have no more bytes."""
 _NEAR_BYTES: Final = 64 << 10
@@ -48,8 +55,7 @@ _RESERVED_BYTES: Final = 32 << 10
 _AFTER_DAMAGE_BYTES: Final = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class RecordInSegment:
+class RecordInSegment(Struct, frozen=True):
     """A record that was found, and the log that holds it."""
 
     log: Location
@@ -135,25 +141,27 @@ class RecordSearch:
             end, reached = active.base_offset, start
             if spans:
                 end, reached = spans[-1].last_offset + 1, spans[-1].next_position
-            if reached - start <= _TAIL_BYTES and not _are_valid(log, spans):
-                first_offset = spans[0].base_offset
-                end = self._valid_end(search, active, start, reached, first_offset)
+            is_followed = reached < log.size_bytes and not _is_padding(log, reached)
+            is_short = bool(spans) and reached - start <= _TAIL_BYTES
+            if is_short and (is_followed or not _are_valid(log, spans)):
+                # What follows may be wrong, or what is before it: they are judged together.
+                return self._valid_end(search, active, start, spans[0].base_offset)
             for span in self._spans_after(log, active, None, reached, active.base_offset):
                 end = span.last_offset + 1
                 self.damages_before.clear()
         return end
 
     def _valid_end(
-        self, search: SegmentSearch, segment: Segment, start: int, stop: int, first_offset: int
+        self, search: SegmentSearch, segment: Segment, start: int, first_offset: int
     ) -> int:
-        """One above the last offset of the last valid batch between two bytes, or before.
+        """One above the last offset of the last valid batch from a byte on, or before.
 
         ``first_offset`` is that of the batch at ``start``.
         """
         from kdump.log.valid_windows import Damage, segment_part, valid_windows
 
         end = None
-        part = replace(segment_part(segment, None, start), end=stop)
+        part = segment_part(segment, None, start)
         for step in valid_windows(search.log, part, window_bytes=_AFTER_DAMAGE_BYTES):
             if isinstance(step, Damage):
                 self._note(step)
@@ -388,7 +396,11 @@ def _is_padding(log: StoredFile, position: int) -> bool:
 
 
 def _are_valid(log: StoredFile, spans: Sequence[BatchSpan]) -> bool:
-    """Whether all of some batches in a row have the right checksum; no for magic 0 and 1."""
+    """Whether all of some batches in a row are valid without decoding them; no in doubt.
+
+    They have the right checksum, each continues the offsets before it, and control batches are
+    markers as brokers write them. No for magic 0 and 1.
+    """
     if not spans:
         return True
     start = spans[0].position
@@ -397,7 +409,11 @@ def _are_valid(log: StoredFile, spans: Sequence[BatchSpan]) -> bool:
         batch = data[span.position - start : span.next_position - start]
         if len(batch) < span.size_bytes or batch[record_batch.MAGIC_START] != 2:
             return False
-        if not record_batch.has_right_crc(batch):
+        if span.reached_offset > span.last_offset or not record_batch.has_right_crc(batch):
+            return False
+        is_control = record_batch.decode_header(batch).attributes & record_batch.CONTROL_FLAG
+        body = batch[record_batch.HEADER_BYTES :]
+        if is_control and (len(body) != _MARKER_BYTES or body[: len(_MARKER)] != _MARKER):
             return False
     return True
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
+from collections.abc import Sequence
+from io import BufferedReader
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,11 @@ from builders.in_process import run_kdump
 from builders.killed_process import KillableKdump, changes_of
 from builders.loading import Clock, LoaderServer
 from builders.read_records import ReadRecord, all_records
+from builders.samples import at_some_or_all, moments_of
 from builders.trees import contents_of
 from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
+from kdump.formats.names import KDUMP_PREFIX
 from kdump.repair.erase.erased_list import FILE_NAME
 
 SAMPLES = 12
@@ -88,8 +93,9 @@ def others(records: list[ReadRecord], named: set[bytes]) -> list[ReadRecord]:
 
 
 @pytest.mark.slow
+@at_some_or_all
 def test_a_killed_finish_leaves_no_certificate_or_nothing_that_it_denies(
-    original: Path, killable: KillableKdump
+    original: Path, killable: KillableKdump, is_all: bool
 ) -> None:
     args = args_for(original)
     keys = [each.removeprefix("--key=").encode() for each in args if each.startswith("--key=")]
@@ -100,25 +106,30 @@ def test_a_killed_finish_leaves_no_certificate_or_nothing_that_it_denies(
     log_dir = original.with_name("logs")
     words = ["erase", str(log_dir), *finish]
 
-    def again() -> None:
+    def again() -> list[Path]:
+        """Copy the directory; return other names for what has to be overwritten."""
         shutil.rmtree(log_dir, ignore_errors=True)
         shutil.copytree(original, log_dir)
         certificate.unlink(missing_ok=True)
+        return [*log_dir.glob(f"{KDUMP_PREFIX}*-old-*"), log_dir / FILE_NAME]
 
-    def require_gone() -> None:
+    def require_gone(blocks: Sequence[BufferedReader]) -> None:
         assert certificate.exists()
         assert not any(key in each for key in keys for each in contents_of(log_dir).values())
         assert not (log_dir / FILE_NAME).exists()
+        assert not list(log_dir.glob(f"{KDUMP_PREFIX}*"))
+        assert not any(each.seek(0) or any(each.read()) for each in blocks)
 
     again()
     count = changes_of(lambda: run_kdump(words, Path.cwd()))
-    require_gone()
-    for at in range(0, count, count // SAMPLES):
-        again()
-        assert killable.run_and_kill(words, at) == -signal.SIGKILL
-        if certificate.exists():
-            require_gone()
-            certificate.unlink()
-        assert kdump("erase", log_dir, *finish) == 0
-        require_gone()
+    for at in moments_of(range(count), is_all=is_all, samples=SAMPLES):
+        with contextlib.ExitStack() as stack:
+            # An open file outlives its name, and shows what its blocks have.
+            blocks = [stack.enter_context(path.open("rb")) for path in again()]
+            assert killable.run_and_kill(words, at) == -signal.SIGKILL
+            if certificate.exists():
+                require_gone(blocks)
+                certificate.unlink()
+            assert kdump("erase", log_dir, *finish) == 0
+            require_gone(blocks)
         assert kdump("verify", log_dir) == 0

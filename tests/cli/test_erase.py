@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import hmac
+import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from builders.batches import batch, record
-from builders.freeing import fields_missing_from, of_type, rows_of, run, verify, write_line
+from builders.freeing import (
+    fields_missing_from,
+    lines_of,
+    of_type,
+    rows_of,
+    run,
+    verify,
+    write_line,
+)
 from builders.in_process import Outcome
+from builders.json_schemas import problem_of_document
 from builders.log_directories import offset_checkpoint
+from builders.message_sets import message, wrapper
 from builders.read_records import all_records, data_records
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel
 from builders.volatile_files import VolatileFiles
+from kdump.apply import overwriting
 from kdump.formats import names
+from kdump.formats.compression import Codec
 from kdump.jobs.erase import erase as erasing
 
 ALICE, ALICES_TWIN = b"alice-4711", b"alice-47"
@@ -147,6 +163,71 @@ def test_an_offset_names_a_record_without_a_key_and_no_control_record(
     assert [each.offset for each in all_records(root / "orders-0") if each.is_control] == [11]
 
 
+def test_masked_records_stay_without_what_they_say(root: Path, tmp_path: Path) -> None:
+    before = contents_of(root)
+    (tmp_path / "secret").write_bytes(b"s" * 16)
+    options = ("--mask", "--mask-secret", tmp_path / "secret")
+    rows = rows_of("erase", "--yes", "--topic=orders", "--key", ALICE.decode(), *options, root)
+
+    (row,) = of_type(rows, "partition")
+    assert (row["erased_records"], row["emptied_batches"]) == (6, 0)
+    found = {each.offset: (each.key, each.value) for each in all_records(root / "orders-0")}
+    assert offsets_in(root) == EVERY
+    hashed = hmac.digest(b"s" * 16, ALICE, "sha256").hex().encode()
+    assert {at for at, each in found.items() if each == (hashed, b"*")} == set(EVERY) - set(OTHERS)
+    assert verify(root) == 0
+    assert erase(root, *options).exit_status == 0
+    assert run("undo", root).exit_status == 0
+    after = contents_of(root)
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_certificate_of_masked_records_says_so(root: Path, tmp_path: Path) -> None:
+    assert erase(root, "--mask").exit_status == 1
+    certificate = tmp_path / "erased.json"
+
+    assert run("erase", "--finish", "--certificate", certificate, root).exit_status == 0
+
+    document = json.loads(certificate.read_text())
+    assert [run["is_masked"] for run in document["log_directories"][0]["runs"]] == [True]
+    assert any("hashed keys of 6 masked records" in each for each in document["not_reached"])
+    assert problem_of_document("erase-certificate", document) is None
+    assert not any(ALICE in each for each in contents_of(root).values())
+
+
+def test_a_preview_of_masking_says_so(root: Path) -> None:
+    outcome = run("erase", "--dry-run", "--mask", "--topic=orders", f"--key={ALICE.decode()}", root)
+
+    assert b"6 of 18 records to mask" in outcome.stdout
+    assert b"6 of 18 records would be masked, more than 10%" in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--mask", "--key-prefix=a"), b"mutually exclusive"),
+        (("--mask", "--offsets={secret}"), b"mutually exclusive"),
+        (("--mask-secret={secret}",), b"requires --mask"),
+        (("--mask", "--mask-secret={secret}"), b"can be guessed"),
+        (("--mask", f"--key={hashlib.sha256(ALICE).hexdigest()}"), b"hash of another"),
+        (("--mask", "--finish", "--certificate=c"), b"--mask has no effect"),
+    ],
+)
+def test_what_cannot_be_masked_is_refused(
+    root: Path, tmp_path: Path, options: list[str], what: bytes
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"short")
+    topic = () if "--finish" in options else ("--topic=orders",)
+    words = (each.format(secret=secret) for each in options)
+
+    outcome = run("erase", *topic, "--key", ALICE.decode(), *words, root)
+
+    assert outcome.exit_status == 16
+    assert what in outcome.stderr
+    assert offsets_in(root) == EVERY
+
+
 def test_other_topics_stay(root: Path) -> None:
     shutil.copytree(root / "orders-0", root / "orders2-0")
     write_line(root, names.RECOVERY_POINT_CHECKPOINT, ("orders2", 0), END_OFFSET)
@@ -272,11 +353,60 @@ def test_a_full_disk_leaves_everything_as_it_was(
     assert at > 3
 
 
+def test_a_disk_that_fails_before_old_segments_are_overwritten_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, *_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    with monkeypatch.context() as context:
+        context.setattr(overwriting, "overwrite", fail)
+        outcome = erase(root, "--no-undo")
+
+    assert outcome.exit_status == 9
+    assert b"Input/output error; all changes are made" in outcome.stderr
+    assert offsets_in(root) == OTHERS
+    certificate = root.parent / "erased.json"
+    assert run("erase", "--finish", "--certificate", certificate, root).exit_status == 0
+    assert not list(root.glob(".kdump-*"))
+
+
 def test_a_second_run_at_the_same_time_is_refused(root: Path) -> None:
     from kdump.apply.lock import hold_locks
 
     with hold_locks([root]):
         assert erase(root).exit_status == 8
+
+
+def test_records_above_the_high_watermark_go_like_others(root: Path) -> None:
+    write_line(root, names.REPLICATION_OFFSET_CHECKPOINT, ("orders", 0), 4)
+
+    assert erase(root).exit_status == 1
+
+    assert offsets_in(root) == OTHERS
+    assert lines_of(root, names.REPLICATION_OFFSET_CHECKPOINT) == {"orders-0": 4}
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_messages_of_old_formats_go_from_their_wrappers(
+    tmp_path: Path, codec: Codec, magic: int
+) -> None:
+    keys = [b"bob", ALICE, None]
+    first = 0 if magic else 3
+    entries = [message(first + at, key, b"v" * 99, magic=magic) for at, key in enumerate(keys)]
+    model = LogModel()
+    model.segments[0][:2] = [
+        *(message(at, key, magic=magic) for at, key in enumerate(keys)),
+        wrapper(entries, codec, offset=5, magic=magic),
+    ]
+    root = model.write(tmp_path / "logs").parent
+
+    assert erase(root).exit_status == 1
+
+    assert offsets_in(root) == [offset for offset in EVERY if offset not in (1, 4)]
+    certificate = tmp_path / "erased.json"
+    assert run("erase", "--finish", "--certificate", certificate, root).exit_status == 0
 
 
 def test_headers_and_values_of_the_others_stay(tmp_path: Path) -> None:

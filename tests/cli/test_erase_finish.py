@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
 import json
 import os
 import shutil
@@ -15,10 +17,14 @@ from builders.batches import batch, record
 from builders.freeing import of_type, rows_of, run
 from builders.in_process import Outcome
 from builders.json_schemas import problem_of_document
+from builders.message_sets import message, wrapper
 from builders.trees import contents_of, tree_of
 from builders.verified import LogModel
+from builders.volatile_files import VolatileFiles
+from kdump.apply.lock import hold_locks
 from kdump.formats.compression import Codec
 from kdump.jobs.erase.certificate import keyed_hash
+from kdump.jobs.erase.finish import Finishing
 from kdump.repair.erase.erased_list import FILE_NAME
 
 ALICE: Final = b"alice-4711"
@@ -115,6 +121,16 @@ def keep_a_compressed_leftover(root: Path) -> None:
     (root / "orders-0" / f"{0:020d}.log.cleaned").write_bytes(log)
 
 
+def keep_a_segment_that_is_not_swapped_in(root: Path) -> None:
+    log = batch([record(0, ALICE, bytes(500))], codec=Codec.ZSTD)
+    (root / "orders-0" / f"{0:020d}.log.swap").write_bytes(log)
+
+
+def keep_a_message_of_an_old_format(root: Path) -> None:
+    log = wrapper([message(0, ALICE, b"v" * 99, magic=0)], Codec.SNAPPY, offset=0, magic=0)
+    (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(log)
+
+
 def keep_a_damaged_leftover(root: Path) -> None:
     log = bytearray(batch([record(0, ALICE, b"v" * 500)], codec=Codec.GZIP))
     log[-1] ^= 1
@@ -160,6 +176,15 @@ def keep_it_in_undo_data_of_another_run(root: Path) -> None:
     (root / ".kdump-7.applied").write_bytes(b"{}")
 
 
+def keep_a_piece_of_a_batch_in_quarantine(root: Path) -> None:
+    content = batch([record(0, ALICE, b"v" * 500)], codec=Codec.GZIP)[40:]
+    (root / "orders-0" / f"damaged-{0:020d}.log-40-90").write_bytes(content)
+
+
+def keep_a_compressed_backup(root: Path) -> None:
+    (root / "backup.gz").write_bytes(gzip.compress(ALICE * 9))
+
+
 def keep_what_cannot_be_decoded(root: Path) -> None:
     content = bytearray(batch([record(0, b"k", b"v" * 900)], codec=Codec.ZSTD))
     content[70:90] = bytes(20)
@@ -171,6 +196,8 @@ def keep_what_cannot_be_decoded(root: Path) -> None:
     [
         keep_a_leftover,
         keep_a_compressed_leftover,
+        keep_a_segment_that_is_not_swapped_in,
+        keep_a_message_of_an_old_format,
         keep_a_damaged_leftover,
         keep_a_stray_partition,
         keep_it_in_a_file_of_anybody,
@@ -179,6 +206,8 @@ def keep_what_cannot_be_decoded(root: Path) -> None:
         keep_it_in_a_value,
         keep_it_in_a_header,
         keep_it_in_undo_data_of_another_run,
+        keep_a_piece_of_a_batch_in_quarantine,
+        keep_a_compressed_backup,
         keep_what_cannot_be_decoded,
     ],
 )
@@ -217,6 +246,15 @@ def test_other_people_are_no_reason_to_refuse(
     assert finish(root).exit_status == 0
 
 
+def test_an_index_that_another_run_has_put_aside_is_no_reason_to_refuse(root: Path) -> None:
+    index = root / "orders-0" / f"{12:020d}.index"
+    index.write_bytes(bytes(range(1, 17)))
+    assert run("rebuild-index", "--undo", root).exit_status == 1
+    assert any(bytes(range(1, 17)) == each for each in contents_of(root).values())
+
+    assert finish(root).exit_status == 0
+
+
 def test_a_preview_searches_and_destroys_nothing(root: Path) -> None:
     before = tree_of(root)
 
@@ -236,6 +274,44 @@ def test_undo_data_with_a_name_elsewhere_is_refused(root: Path) -> None:
     assert outcome.exit_status == 8
     assert b"hard link" in outcome.stderr
     assert contents_of(root) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failure", [errno.ENOSPC, errno.EIO])
+def test_a_disk_that_fails_leaves_no_certificate_or_a_true_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: int
+) -> None:
+    original = write(tmp_path / "original", (ALICE, b"her value"))
+    assert erase(original) == 1
+    certificate = tmp_path / "erased.json"
+    at = 0
+    while True:
+        root = shutil.copytree(original, tmp_path / f"logs-{at}")
+        attic = tmp_path / f"attic-{at}"
+        attic.mkdir()
+        failing = VolatileFiles(root, attic, fail_at=at, failure=failure)
+        with monkeypatch.context() as context:
+            context.setattr(Finishing.__init__, "__defaults__", (failing,))
+            status = finish(root).exit_status
+
+        if status == 0:
+            break
+        assert status in (8, 9)
+        assert not certificate.exists()
+        assert finish(root, f"--key={ALICE.decode()}").exit_status == 0, at
+        assert not any(ALICE in each for each in contents_of(root).values())
+        certificate.unlink()
+        at += 1
+    assert at > 5
+
+
+def test_a_second_run_at_the_same_time_is_refused(root: Path) -> None:
+    before = contents_of(root)
+    with hold_locks([root]):
+        assert finish(root).exit_status == 8
+
+    assert contents_of(root) == before
+    assert not (root.parent / "erased.json").exists()
 
 
 def test_a_certificate_that_exists_is_not_replaced(root: Path) -> None:

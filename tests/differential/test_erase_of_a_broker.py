@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -19,8 +20,13 @@ from kdump.formats import names
 pytestmark = [pytest.mark.differential, pytest.mark.slow]
 
 ALICE: Final = b"alice"
+OLD_KEY: Final = b"key-0"
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-TOPICS: Final = (*CODECS, "ended", "open")
+NEW: Final = (*CODECS, "ended", "open")
+OLD: Final = ("mixed-upgrade", "v0-lz4", "v1-logappend-gzip", "v1-logappend-none", "v1-snappy")
+"""Topics with messages of old formats, which an earlier broker wrote."""
+MASKED: Final = "masked"
+TOPICS: Final = (*NEW, *OLD, MASKED)
 
 
 def pairs(start: int, count: int) -> list[tuple[bytes | None, bytes | None]]:
@@ -35,6 +41,10 @@ def write(host: BrokerHost, now_ms: int) -> None:
         host.open_producer(codec, f"compression.type={codec}", "linger.ms=5")
         for start in range(0, 40, 8):
             host.send(codec, codec, now_ms + start, pairs(start, 8))
+    host.create_topic(MASKED)
+    host.open_producer(MASKED, "compression.type=zstd", "linger.ms=5")
+    for start in range(0, 40, 8):
+        host.send(MASKED, MASKED, now_ms + start, pairs(start, 8))
     for name in ("ended", "open"):
         host.create_topic(name)
         host.open_producer(name, f"transactional.id={name}", "transaction.timeout.ms=800000")
@@ -46,6 +56,18 @@ def write(host: BrokerHost, now_ms: int) -> None:
     host.begin("open")
     host.send("open", "open", now_ms, [(ALICE, b"first")])
     host.send("open", "open", now_ms, pairs(1, 5))
+
+
+def give_old_logs(log_dirs: list[Path], source: Path) -> None:
+    """Give empty topics the logs of an earlier broker; the next start recovers them."""
+    for log_dir in log_dirs:
+        for folder in (log_dir / f"{topic}-0" for topic in OLD):
+            if folder.is_dir():
+                for path in folder.glob("0*"):
+                    path.unlink()
+                for path in (source / folder.name).glob("*.log"):
+                    shutil.copyfile(path, folder / path.name)
+        (log_dir / names.CLEAN_SHUTDOWN_MARKER).unlink()
 
 
 @dataclass(slots=True)
@@ -91,6 +113,7 @@ def note(erased: Erased, log_dirs: list[Path], loader: LoaderServer, folder: Pat
 def story(
     broker_host: BrokerHost,
     broker_log_dirs: list[Path],
+    fixtures: Path,
     erased: Erased,
     loader_server: LoaderServer,
     tmp_path_factory: pytest.TempPathFactory,
@@ -100,18 +123,28 @@ def story(
     seen: dict[str, dict[int, ProducerSeen]] = {}
     with broker_host.broker(broker_log_dirs):
         write(broker_host, now_ms)
+        for topic in OLD:
+            broker_host.create_topic(topic)
+    give_old_logs(broker_log_dirs, fixtures / "out" / "legacy" / "logs")
+    with broker_host.broker(broker_log_dirs):
         before = {topic: broker_host.read(topic) for topic in TOPICS}
         seen = {topic: broker_host.producers_of(topic) for topic in TOPICS}
     dirs = [str(each) for each in broker_log_dirs]
-    selected = [f"--topic={topic}" for topic in TOPICS]
-    outcome = run_kdump(["erase", *selected, "--key=alice", "--yes", *dirs], Path.cwd())
-    assert outcome.exit_status == 1, outcome
+    for topics, key, options in (
+        (NEW, ALICE, ()),
+        (OLD, OLD_KEY, ()),
+        ([MASKED], ALICE, ["--mask"]),
+    ):
+        words = [*(f"--topic={topic}" for topic in topics), f"--key={key.decode()}", "--yes"]
+        words += options
+        outcome = run_kdump(["erase", *words, *dirs], Path.cwd())
+        assert outcome.exit_status == 1, outcome
     assert run_kdump(["verify", "--deep", *dirs], Path.cwd()).exit_status == 0
     note(erased, broker_log_dirs, loader_server, tmp_path_factory.mktemp("recovered"))
     with broker_host.broker(broker_log_dirs):
         after = {topic: broker_host.read(topic) for topic in TOPICS}
         assert {topic: broker_host.producers_of(topic) for topic in TOPICS} == seen
-        for codec in CODECS:
+        for codec in (*CODECS, MASKED):
             broker_host.send(codec, codec, now_ms, [(b"new", b"new")])
             going_on = broker_host.read(codec)
             assert going_on.end_offset == before[codec].end_offset + 1
@@ -121,14 +154,27 @@ def story(
     return before, after
 
 
+def masked(key: bytes | None, value: bytes | None) -> tuple[bytes, bytes]:
+    assert key is not None
+    assert value is not None
+    return hashlib.sha256(key).hexdigest().encode(), b"*" * len(value)
+
+
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_consumer_gets_every_record_but_those_that_were_named(
     story: tuple[dict[str, Consumed], dict[str, Consumed]], topic: str
 ) -> None:
     before, after = (each[topic] for each in story)
+    named = OLD_KEY if topic in OLD else ALICE
     assert after.end_offset == before.end_offset
+    if topic == MASKED:
+        assert after.records == {
+            offset: masked(*record) if record[0] == ALICE else record
+            for offset, record in before.records.items()
+        }
+        return
     assert after.records == {
-        offset: record for offset, record in before.records.items() if record[0] != ALICE
+        offset: record for offset, record in before.records.items() if record[0] != named
     }
     if topic != "open":
         assert len(after.records) < len(before.records)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
 from builders.index_files import Segment, offset_index_bytes, time_index_bytes
-from builders.malformed_batches import with_field, with_offsets
+from builders.malformed_batches import rechecked, with_field, with_offsets
 from builders.memory import in_memory
 from builders.message_sets import message, wrapped_values
 from kdump.formats.compression import Codec
-from kdump.formats.record_batch import decode_header, encode_batch
+from kdump.formats.record_batch import (
+    CHECKED_START,
+    CONTROL_FLAG,
+    decode_header,
+    encode_batch,
+)
 from kdump.log.directory import read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.record_search import LIMIT_BYTES, RecordInSegment, RecordSearch
@@ -288,6 +294,24 @@ def test_the_log_ends_with_the_last_valid_batch_wherever_it_is_cut(
         # The last byte of a batch may be zero.
         valid = max(n for n, end in enumerate(ends) if content[:end] == whole[:end])
         assert RecordSearch(partition_at(log.parent)).log_end_offset() == 10 * valid
+
+
+@pytest.mark.parametrize("base_offset", [0, 4, 15])
+def test_a_last_batch_that_goes_back_is_not_the_end(base_offset: int, tmp_path: Path) -> None:
+    """No checksum covers the base offset."""
+    first, second, third = three_batches()
+    log = small_log(tmp_path / "orders-0", [first, second, third])
+    log.with_suffix(".index").unlink()  # Its last entry may lead to that batch alone.
+    log.write_bytes(first + second + with_field(third, 0, base_offset, 8))
+    assert RecordSearch(partition_at(log.parent)).log_end_offset() == 20
+
+
+def test_data_that_claims_to_be_a_control_batch_is_not_the_end(tmp_path: Path) -> None:
+    first, second, third = three_batches()
+    log = small_log(tmp_path / "orders-0", [first, second, third])
+    attributes = decode_header(third).attributes | CONTROL_FLAG
+    log.write_bytes(first + second + rechecked(with_field(third, CHECKED_START, attributes, 2)))
+    assert RecordSearch(partition_at(log.parent)).log_end_offset() == 20
 
 
 def test_a_damaged_last_batch_is_not_part_of_the_log(tmp_path: Path) -> None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from builders.batches import batch, record
 from builders.compactable_logs import KEYS, compactable_logs
 from kdump.broker.cleaner.compaction_rewrite import Piece
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
+from kdump.formats.record_batch import RecordHeader
 from kdump.repair.erase.erased_log import LogToErase, MatchedAmount
+from kdump.repair.erase.mask import Mask
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.scan.batches import Window, read_windows
 from kdump.scan.records import RecordColumns
@@ -29,10 +35,10 @@ PARTITION = "orders-0"
 PRODUCED = record_batch.TRANSACTIONAL_FLAG | record_batch.LOG_APPEND_TIME_FLAG
 
 
-def erased(path: Path, log: bytes, named: NamedRecords) -> bytes:
+def erased(path: Path, log: bytes, named: NamedRecords, mask: Mask | None = None) -> bytes:
     """Write ``log``, and return what it becomes."""
     path.write_bytes(log)
-    chunks = LogToErase(local(path), named.matcher(PARTITION)).chunks()
+    chunks = LogToErase(local(path), named.matcher(PARTITION), mask=mask).chunks()
     return b"".join(_content(log, chunk.piece) for chunk in chunks)
 
 
@@ -112,6 +118,57 @@ def test_exactly_the_named_records_are_gone(path: Path, case: tuple[bytes, Named
     assert list(records_of(after)) == expected
 
 
+def masked(each: Read) -> Read:
+    """Mask a record, by the simplest reading of the manual."""
+    offset, timestamp, key, value, headers, is_control = each
+    assert isinstance(headers, tuple)
+    assert key is not None
+    return (
+        offset,
+        timestamp,
+        hashlib.sha256(key).hexdigest().encode(),
+        None if value is None else b"*" * len(value),
+        tuple(
+            RecordHeader(header.key, None if header.value is None else b"*" * len(header.value))
+            for header in headers
+        ),
+        is_control,
+    )
+
+
+@given(case=cases())
+def test_exactly_the_named_records_are_masked(path: Path, case: tuple[bytes, NamedRecords]) -> None:
+    log, named = case
+    by_key = NamedRecords(named.keys)
+
+    after = erased(path, log, by_key, Mask())
+
+    expected = [masked(each) if is_named(by_key, each) else each for each in records_of(log)]
+    found = list(records_of(after))
+    assert found == expected
+    assert not any(is_named(by_key, each) for each in found)
+    assert erased(path, after, by_key, Mask()) == after
+
+
+@given(case=cases())
+def test_masked_batches_keep_what_their_headers_say(
+    path: Path, case: tuple[bytes, NamedRecords]
+) -> None:
+    log, named = case
+    by_key = NamedRecords(named.keys)
+
+    before, after = batches_of(log), batches_of(erased(path, log, by_key, Mask()))
+
+    assert len(after) == len(before)
+    for (old, old_data), (new, new_data) in zip(before, after, strict=True):
+        if not any(is_named(by_key, each) for each in records_of(old_data)):
+            assert new_data == old_data
+        elif old.magic == 2:
+            assert replace(new, length=0, crc=0, base_timestamp=0, max_timestamp=0) == replace(
+                old, length=0, crc=0, base_timestamp=0, max_timestamp=0
+            )
+
+
 @given(case=cases())
 def test_batches_stay_and_those_without_a_named_record_byte_for_byte(
     path: Path, case: tuple[bytes, NamedRecords]
@@ -181,6 +238,84 @@ def test_a_key_is_matched_whole_and_null_is_no_key(
     )
 
     assert [each[2] for each in records_of(erased(path, log, named))] == left
+
+
+LONG: Final = b"alice" * 1000
+"""So long a key changes how the keys beside it are compared."""
+
+
+@pytest.mark.parametrize(
+    ("named", "left"),
+    [
+        ({b"alice"}, [LONG, b"bob", None]),
+        ({LONG}, [b"alice", b"bob", None]),
+        ({b"alice", LONG}, [b"bob", None]),
+        ({b"alice", LONG[:-1] + b"x"}, [LONG, b"bob", None]),
+    ],
+    ids=["beside a long key", "long key", "both", "another long key"],
+)
+@pytest.mark.parametrize("apart", [False, True], ids=["one batch", "batches"])
+def test_a_key_is_found_however_long_others_are(
+    path: Path, named: set[bytes], left: list[bytes | None], apart: bool
+) -> None:
+    records = [record(at, key) for at, key in enumerate([b"alice", LONG, b"bob", None])]
+    log = b"".join(batch([each]) for each in records) if apart else batch(records)
+
+    after = erased(path, log, NamedRecords(frozenset(named)))
+
+    assert [each[2] for each in records_of(after)] == left
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("secret", [b"", b"s" * 16], ids=["plain", "secret"])
+def test_a_masked_record_says_nothing_but_the_hash_of_its_key(
+    path: Path, codec: Codec, secret: bytes
+) -> None:
+    headers = [(b"by", b"alice"), (b"at", None)]
+    rows = [
+        record(0, b"alice", b"of alice", headers),
+        record(1, b"", b""),
+        record(2, b"alice", None),
+        record(3, None, b"alice"),
+    ]
+
+    after = erased(
+        path, batch(rows, codec=codec), NamedRecords(frozenset({b"alice", b""})), Mask(secret)
+    )
+
+    alice, nobody = (
+        (hmac.new(secret, key, "sha256") if secret else hashlib.sha256(key)).hexdigest().encode()
+        for key in (b"alice", b"")
+    )
+    by, at = RecordHeader(b"by", b"*" * 5), RecordHeader(b"at", None)
+    assert [(key, value, own) for _, _, key, value, own, _ in records_of(after)] == [
+        (alice, b"*" * 8, (by, at)),
+        (nobody, b"", ()),
+        (alice, None, ()),
+        (None, b"alice", ()),
+    ]
+
+
+def test_the_amounts_of_masked_records_have_no_emptied_batches(path: Path) -> None:
+    path.write_bytes(batch([record(0, b"alice"), record(1, b"alice")]) + batch([record(2)]))
+    matcher = NamedRecords(frozenset({b"alice"})).matcher(PARTITION)
+
+    assert LogToErase(local(path), matcher, mask=Mask()).amount() == MatchedAmount(3, 2, 1, 0)
+
+
+@given(
+    named=st.sets(st.binary(max_size=20), max_size=40),
+    others=st.lists(st.none() | st.binary(max_size=20), min_size=1, max_size=40),
+)
+def test_exactly_the_keys_of_a_list_are_found(
+    path: Path, named: set[bytes], others: list[bytes | None]
+) -> None:
+    keys = [*others, *named]
+    log = batch([record(at, key) for at, key in enumerate(keys)])
+
+    after = erased(path, log, NamedRecords(frozenset(named)))
+
+    assert [each[2] for each in records_of(after)] == [key for key in keys if key not in named]
 
 
 def test_control_records_are_never_erased(path: Path) -> None:

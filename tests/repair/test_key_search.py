@@ -28,7 +28,7 @@ def test_every_occurrence_is_found(data: bytes, keys: set[bytes], prefixes: set[
     taken = {data[at : at + size] for at in range(len(data)) for size in (4, 8, 11)}
     every = keys | {each for each in sorted(taken)[::3] if len(each) >= LEAST_BYTES}
 
-    patterns = KeyPatterns(NamedRecords(frozenset(every), tuple(prefixes)))
+    patterns = KeyPatterns(frozenset(every), tuple(prefixes))
 
     assert sorted(patterns.places(np.frombuffer(data, np.uint8))) == sorted(
         (at, key) for key in every | prefixes for at in range(len(data)) if data.startswith(key, at)
@@ -40,7 +40,7 @@ def found_in(
 ) -> FoundKeys:
     path = tmp_path / name
     path.write_bytes(content)
-    return KeySearch(NamedRecords(frozenset(keys))).file(local(str(path)))
+    return KeySearch(NamedRecords(frozenset(keys))).file(local(str(path)), {name})
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,46 @@ def test_bytes_that_are_no_records_are_searched(tmp_path: Path, name: str) -> No
     content = bytes(3000) + b"alice" + bytes(3000)
 
     assert found_in(tmp_path, content, b"alice", name=name).raw == 1
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "leader-epoch-checkpoint"])
+def test_numbers_of_kafka_are_no_keys(tmp_path: Path, name: str) -> None:
+    content = b"0\n1\norders-7 0 471100\n"
+
+    assert found_in(tmp_path, content, b"471100", name=name).is_clean
+    assert found_in(tmp_path, content, b"orders-7", name=name).raw == 1
+    assert found_in(tmp_path, content, b"471100", name="notes").raw == 1
+
+
+TORN = batch([record(0, b"alice", b"v" * 300)], codec=Codec.GZIP)[40:]
+
+
+@pytest.mark.parametrize(
+    ("name", "may_hide"),
+    [
+        (f"{0:020d}.log.deleted", True),
+        (f"{0:020d}-{3:010d}.checkpoint", True),
+        (f"damaged-{0:020d}.log-40-90", True),
+        (f"{0:020d}.kafka", True),
+        (".kdump-7-cut", True),
+        ("backup.gz", True),
+        ("leader-epoch-checkpoint", True),
+        (f"{0:020d}.timeindex.deleted", False),
+        (f"damaged-{0:020d}.index-40-90", False),
+        (f"{0:020d}.snapshot", False),
+    ],
+)
+def test_a_piece_of_a_batch_may_hide_records_wherever_one_may_be(
+    tmp_path: Path, name: str, may_hide: bool
+) -> None:
+    assert found_in(tmp_path, TORN, b"alice", name=name).unreadable_batches == may_hide
+
+
+def test_text_of_anybody_hides_nothing(tmp_path: Path) -> None:
+    content = "Grüße von Bob\r\n".encode() * 200_000  # several reads
+
+    assert found_in(tmp_path, content, b"alice", name="notes").is_clean
+    assert found_in(tmp_path, content + b"\xc3", b"alice", name="notes").unreadable_batches == 1
 
 
 def test_bytes_between_batches_are_searched_and_said_to_be_unreadable(tmp_path: Path) -> None:

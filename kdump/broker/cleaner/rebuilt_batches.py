@@ -7,21 +7,22 @@ the bytes of a record from its key on are copied unchanged.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import field
 
 from kdump.broker.cleaner.record_retention import NO_HORIZON
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, compress
 from kdump.formats.cursor import MAX_VARLONG_BYTES
 from kdump.formats.errors import FormatError, OverLimitError
-from kdump.formats.record_batch import LARGEST_RECORD_BYTES
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES, Record
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import BatchColumns, Bytes, Column, Flags, Window
 from kdump.scan.header_columns import HEADER_DTYPE
@@ -31,6 +32,8 @@ from kdump.target.refusal import Refused
 
 IsKept = Callable[[RecordColumns, Column], Flags]
 """Which records stay, given the row in the window of each batch."""
+Replaced = Callable[[RecordColumns], Mapping[int, Record]]
+"""The rows of records that others are written for, with the same offsets and times."""
 
 _BINARY: Final = pa.large_binary()
 _CRC: Final = struct.Struct(">I")
@@ -39,16 +42,14 @@ _KEPT_FLAGS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NewBatch:
+class NewBatch(msgspec.Struct, frozen=True):
     """A batch as it is written."""
 
     data: bytes
     max_timestamp: int
 
 
-@dataclass(slots=True)
-class _Body:
+class _Body(msgspec.Struct):
     """The records of one batch so far.
 
     Attributes:
@@ -83,6 +84,7 @@ def rebuilt_batches(
     log_name: str,
     *,
     largest_record_bytes: int = LARGEST_RECORD_BYTES,
+    replaced: Replaced | None = None,
 ) -> list[NewBatch]:
     """Rewrite every batch of ``window`` with the records that stay; each has at least one.
 
@@ -92,6 +94,7 @@ def rebuilt_batches(
         is_kept: which records stay.
         log_name: for refusals.
         largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
+        replaced: records that are written with other keys, values and headers; compaction has none.
 
     Raises:
         Refused: Kafka's cleaner fails on one of them.
@@ -110,7 +113,8 @@ def rebuilt_batches(
             raise refused_records(problem, log_name, position)
         kept = np.flatnonzero(is_kept(columns, rows))
         if len(kept):
-            _add(bodies[first:following], columns, kept, log_name)
+            others = {} if replaced is None else replaced(columns)
+            _add(bodies[first:following], columns, kept, others, log_name)
     return [_finished(window.batches, row, bodies[row], horizon_ms) for row in range(len(bodies))]
 
 
@@ -143,8 +147,14 @@ def _require_producers(batches: BatchColumns, log_name: str) -> None:
         )
 
 
-def _add(bodies: list[_Body], columns: RecordColumns, kept: Column, log_name: str) -> None:
-    """Add the records ``kept`` of ``columns`` to the bodies of their batches."""
+def _add(
+    bodies: list[_Body],
+    columns: RecordColumns,
+    kept: Column,
+    others: Mapping[int, Record],
+    log_name: str,
+) -> None:
+    """Add the records ``kept`` of ``columns``, or ``others``, to the bodies of their batches."""
     batch = columns.batch[kept]
     timestamp = columns.timestamp[kept]
     is_bad = timestamp < record_batch.NO_TIMESTAMP
@@ -163,7 +173,7 @@ def _add(bodies: list[_Body], columns: RecordColumns, kept: Column, log_name: st
         if body.base_timestamp is None:
             body.base_timestamp = int(timestamp[at])
         base_timestamp[row] = body.base_timestamp
-    data, edges = _encoded(columns, kept, timestamp - base_timestamp[batch])
+    data, edges = _encoded(columns, kept, others, timestamp - base_timestamp[batch])
     largest = np.maximum.reduceat(timestamp, first)
     for row, begin, own, maximum in zip(
         present.tolist(), first.tolist(), count.tolist(), largest.tolist(), strict=True
@@ -175,23 +185,45 @@ def _add(bodies: list[_Body], columns: RecordColumns, kept: Column, log_name: st
 
 
 def _encoded(
-    columns: RecordColumns, kept: Column, timestamp_delta: Column
+    columns: RecordColumns,
+    kept: Column,
+    others: Mapping[int, Record],
+    timestamp_delta: Column,
 ) -> tuple[memoryview, Column]:
     """The concatenated bytes of records, and the edges between them."""
     offset_delta = columns.offset[kept] - columns.batches.base_offset[columns.batch[kept]]
-    key_start, end = columns.key_start[kept], columns.end[kept]
-    fields = [
-        _varints(timestamp_delta),
-        _varints(offset_delta),
-        _varints(columns.key_size[kept]),
-    ]
+    key_start, key_size = columns.key_start[kept], columns.key_size[kept]
+    tail_size = columns.end[kept] - key_start
+    tails = gather_bytes(columns.data, key_start, tail_size, np.ones(len(kept), np.bool_))
+    if others:
+        tails, tail_size, key_size = _with_others(kept, others, tails, tail_size, key_size)
+    fields = [_varints(timestamp_delta), _varints(offset_delta), _varints(key_size)]
     attributes = np.zeros((len(kept), 1), np.uint8), np.ones(len(kept), np.int64)
-    length = 1 + sum(size for _, size in fields) + (end - key_start)
+    length = 1 + sum(size for _, size in fields) + tail_size
     prefixes = _joined_columns([_varints(length), attributes, *fields])
-    tails = gather_bytes(columns.data, key_start, end - key_start, np.ones(len(kept), np.bool_))
     joined = pc.binary_join_element_wise(prefixes, tails, pa.scalar(b"", _BINARY))
     _, edges, data = joined.buffers()
     return memoryview(data), np.frombuffer(edges, np.int64, len(kept) + 1, 8 * joined.offset)
+
+
+def _with_others(
+    kept: Column,
+    others: Mapping[int, Record],
+    tails: pa.Array,
+    tail_size: Column,
+    key_size: Column,
+) -> tuple[pa.Array, Column, Column]:
+    """The bytes from the key on, their sizes and those of the keys, of other records for some."""
+    at = np.flatnonzero(np.isin(kept, np.array(list(others), np.int64)))
+    found = [others[row] for row in kept[at].tolist()]
+    new = [(each.key or b"") + record_batch.encode_value_and_headers(each) for each in found]
+    source = np.arange(len(kept))
+    source[at] = len(kept) + np.arange(len(at))
+    tail_size, key_size = tail_size.copy(), key_size.copy()
+    tail_size[at] = [len(each) for each in new]
+    key_size[at] = [-1 if each.key is None else len(each.key) for each in found]
+    both = pa.concat_arrays([tails, pa.array(new, _BINARY)])
+    return both.take(pa.array(source)), tail_size, key_size
 
 
 def _varints(values: Column) -> tuple[Bytes, Column]:

@@ -12,6 +12,7 @@ from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.conflicts import require_at_most_one, require_with
 from kdump.cli.options.deletion_options import refuse_cluster_metadata
 from kdump.cli.options.engine_options import engine_options
+from kdump.cli.options.mask_options import MaskArguments, mask_options
 from kdump.cli.options.named_records import NamedArguments, named_records_options
 from kdump.cli.options.parameters import (
     LocationParameter,
@@ -42,6 +43,7 @@ _MOST_PERCENT: Final = 10
 @paths_argument("LOG_DIR", written=True)
 @selection_options
 @named_records_options
+@mask_options
 @click.option(
     "--yes", is_flag=True, help=f"Erase even more than {_MOST_PERCENT}% of the records of a topic."
 )
@@ -73,6 +75,7 @@ def command(
     paths: Sequence[Location],
     selection: PartitionSelection,
     named: NamedArguments,
+    mask: MaskArguments,
     yes: bool,
     finish: bool,
     certificate: str | None,
@@ -103,6 +106,7 @@ def command(
             paths,
             selection,
             named,
+            mask,
             certificate,
             verified,
             finish=finish,
@@ -120,12 +124,14 @@ def command(
     if not named.is_given:
         raise UsageProblem("erase requires --key, --keys-file, --key-prefix or --offsets")
     refuse_cluster_metadata(selection)
+    mask.require_keys_of(named)
     records = named.read()
+    masking = mask.read(records)
     diagnostics = Diagnostics()
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
-    with changing("erase", log_dirs, repair) as run:
+    with changing("erase", log_dirs, repair, overwrites=True) as run:
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         settings = config.settings_of(directories)
         request = EraseRequest(
@@ -136,6 +142,7 @@ def command(
             now_ms=now_ms,
             twice=partitions_twice(directories),
             largest_record_bytes=max_record_bytes or LARGEST_RECORD_BYTES,
+            mask=masking,
         )
         selected = {
             each.path: [one for one in each.partitions if request.selects(one)]
@@ -148,12 +155,12 @@ def command(
             diagnostics.report_problems(directory)
         found = find_named(request, engine)
         if not (yes or repair.dry_run):
-            _require_few(found)
+            _require_few(found, is_masked=mask.is_given)
         with ErasedLogs(request) as logs:
             if not repair.dry_run:
                 found = [logs.write(each) if each.is_changed else each for each in found]
                 run.apply(targets(request, found))
-    report = ErasureReport(run.operations(), repair)
+    report = ErasureReport(run.operations(), repair, is_masked=mask.is_given)
     with run.report() as printer:
         emit_findings(printer, severe, verbose=repair.verbose)
         printer.emit_all(map(report.partition, found))
@@ -161,10 +168,10 @@ def command(
         for done in run.done:
             printer.emit(report.directory(done))
         _emit_copies(printer, request, found)
-        printer.emit(summary(found, repair, time.monotonic() - begin))
+        printer.emit(summary(found, repair, time.monotonic() - begin, is_masked=mask.is_given))
         printer.emit_text(report.unchanged.lines())
         if repair.dry_run:
-            printer.emit_text(_wide_lines(found))
+            printer.emit_text(_wide_lines(found, is_masked=mask.is_given))
     status = diagnostics.status | status_of(found)
     return run.status(status | (ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND))
 
@@ -173,6 +180,7 @@ def _finish_or_verify(
     paths: Sequence[Location],
     selection: PartitionSelection,
     named: NamedArguments,
+    mask: MaskArguments,
     certificate: str | None,
     verified: Location | None,
     *,
@@ -194,6 +202,8 @@ def _finish_or_verify(
     for option, is_given in {
         "--topic or --partition": not selection.is_everything,
         "--offsets": named.offsets_file is not None,
+        "--mask": mask.is_given,
+        "--mask-secret": mask.secret_file is not None,
         "--yes": yes,
         "--no-undo": not repair.keep_undo,
     }.items():
@@ -221,23 +231,24 @@ def _finish_or_verify(
     )
 
 
-def _require_few(found: Sequence[PartitionErasure]) -> None:
-    """Refuse to erase a large share of a topic.
+def _require_few(found: Sequence[PartitionErasure], *, is_masked: bool) -> None:
+    """Refuse to erase or mask a large share of a topic.
 
     Raises:
         UsageProblem: it was not confirmed.
     """
-    wide = list(_wide_lines(found))
+    wide = list(_wide_lines(found, is_masked=is_masked))
     if wide:
         raise UsageProblem(f"{'; '.join(wide)}; nothing has been changed")
 
 
-def _wide_lines(found: Sequence[PartitionErasure]) -> list[str]:
+def _wide_lines(found: Sequence[PartitionErasure], *, is_masked: bool) -> list[str]:
     from kdump.jobs.erase.erase import shares_of_topics
 
+    done = "masked" if is_masked else "erased"
     return [
         f"{share.topic}: {share.amount.erased_records} of"
-        f" {counted(share.amount.records, 'record')} would be erased, more than {_MOST_PERCENT}%:"
+        f" {counted(share.amount.records, 'record')} would be {done}, more than {_MOST_PERCENT}%:"
         " give --yes to confirm"
         for share in shares_of_topics(found)
         if share.is_over(_MOST_PERCENT)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from kdump.cli.output.brief import MAX_LISTED, BriefList, Unchanged
 from kdump.cli.output.events import Event
@@ -35,9 +36,10 @@ class ErasureReport:
         unchanged: partitions that cannot be changed; printed last.
     """
 
-    def __init__(self, operations: Operations, repair: RepairArguments) -> None:
+    def __init__(self, operations: Operations, repair: RepairArguments, *, is_masked: bool) -> None:
         self._operations = operations
         self._repair = repair
+        self._done = _done_words(repair, is_masked=is_masked)
         self._listed = BriefList(verbose=repair.verbose)
         self.unchanged = Unchanged(verbose=repair.verbose)
 
@@ -68,10 +70,10 @@ class ErasureReport:
             if self._repair.verbose and why_left(found) is None:
                 yield f"{path}: none of {counted(found.amount.records, 'record')}"
             return
-        yield f"{path}: {_words(found.amount, self._repair)}"
+        yield f"{path}: {_words(found.amount, self._done)}"
         for segment in found.segments:
             if segment.amount.erased_records:
-                yield f"  {segment.base_offset:020d}.log  {_words(segment.amount, self._repair)}"
+                yield f"  {segment.base_offset:020d}.log  {_words(segment.amount, self._done)}"
 
     def directory(self, done: PlanResult) -> Event:
         return planned_event(done, self._operations)
@@ -81,10 +83,16 @@ class ErasureReport:
         return self._listed.rest()
 
 
-def _words(amount: MatchedAmount, repair: RepairArguments) -> str:
-    erased = "to erase" if repair.dry_run else "erased"
+def _done_words(repair: RepairArguments, *, is_masked: bool) -> str:
+    """Return what is done to records, in a preview and in a run."""
+    if is_masked:
+        return "to mask" if repair.dry_run else "masked"
+    return "to erase" if repair.dry_run else "erased"
+
+
+def _words(amount: MatchedAmount, done: str) -> str:
     return (
-        f"{amount.erased_records} of {counted(amount.records, 'record')} {erased},"
+        f"{amount.erased_records} of {counted(amount.records, 'record')} {done},"
         f" {counted(amount.rewritten_batches, 'batch', 'batches')} rewritten"
     )
 
@@ -177,7 +185,7 @@ def _found_words(found: FoundKeys) -> Iterator[str]:
     if found.raw:
         yield f"{counted(found.raw, 'erased key')} in bytes that are no records"
     if found.unreadable_batches:
-        count = counted(found.unreadable_batches, "batch", "batches")
+        count = counted(found.unreadable_batches, "place")
         yield f"{count} that cannot be decoded, where records may hide"
     if found.offsets:
         shown = ", ".join(map(str, found.offsets[:MAX_LISTED]))
@@ -220,14 +228,23 @@ def verified_event(
     return Event("certificate", row, lines)
 
 
-def summary(found: Sequence[PartitionErasure], repair: RepairArguments, seconds: float) -> Event:
+def summary(
+    found: Sequence[PartitionErasure],
+    repair: RepairArguments,
+    seconds: float,
+    *,
+    is_masked: bool,
+) -> Event:
     """Return the totals."""
     total = sum((each.amount for each in found), MatchedAmount())
     row: dict[str, Any] = {
         "partitions": len(found),
         **asdict(total),
+        "is_masked": is_masked,
         "is_dry_run": repair.dry_run,
         "seconds": round(seconds, 3),
     }
     partitions = counted(len(found), "partition")
-    return Event("summary", row, [f"{partitions}: {_words(total, repair)}"])
+    return Event(
+        "summary", row, [f"{partitions}: {_words(total, _done_words(repair, is_masked=is_masked))}"]
+    )

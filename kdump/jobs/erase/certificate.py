@@ -11,8 +11,9 @@ import hmac
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 import kdump
 from kdump.errors import KdumpError
@@ -46,8 +47,7 @@ _ALWAYS_OUT_OF_REACH: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CertifiedDirectory:
+class CertifiedDirectory(Struct, frozen=True):
     """A log directory in a certificate.
 
     Attributes:
@@ -79,6 +79,7 @@ class CertifiedDirectory:
                 {
                     "created_ms": run.created_ms,
                     "kdump": run.kdump,
+                    "is_masked": run.is_masked,
                     "partitions": run.partition_rows,
                 }
                 for run in self.runs
@@ -106,13 +107,15 @@ def encode_certificate(
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     rows = [each.row() for each in directories]
     short = sum(len(each) < LEAST_BYTES for each in (*named.keys, *named.prefixes))
-    without_key = sum(
-        segment["records_without_key"]
+    segments = [
+        (run, segment)
         for row in rows
         for run in row["runs"]
         for partition in run["partitions"]
         for segment in partition["segments"]
-    )
+    ]
+    without_key = sum(segment["records_without_key"] for _, segment in segments)
+    masked = sum(segment["erased_records"] for run, segment in segments if run["is_masked"])
     document = {
         "format": FORMAT,
         "version": _VERSION,
@@ -124,12 +127,12 @@ def encode_certificate(
         "short_keys": short,
         "records_without_key": without_key,
         "log_directories": rows,
-        "not_reached": [*_ALWAYS_OUT_OF_REACH, *_also(short, without_key, remote_topics)],
+        "not_reached": [*_ALWAYS_OUT_OF_REACH, *_also(short, without_key, masked, remote_topics)],
     }
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
-def _also(short: int, without_key: int, remote_topics: Sequence[str]) -> Iterable[str]:
+def _also(short: int, without_key: int, masked: int, remote_topics: Sequence[str]) -> Iterable[str]:
     if short:
         yield (
             f"{short} keys of less than {LEAST_BYTES} bytes inside other fields and other bytes:"
@@ -137,6 +140,11 @@ def _also(short: int, without_key: int, remote_topics: Sequence[str]) -> Iterabl
         )
     if without_key:
         yield f"copies of {without_key} erased records that had no key to search for"
+    if masked:
+        yield (
+            f"offsets, times, sizes, names of headers and hashed keys of {masked} masked records:"
+            " whoever knows a key, and the secret if there was one, can compute its hash"
+        )
     if remote_topics:
         yield f"remote storage of these topics, which is enabled: {', '.join(remote_topics)}"
 
@@ -146,8 +154,7 @@ def keyed_hash(salt: bytes, key: bytes) -> str:
     return hmac.digest(salt, key, "sha256").hex()
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """What verifying needs of a certificate.
 
     Attributes:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump import __version__
 from kdump.apply.early_content import EarlyContent
 from kdump.apply.files import DISK, Content, FileRange, Files
 from kdump.apply.interrupted_runs import unfinished
+from kdump.apply.overwriting import overwrite
 from kdump.apply.pinned_directory import status_of
 from kdump.apply.plan import TargetDirectory, TargetPartition, require_in_place
 from kdump.apply.staging import stage_file
@@ -55,6 +58,7 @@ from kdump.repair.erase.erased_list import (
     read_list,
 )
 from kdump.repair.erase.erased_log import LogToErase, MatchedAmount
+from kdump.repair.erase.mask import Mask
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.repair.verdict.verdict import Verdict
 from kdump.state.metadata.settings import Settings
@@ -85,8 +89,7 @@ class NotErased(enum.Enum):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EraseRequest:
+class EraseRequest(Struct, frozen=True):
     """What to erase, and where.
 
     Attributes:
@@ -97,6 +100,7 @@ class EraseRequest:
         now_ms: the current time.
         twice: the partitions that are in two directories of a broker.
         largest_record_bytes: a log with larger records in compressed batches is left unchanged.
+        mask: what masks the named records; None if they go.
     """
 
     directories: Sequence[LogDirectory]
@@ -106,6 +110,7 @@ class EraseRequest:
     now_ms: int
     twice: Collection[Location] = ()
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    mask: Mask | None = None
 
     def selects(self, partition: Partition) -> bool:
         """Whether a partition is selected; those that await deletion, and stray ones, are not."""
@@ -130,8 +135,7 @@ class EraseRequest:
         return None if is_harmless else NotErased.LEFTOVERS
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentErasure:
+class SegmentErasure(Struct, frozen=True):
     """What a segment loses.
 
     Attributes:
@@ -146,8 +150,7 @@ class SegmentErasure:
 ErasureProblem = Verdict | Unreadable | Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionErasure:
+class PartitionErasure(Struct, frozen=True):
     """What a partition loses.
 
     Attributes:
@@ -184,8 +187,7 @@ class PartitionErasure:
         return self.problem is None and self.amount.erased_records > 0
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(Struct, frozen=True):
     """The share of its records that a topic loses.
 
     Attributes:
@@ -200,8 +202,7 @@ class Shares:
         return self.amount.erased_records * 100 > self.amount.records * percent
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class MatchSplit(Split):
+class MatchSplit(Split, frozen=True, eq=False, kw_only=True):
     """A part of a log in which named records are counted.
 
     Attributes:
@@ -211,21 +212,24 @@ class MatchSplit(Split):
     partition: str
 
 
-@dataclass(frozen=True, slots=True)
-class MatchJob:
+class MatchJob(Struct, frozen=True):
     """Counts the named records in parts of logs.
 
     Attributes:
         named: the records.
         largest_record_bytes: larger records of compressed batches are not decoded.
+        mask: what masks the records; None if they go.
     """
 
     named: NamedRecords
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    mask: Mask | None = None
 
     def run(self, split: MatchSplit, /) -> MatchedAmount | Refusal | Unreadable:
         matcher = self.named.matcher(split.partition)
-        log = LogToErase(split.path, matcher, split.start, split.end, self.largest_record_bytes)
+        log = LogToErase(
+            split.path, matcher, split.start, split.end, self.largest_record_bytes, self.mask
+        )
         try:
             return log.amount()
         except Refused as refused:
@@ -306,7 +310,7 @@ def _with_matches(
         splits += (split for _, split in own)
         owners += ((number, base_offset) for base_offset, _ in own)
     amounts: dict[int, dict[int, MatchedAmount]] = {}
-    job = MatchJob(request.named, request.largest_record_bytes)
+    job = MatchJob(request.named, request.largest_record_bytes, request.mask)
     for (number, base_offset), (_, amount) in zip(
         owners, run_in_order(engine, job, splits), strict=True
     ):
@@ -424,13 +428,16 @@ class ErasedLogs:
             found.partition.path / segment.log_name,
             self._request.named.matcher(str(found.key)),
             largest_record_bytes=self._request.largest_record_bytes,
+            mask=self._request.mask,
         )
 
     def _drop_unfinished(self, partition: Partition) -> None:
         """Remove unfinished segments, as a broker does: beside them, new ones would not count."""
         for leftover in partition.leftovers:
             if leftover.kind is LeftoverKind.CLEANED:
-                self.files.unlink((partition.path / leftover.name).local_path)
+                path = (partition.path / leftover.name).local_path
+                overwrite(path, self.files)
+                self.files.unlink(path)
 
     def _write_segment(
         self, found: PartitionErasure, segment: Segment, amount: MatchedAmount
@@ -475,7 +482,7 @@ class ErasedLogs:
 
 
 def _require_erased(written: LogToErase, amount: MatchedAmount) -> None:
-    """Read a new log again: it must have every record but the named ones.
+    """Read a new log again: every record but the named ones must be there; masked ones, too.
 
     Raises:
         KdumpError: it has not.
@@ -484,7 +491,9 @@ def _require_erased(written: LogToErase, amount: MatchedAmount) -> None:
         found = written.amount()
     except Refused as refused:
         raise _wrongly_written(written, str(refused.refusal)) from refused
-    expected = amount.records - amount.erased_records
+    expected = amount.records
+    if written.mask is None:
+        expected -= amount.erased_records
     if found.erased_records or found.records != expected:
         what = f"{found.records} records, {found.erased_records} of them named; not {expected}"
         raise _wrongly_written(written, what)
@@ -560,5 +569,6 @@ def _root(
         request.named.keys.union(*(each.keys for each in changed)),
         request.named.prefixes,
         tuple(ErasedPartition(str(each.key), each.erased) for each in changed),
+        request.mask is not None,
     )
     return {FILE_NAME: NewBytes(encode_list([*read_list(log_dir), run]))}

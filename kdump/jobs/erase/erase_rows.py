@@ -22,8 +22,8 @@ from kdump.rows.row_type import (
 
 AMOUNT_FIELDS: Final = (
     Field("records", COUNT, "All records."),
-    Field("erased_records", COUNT, "Those that are erased."),
-    Field("rewritten_batches", COUNT, "Batches that lose some of their records, or all."),
+    Field("erased_records", COUNT, "Those that are erased, or masked."),
+    Field("rewritten_batches", COUNT, "Batches that have such records."),
     Field("emptied_batches", COUNT, "Batches that lose all of them, and stay without records."),
 )
 """What is erased of a log, or of a part of one."""
@@ -97,6 +97,7 @@ ERASE_SUMMARY: Final = RowType(
     (
         Field("partitions", COUNT),
         *AMOUNT_FIELDS,
+        Field("is_masked", FLAG, "Whether records are masked: they stay, without what they say."),
         Field("is_dry_run", FLAG),
         Field("seconds", NUMBER),
     ),

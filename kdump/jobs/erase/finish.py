@@ -6,13 +6,14 @@ What is found anywhere else stops it before anything is destroyed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from kdump.apply.files import DISK, Files
 from kdump.apply.journal_file import run_files_in
-from kdump.apply.overwriting import overwritable_bytes, overwrite_and_delete, with_names_elsewhere
+from kdump.apply.overwriting import destroy, overwritable_bytes, with_names_elsewhere
 from kdump.apply.pinned_directory import pinned
 from kdump.apply.runs import Undo, list_undos
 from kdump.apply.undo import discard
@@ -33,8 +34,7 @@ from kdump.storage.location import Location
 COMMAND: Final = "erase"
 
 
-@dataclass(frozen=True, slots=True)
-class FinishRequest:
+class FinishRequest(Struct, frozen=True):
     """What to finish.
 
     Attributes:
@@ -52,8 +52,7 @@ class FinishRequest:
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Remains:
+class Remains(Struct, frozen=True):
     """A file in which something was found, or that cannot be searched.
 
     Attributes:
@@ -67,8 +66,7 @@ class Remains:
     command: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Pending(Struct, frozen=True):
     """A log directory, and what finishing destroys in it."""
 
     directory: LogDirectory
@@ -219,7 +217,7 @@ class Finishing:
         for each in self._pending:
             if each.erased:
                 with pinned(each.log_dir):
-                    overwrite_and_delete(each.log_dir / FILE_NAME, self._files)
+                    destroy(each.log_dir / FILE_NAME, self._files)
 
     def _remote_topics(self) -> Iterator[str]:
         for each in self._pending:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
+from kdump.apply.runs import names_before
 from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
@@ -21,19 +23,20 @@ _DEEPEST: Final = 8
 """A log directory has files and partitions; whatever is deeper was put there by somebody."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchedFile:
+class SearchedFile(Struct, frozen=True):
     """A file in a log directory.
 
     Attributes:
         log_dir: the log directory.
         path: the file.
         entry: its size and time.
+        content_names: what the files were called that a run has put aside in it; else its own name.
     """
 
     log_dir: Location
     path: Location
     entry: Entry
+    content_names: frozenset[str]
 
     @property
     def name(self) -> str:
@@ -41,15 +44,13 @@ class SearchedFile:
         return str(self.path).removeprefix(f"{self.log_dir}/")
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SearchSplit(Split):
+class SearchSplit(Split, frozen=True, eq=False, kw_only=True):
     """A file to search."""
 
     file: SearchedFile
 
 
-@dataclass(frozen=True, slots=True)
-class SearchJob:
+class SearchJob(Struct, frozen=True):
     """Searches files for keys.
 
     Attributes:
@@ -60,7 +61,7 @@ class SearchJob:
 
     def run(self, split: SearchSplit, /) -> FoundKeys | Unreadable:
         try:
-            return self.search.file(split.path)
+            return self.search.file(split.path, split.file.content_names)
         except OSError as failure:
             return Unreadable.of(failure, split.path)
 
@@ -76,8 +77,14 @@ def files_to_search(log_dir: Location, skipped: Collection[str] = ()) -> list[Se
         KdumpError: something cannot be searched: it is neither a file nor a directory.
         OSError: a directory cannot be listed.
     """
+    put_aside = names_before(log_dir.local_path)
     return [
-        SearchedFile(log_dir, path, entry)
+        SearchedFile(
+            log_dir,
+            path,
+            entry,
+            frozenset({entry.name} if depth else put_aside.get(entry.name, {entry.name})),
+        )
         for path, entry, depth in _below(log_dir)
         if depth or entry.name not in skipped
     ]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
@@ -18,17 +18,16 @@ from kdump.jobs.erase.remains import SearchSplit, files_to_search, search_files
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.phases import phase
-from kdump.repair.erase.key_search import FoundKeys, KeySearch, has_no_batches
+from kdump.repair.erase.key_search import FoundKeys, KeySearch
 from kdump.repair.erase.named_records import NamedRecords
+from kdump.repair.erase.searched_content import SearchedContent, UndecodedBytes, searched
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
-from kdump.scan.source import is_zero
-from kdump.scan.walk import MessageSet, Skipped, walk_segment
+from kdump.scan.walk import MessageSet
 
 
-@dataclass(frozen=True, slots=True)
-class HashedKeysJob:
+class HashedKeysJob(Struct, frozen=True):
     """Finds records whose keys a certificate has.
 
     Attributes:
@@ -46,31 +45,26 @@ class HashedKeysJob:
             return Unreadable.of(failure, split.path)
 
     def _found(self, split: SearchSplit) -> FoundKeys:
-        if has_no_batches(split.path.name):
-            return FoundKeys()
-        total = FoundKeys()
+        content = SearchedContent.of(split.file.content_names)
         with split.path.open_file() as source:
-            total += FoundKeys(source.size_bytes)
-            for step in walk_segment(
-                source,
-                with_records=True,
-                follow_bad=True,
-                largest_record_bytes=self.largest_record_bytes,
-            ):
-                if isinstance(step, RecordColumns):
-                    total += self._in_columns(step)
-                elif isinstance(step, MessageSet):
-                    offsets = [
-                        each.offset
-                        for each in step.messages
-                        if each.key is not None and self.certificate.has(each.key)
-                    ]
-                    unreadable = int(step.problem is not None)
-                    total += FoundKeys(0, len(offsets), 0, 0, unreadable, tuple(offsets))
-                elif isinstance(step, Skipped) and ".log" in split.path.name:
-                    is_padding = is_zero(source, step.start, step.end)
-                    total += FoundKeys(unreadable_batches=int(not is_padding))
+            total = FoundKeys(source.size_bytes)
+            for step in searched(source, content, self.largest_record_bytes):
+                match step:
+                    case RecordColumns():
+                        total += self._in_columns(step)
+                    case MessageSet():
+                        total += self._in_messages(step)
+                    case UndecodedBytes():
+                        total += FoundKeys(unreadable_batches=int(step.may_hide))
         return total
+
+    def _in_messages(self, found: MessageSet) -> FoundKeys:
+        offsets = [
+            each.offset
+            for each in found.messages
+            if each.key is not None and self.certificate.has(each.key)
+        ]
+        return FoundKeys(0, len(offsets), 0, 0, int(found.problem is not None), tuple(offsets))
 
     def _in_columns(self, columns: RecordColumns) -> FoundKeys:
         rows = np.flatnonzero((columns.key_size >= 0) & ~is_control(columns.batches)[columns.batch])

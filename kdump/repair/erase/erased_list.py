@@ -1,7 +1,8 @@
 """The list of what was erased, which a log directory keeps until the erasure is finished.
 
 It has the keys themselves, because whatever is left of them is searched for in the end. So it is as
-confidential as the records were; finishing overwrites and removes it, and so does an undo.
+confidential as the records were. Finishing overwrites and removes it; an undo, which brings the
+records back, only removes it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
+
+from msgspec import Struct, field, to_builtins
 
 from kdump.errors import KdumpError
 from kdump.repair.erase.named_records import NamedRecords
@@ -23,8 +25,7 @@ _FORMAT: Final = "kdump-erased"
 _VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class FileDigest:
+class FileDigest(Struct, frozen=True):
     """The content of a file, without its bytes.
 
     Attributes:
@@ -50,8 +51,7 @@ class FileDigest:
         return cls(size_bytes, digest.hexdigest())
 
 
-@dataclass(frozen=True, slots=True)
-class ErasedSegment:
+class ErasedSegment(Struct, frozen=True):
     """What was erased of a segment.
 
     Attributes:
@@ -71,8 +71,7 @@ class ErasedSegment:
     after: FileDigest
 
 
-@dataclass(frozen=True, slots=True)
-class ErasedPartition:
+class ErasedPartition(Struct, frozen=True):
     """What was erased of a replica.
 
     Attributes:
@@ -84,8 +83,7 @@ class ErasedPartition:
     segments: tuple[ErasedSegment, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ErasedRun:
+class ErasedRun(Struct, frozen=True):
     """What one run has erased in a log directory.
 
     Attributes:
@@ -94,6 +92,7 @@ class ErasedRun:
         keys: those that were asked for, and those of the erased records.
         prefixes: those that were asked for.
         partitions: what is gone.
+        is_masked: whether the records are there, masked.
     """
 
     created_ms: int
@@ -101,6 +100,7 @@ class ErasedRun:
     keys: frozenset[bytes]
     prefixes: tuple[bytes, ...]
     partitions: tuple[ErasedPartition, ...]
+    is_masked: bool = False
 
     @property
     def named(self) -> NamedRecords:
@@ -110,11 +110,10 @@ class ErasedRun:
     @property
     def partition_rows(self) -> list[dict[str, Any]]:
         """Its partitions, for JSON."""
-        return [asdict(each) for each in self.partitions]
+        return [to_builtins(each) for each in self.partitions]
 
 
-@dataclass(slots=True)
-class Erased:
+class Erased(Struct):
     """What is erased of a segment, as it is found.
 
     Attributes:
@@ -151,6 +150,7 @@ def encode_list(runs: Iterable[ErasedRun]) -> bytes:
         {
             "created_ms": run.created_ms,
             "kdump": run.kdump,
+            "is_masked": run.is_masked,
             "keys": sorted(key.hex() for key in run.keys),
             "prefixes": [prefix.hex() for prefix in run.prefixes],
             "partitions": run.partition_rows,
@@ -193,6 +193,7 @@ def _run(row: dict[str, Any]) -> ErasedRun:
             ErasedPartition(str(each["partition"]), tuple(_segments(each["segments"])))
             for each in row["partitions"]
         ),
+        bool(row.get("is_masked", False)),  # older lists do not say it
     )
 
 

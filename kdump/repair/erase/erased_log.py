@@ -1,4 +1,4 @@
-"""A log without the records that were named.
+"""A log without the records that were named, or with them masked.
 
 A batch with a named record is rewritten as the log cleaner rewrites it: offsets, timestamps,
 leader epoch, producer, sequences and codec stay. A batch whose records are all named stays as a
@@ -6,6 +6,7 @@ header without records, so that neither the end of the log nor the last sequence
 the start of a transaction is lost. A message of magic 0 or 1 that is named, or has a named one in
 it, becomes a batch of magic 2, as in the log cleaner; its offsets stay. All other batches stay byte
 for byte. The result for a batch depends on that batch alone, so equal replicas stay equal.
+What is written for masked records: :mod:`kdump.repair.erase.mask`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from kdump.broker.cleaner.compaction_parts import Amount
 from kdump.broker.cleaner.compaction_rewrite import Chunk, as_written, content_of
@@ -27,8 +29,9 @@ from kdump.broker.cleaner.rebuilt_batches import (
 )
 from kdump.broker.cleaner.record_retention import NO_HORIZON
 from kdump.formats import record_batch
-from kdump.formats.record_batch import LARGEST_RECORD_BYTES
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES, Record
 from kdump.repair.erase.erased_list import Erased
+from kdump.repair.erase.mask import Mask
 from kdump.repair.erase.named_records import RecordMatcher
 from kdump.scan.batches import Column, Flags, StopReason, Window, read_windows
 from kdump.scan.records import RecordColumns
@@ -42,14 +45,13 @@ from kdump.target.virtual_directory import BytesSource
 _BY_KDUMP: Final = "refused by kdump"
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedAmount:
+class MatchedAmount(Struct, frozen=True):
     """How much of a log, or of a part of it, is named.
 
     Attributes:
         records: all its records.
         erased_records: those that are named.
-        rewritten_batches: batches that lose some of their records, or all.
+        rewritten_batches: batches that lose some of their records, or all; or have masked ones.
         emptied_batches: those that lose all.
     """
 
@@ -67,8 +69,7 @@ class MatchedAmount:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LogToErase:
+class LogToErase(Struct, frozen=True):
     """A log, or a part of it, and what to erase.
 
     Attributes:
@@ -77,6 +78,7 @@ class LogToErase:
         start: byte where a batch begins.
         end: byte after the last batch; None for the end of the file.
         largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
+        mask: what masks the named records; None if they go.
     """
 
     path: Location
@@ -84,6 +86,7 @@ class LogToErase:
     start: int = 0
     end: int | None = None
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    mask: Mask | None = None
 
     def amount(self) -> MatchedAmount:
         """How much of it is named.
@@ -165,7 +168,7 @@ class LogToErase:
             is_named = self.matcher.named(columns)
             if is_named.any():
                 named += np.bincount(rows[columns.batch[is_named]], minlength=len(named))
-        return _Run(window, named, window.batches.records_count)
+        return _Run(window, named, window.batches.records_count, stays=self.mask is not None)
 
     def _legacy_runs(self, window: Window) -> Iterator[_Run]:
         """Messages of magic 0 and 1, each with those that are compressed in it."""
@@ -177,7 +180,13 @@ class LogToErase:
                 position = int(found.window.batches.position[0])
                 raise refused_records(found.problem, self.path.name, position)
             named = sum(self.matcher.names(each.offset, each.key) for each in found.messages)
-            yield _Run(found.window, np.array([named]), np.array([len(found.messages)]), found)
+            yield _Run(
+                found.window,
+                np.array([named]),
+                np.array([len(found.messages)]),
+                found,
+                stays=self.mask is not None,
+            )
 
     def _chunk(self, run: _Run) -> Chunk:
         window, amount = run.window, run.amount
@@ -186,7 +195,7 @@ class LogToErase:
         if not amount.rewritten_batches:
             start, end = int(batches.position[0]), int(batches.next_position[-1])
             return Chunk(before, CopiedFrom(self.path.name, start, end), batches, amount.records)
-        records = amount.records - amount.erased_records
+        records = amount.records if run.stays else amount.records - amount.erased_records
         if run.messages is not None:
             data = self._legacy(run.messages).data
             (written,) = read_windows(BytesSource(data), checksums=False)
@@ -198,10 +207,19 @@ class LogToErase:
 
     def _legacy(self, found: MessageSet) -> NewBatch:
         """A batch of magic 2 instead of messages of magic 0 or 1: brokers write nothing else."""
+        if self.mask is not None:
+            every = found.messages
+            return rewritten(
+                found, every, NO_HORIZON, self.path.name, written=self._masked_if_named
+            )
         kept = [each for each in found.messages if not self.matcher.names(each.offset, each.key)]
         if not kept:
             return emptied(found)
         return rewritten(found, kept, NO_HORIZON, self.path.name, keeps_offsets=True)
+
+    def _masked_if_named(self, record: Record) -> Record:
+        is_named = self.matcher.names(record.offset, record.key)
+        return self.mask.record(record) if self.mask is not None and is_named else record
 
     def _new_batches(self, run: _Run) -> dict[int, NewBatch]:
         """The batches that change, by row."""
@@ -219,13 +237,22 @@ class LogToErase:
                 self._stays,
                 self.path.name,
                 largest_record_bytes=self.largest_record_bytes,
+                replaced=self._masked,
             )
             new.update(zip(np.flatnonzero(is_rebuilt).tolist(), rebuilt, strict=True))
         return new
 
     def _stays(self, columns: RecordColumns, _rows: Column) -> Flags:
+        if self.mask is not None:
+            return np.ones(columns.count, np.bool_)
         stays: Flags = ~self.matcher.named(columns)
         return stays
+
+    def _masked(self, columns: RecordColumns) -> dict[int, Record]:
+        if self.mask is None:
+            return {}
+        rows = np.flatnonzero(self.matcher.named(columns)).tolist()
+        return {row: self.mask.record(_record(columns, row)) for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +264,7 @@ class _Run:
         named: for each batch, how many records are named.
         records: for each batch, how many there are.
         messages: those of a single message of magic 0 or 1; None for batches of magic 2.
+        stays: whether named records stay, masked.
         is_emptied: which batches lose all records.
     """
 
@@ -244,10 +272,12 @@ class _Run:
     named: Column
     records: Column
     messages: MessageSet | None = None
+    stays: bool = False
     is_emptied: Flags = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "is_emptied", (self.named > 0) & (self.named == self.records))
+        loses_all = (self.named > 0) & (self.named == self.records)
+        object.__setattr__(self, "is_emptied", loses_all & (not self.stays))
 
     @property
     def amount(self) -> MatchedAmount:
@@ -257,6 +287,17 @@ class _Run:
             int((self.named > 0).sum()),
             int(self.is_emptied.sum()),
         )
+
+
+def _record(columns: RecordColumns, row: int) -> Record:
+    return Record(
+        int(columns.offset[row]),
+        int(columns.timestamp[row]),
+        record_batch.NO_SEQUENCE,
+        columns.key(row),
+        columns.value(row),
+        columns.headers(row),
+    )
 
 
 def _records_of(

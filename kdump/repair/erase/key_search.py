@@ -3,26 +3,27 @@
 Records that can be read are searched field by field. A key is found if a record has it, or if it
 occurs in another key, in a value or in a header; in keys and values, one of printable characters
 must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`` or ``alice2``. All
-other bytes of a file are searched as they are. Keys of less than :data:`LEAST_BYTES` bytes occur
-everywhere by chance: they are searched only as whole keys of records.
+other bytes of a file are searched as they are (:mod:`kdump.repair.erase.searched_content`). Keys of
+less than :data:`LEAST_BYTES` bytes occur everywhere by chance: they are searched only as whole keys
+of records. So are keys of digits in the small files of Kafka, which are full of other numbers.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
-from kdump.formats.names import FileKind
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.repair.erase.named_records import NamedRecords
+from kdump.repair.erase.searched_content import SearchedContent, UndecodedBytes, searched
 from kdump.scan.batches import Bytes, read_chunks
 from kdump.scan.records import RecordColumns
-from kdump.scan.source import is_zero
-from kdump.scan.walk import MessageSet, Skipped, walk_segment
+from kdump.scan.walk import MessageSet
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location
 
@@ -36,14 +37,9 @@ _WORD: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopq
     frozenset(range(0x80, 0x100))
 )
 """Letters and digits, also those that UTF-8 encodes."""
-_NOT_BATCHES: Final = (
-    *(FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value),
-    *(FileKind.TRANSACTION_INDEX.value, FileKind.PRODUCER_SNAPSHOT.value),
-)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundKeys:
+class FoundKeys(Struct, frozen=True):
     """What was found in a file.
 
     Attributes:
@@ -51,7 +47,7 @@ class FoundKeys:
         records: records that have a key.
         mentions: places inside other keys, values and headers of records.
         raw: places in bytes that are no records.
-        unreadable_batches: batches and ranges in which a key may hide: they cannot be decoded.
+        unreadable_batches: batches and other bytes in which a key may hide: they cannot be decoded.
         offsets: of some of the records that have a key or mention one.
     """
 
@@ -80,9 +76,9 @@ class FoundKeys:
 class KeyPatterns:
     """Finds any of many keys in bytes, at any position."""
 
-    def __init__(self, named: NamedRecords) -> None:
-        every = {*named.keys, *named.prefixes}
-        self._prefixes = frozenset(named.prefixes)
+    def __init__(self, keys: frozenset[bytes], prefixes: tuple[bytes, ...]) -> None:
+        every = {*keys, *prefixes}
+        self._prefixes = frozenset(prefixes)
         self._of_width = [
             _Patterns(width, patterns)
             for width, patterns in (
@@ -107,6 +103,10 @@ class KeyPatterns:
             return False
         is_begun = key in self._prefixes
         return is_begun or end == len(around) or around[end] not in _WORD or key[-1] not in _WORD
+
+
+_patterns_of: Final = functools.lru_cache(maxsize=1)(KeyPatterns)
+"""Each of the files, which may be tens of thousands, is searched for the same keys."""
 
 
 class _Patterns:
@@ -139,8 +139,7 @@ class _Patterns:
                     yield position, found
 
 
-@dataclass(frozen=True, slots=True)
-class KeySearch:
+class KeySearch(Struct, frozen=True):
     """Searches files for keys.
 
     Attributes:
@@ -151,64 +150,45 @@ class KeySearch:
     named: NamedRecords
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 
-    def file(self, path: Location) -> FoundKeys:
+    def file(self, path: Location, names: Collection[str]) -> FoundKeys:
         """Search a file.
+
+        Args:
+            path: the file.
+            names: what its content is or was called, which tells what may be in it.
 
         Raises:
             OSError: it cannot be read.
         """
         with path.open_file() as source:
-            return _FileSearch(self, path.name, source).found()
-
-
-def has_no_batches(name: str) -> bool:
-    """Whether a file is of a kind that has no records, by its name."""
-    return any(suffix in name for suffix in _NOT_BATCHES)
+            return _FileSearch(self, names, source).found()
 
 
 class _FileSearch:
-    def __init__(self, search: KeySearch, name: str, source: ByteSource) -> None:
+    def __init__(self, search: KeySearch, names: Collection[str], source: ByteSource) -> None:
         self._search = search
-        self._name = name
+        self._content = SearchedContent.of(names)
         self._source = source
-        self._patterns = KeyPatterns(search.named)
+        self._patterns = _patterns_of(search.named.keys, search.named.prefixes)
         self._matcher = search.named.matcher("")
-        self._has_batches = ".log" in name
 
     def found(self) -> FoundKeys:
-        size_bytes = self._source.size_bytes
-        if has_no_batches(self._name):
-            return FoundKeys(size_bytes, raw=self._raw(0, size_bytes))
-        total = FoundKeys(size_bytes)
-        skipped: list[Skipped] = []
-        walk = walk_segment(
-            self._source,
-            with_records=True,
-            follow_bad=True,
-            largest_record_bytes=self._search.largest_record_bytes,
-        )
-        for step in walk:
+        total = FoundKeys(self._source.size_bytes)
+        for step in searched(self._source, self._content, self._search.largest_record_bytes):
             match step:
-                case Skipped(start, end):
-                    skipped.append(step)
-                    total += FoundKeys(raw=self._raw(start, end))
+                case UndecodedBytes(start, end, may_hide):
+                    total += FoundKeys(raw=self._raw(start, end), unreadable_batches=int(may_hide))
                 case MessageSet():
-                    self._has_batches = True
                     total += self._in_messages(step)
                 case RecordColumns():
-                    self._has_batches = True
                     total += self._in_columns(step)
-                case _:
-                    pass  # the end
-        if self._has_batches:
-            torn = sum(not is_zero(self._source, each.start, each.end) for each in skipped)
-            total += FoundKeys(unreadable_batches=torn)
         return total
 
     def _raw(self, start: int, end: int) -> int:
         """How often a key occurs in a range, at least partly."""
         margin = max(0, self._patterns.longest_bytes - 1)
         begin, stop = max(0, start - margin), min(self._source.size_bytes, end + margin)
+        ignores_digits = self._content is SearchedContent.NUMBERS
         count = 0
         held = b""
         position = begin
@@ -216,6 +196,8 @@ class _FileSearch:
             data = np.frombuffer(held + bytes(chunk), np.uint8)
             first = position - len(held)
             for at, key in self._patterns.places(data):
+                if ignores_digits and key.isdigit():
+                    continue
                 is_new = at + len(key) > len(held)
                 count += is_new and first + at < end and first + at + len(key) > start
             position += len(chunk)

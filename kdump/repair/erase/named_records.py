@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import Column, Flags, is_among
 from kdump.scan.control_batches import is_control
+from kdump.scan.distinct_keys import LONGEST_HASHED_BYTES, hashes_of
 from kdump.scan.records import RecordColumns
 
+_FILTER_BITS: Final = 21
+"""Of the hashes: with a hundred thousand keys, one in twenty others passes the filter."""
 
-@dataclass(frozen=True, slots=True)
-class NamedRecords:
+
+class NamedRecords(Struct, frozen=True):
     """What was asked for: a record is named if any of these names it.
 
     A record without a key is named by its offset only; an empty key is a key like any other.
@@ -41,9 +47,7 @@ class RecordMatcher:
     """Finds named records of one partition among the columns of many."""
 
     def __init__(self, named: NamedRecords, partition: str) -> None:
-        keys = sorted(named.keys)
-        self._keys = pa.array(keys, pa.large_binary())
-        self._key_sizes = np.array(sorted({len(key) for key in keys}), np.int64)
+        self._keys = _key_set(named.keys)
         self._prefixes = named.prefixes
         self._own_offsets = frozenset(named.offsets.get(partition, ()))
         self._own_keys = named.keys
@@ -68,11 +72,53 @@ class RecordMatcher:
     def _has_key(self, columns: RecordColumns) -> Flags:
         found = np.zeros(columns.count, np.bool_)
         # Most records have a key of another size, and need no look at its bytes.
-        rows = np.flatnonzero(is_among(columns.key_size, self._key_sizes))
+        rows = np.flatnonzero(is_among(columns.key_size, self._keys.sizes))
         if len(rows):
-            keys = _bytes_of(columns, rows, columns.key_size[rows])
-            found[rows] = pc.is_in(keys, value_set=self._keys).to_numpy(zero_copy_only=False)
+            found[rows] = self._keys.has(_bytes_of(columns, rows, columns.key_size[rows]))
         return found
+
+
+class _KeySet:
+    """Finds any of many keys: for each window, Arrow would hash all of them again.
+
+    Attributes:
+        sizes: the lengths of the keys, rising.
+    """
+
+    def __init__(self, keys: frozenset[bytes]) -> None:
+        found = pa.array(keys, pa.large_binary(), size=len(keys))
+        hashes = hashes_of(found)
+        order = np.argsort(hashes)
+        self.sizes = np.array(sorted(set(map(len, keys))), np.int64)
+        self._keys = found.take(pa.array(order))
+        self._hashes = hashes[order]
+        # With a longer key, all keys beside it have hashes that they have nowhere else.
+        is_long = self.sizes[-1:] > LONGEST_HASHED_BYTES
+        is_twice = self._hashes[1:] == self._hashes[:-1]
+        self._is_hashed = not (is_long.any() or is_twice.any())
+        self._may_be = np.zeros(1 << _FILTER_BITS, np.bool_)
+        self._may_be[_filtered_by(hashes)] = True
+
+    def has(self, keys: pa.Array) -> Flags:
+        """Which of ``keys``, a large_binary array, are among them."""
+        if not self._is_hashed:
+            found: Flags = pc.is_in(keys, value_set=self._keys).to_numpy(zero_copy_only=False)
+            return found
+        hashes = hashes_of(keys)
+        found = self._may_be[_filtered_by(hashes)]
+        rows = np.flatnonzero(found)
+        at = np.minimum(np.searchsorted(self._hashes, hashes[rows]), len(self._hashes) - 1)
+        is_equal = pc.equal(keys.take(pa.array(rows)), self._keys.take(pa.array(at)))
+        found[rows] = is_equal.to_numpy(zero_copy_only=False)
+        return found
+
+
+_key_set: Final = functools.lru_cache(maxsize=1)(_KeySet)
+"""Each part of each log is searched for the same keys."""
+
+
+def _filtered_by(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    return hashes >> np.uint64(64 - _FILTER_BITS)
 
 
 def _begins_with(columns: RecordColumns, prefix: bytes) -> Flags:

@@ -1,0 +1,128 @@
+"""What may be in a file that is searched for keys, and where one may hide that no search finds.
+
+Bytes that decode to nothing may be a piece of a compressed batch. They are taken for searched only
+where that is out of the question: in files whose kind has no records, in zeroes, and in text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import enum
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, Self
+
+import numpy as np
+from msgspec import Struct
+
+from kdump.dump.files import DumpKind
+from kdump.scan.batches import read_chunks
+from kdump.scan.records import RecordColumns
+from kdump.scan.source import is_zero
+from kdump.scan.walk import MessageSet, Skipped, walk_segment
+from kdump.storage.byte_source import ByteSource
+
+_CHUNK_BYTES: Final = 1 << 20
+_IS_CONTROL: Final = np.array(
+    [(byte < 0x20 and byte not in b"\t\n\r") or byte == 0x7F for byte in range(256)]
+)
+
+
+class SearchedContent(enum.Enum):
+    """What the content of a file may be."""
+
+    BATCHES = "segments and their copies"
+    PLAIN = "indexes and snapshots of producers"
+    NUMBERS = "small files of Kafka: names of topics, and numbers"
+    ANYTHING = "files of anybody"
+
+    @classmethod
+    def of(cls, names: Collection[str]) -> Self:
+        """What a file may hold, in which is the content of files with these names."""
+        found = {_content_of(name) for name in names}
+        if len(found) == 1:
+            return cls(found.pop())
+        return cls(cls.BATCHES if cls.BATCHES in found else cls.ANYTHING)
+
+
+def _content_of(name: str) -> SearchedContent:
+    is_copy = ".log" in name
+    otherwise = SearchedContent.BATCHES if is_copy else SearchedContent.ANYTHING
+    return _BY_KIND.get(DumpKind.of(name), otherwise)
+
+
+_BY_KIND: Final[Mapping[DumpKind | None, SearchedContent]] = {
+    DumpKind.SEGMENT: SearchedContent.BATCHES,
+    DumpKind.METADATA_SNAPSHOT: SearchedContent.BATCHES,
+    DumpKind.SEGMENT_0_7: SearchedContent.BATCHES,
+    DumpKind.OFFSET_INDEX: SearchedContent.PLAIN,
+    DumpKind.TIME_INDEX: SearchedContent.PLAIN,
+    DumpKind.TRANSACTION_INDEX: SearchedContent.PLAIN,
+    DumpKind.PRODUCER_SNAPSHOT: SearchedContent.PLAIN,
+    DumpKind.SMALL_FILE: SearchedContent.NUMBERS,
+}
+
+
+class UndecodedBytes(Struct, frozen=True):
+    """Bytes of a file that are no records.
+
+    Attributes:
+        start: of the first.
+        end: after the last.
+        may_hide: whether records may be in them that only decoding would show.
+    """
+
+    start: int
+    end: int
+    may_hide: bool
+
+
+def searched(
+    source: ByteSource, content: SearchedContent, largest_record_bytes: int
+) -> Iterator[RecordColumns | MessageSet | UndecodedBytes]:
+    """Yield everything in a file: its records, also of damaged batches, and all other bytes.
+
+    Args:
+        source: the file.
+        content: what may be in it.
+        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
+
+    Raises:
+        OSError: reading fails.
+    """
+    size_bytes = source.size_bytes
+    if content is SearchedContent.PLAIN:
+        yield UndecodedBytes(0, size_bytes, may_hide=False)
+        return
+    if content is SearchedContent.NUMBERS:
+        yield UndecodedBytes(0, size_bytes, may_hide=not _is_text(source, 0, size_bytes))
+        return
+    has_batches = content is SearchedContent.BATCHES
+    skipped: list[Skipped] = []
+    for step in walk_segment(
+        source, with_records=True, follow_bad=True, largest_record_bytes=largest_record_bytes
+    ):
+        if isinstance(step, Skipped):
+            skipped.append(step)
+        elif isinstance(step, RecordColumns | MessageSet):
+            has_batches = True
+            yield step
+    for each in skipped:
+        is_seen = is_zero(source, each.start, each.end) or (
+            not has_batches and _is_text(source, each.start, each.end)
+        )
+        yield UndecodedBytes(each.start, each.end, may_hide=not is_seen)
+
+
+def _is_text(source: ByteSource, start: int, end: int) -> bool:
+    """Whether a range is text in UTF-8 without control characters."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for chunk in read_chunks(source, start, end, _CHUNK_BYTES):
+            data = bytes(chunk)
+            if _IS_CONTROL[np.frombuffer(data, np.uint8)].any():
+                return False
+            decoder.decode(data)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
