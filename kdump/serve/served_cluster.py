@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from kdump.errors import UsageProblem
+from msgspec import Struct
+
+from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kdump.formats.uuids import parse_uuid
 from kdump.jobs.metadata.metadata_copies import read_copies
@@ -30,8 +32,7 @@ _INTERNAL_TOPICS: Final = frozenset(
 """Follows ``Topic.isInternal``."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServeRequest:
+class ServeRequest(Struct, frozen=True):
     """What to serve.
 
     Attributes:
@@ -48,8 +49,7 @@ class ServeRequest:
     skips_damage: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ServedPartition:
+class ServedPartition(Struct, frozen=True):
     """A partition.
 
     Attributes:
@@ -68,8 +68,7 @@ class ServedPartition:
         return NO_EPOCH if self.registration is None else self.registration.leader_epoch
 
 
-@dataclass(frozen=True, slots=True)
-class ServedTopic:
+class ServedTopic(Struct, frozen=True):
     """A topic.
 
     Attributes:
@@ -175,13 +174,17 @@ def open_cluster(
 
 
 def newest_image(
-    directories: Iterable[LogDirectory], on_problem: Callable[[str], None]
+    directories: Iterable[LogDirectory],
+    on_problem: Callable[[str], None],
+    *,
+    must_be_whole: bool = False,
 ) -> MetadataImage | None:
     """The cluster's metadata at the end of the most advanced copy; None without a copy.
 
     Args:
         directories: that may have one.
         on_problem: takes what is damaged.
+        must_be_whole: whether damage is an error, after which later changes are not known.
 
     Raises:
         KdumpError: the copy is damaged.
@@ -190,8 +193,15 @@ def newest_image(
     copies = read_copies(directories)
     if not copies:
         return None
-    with phase(f"reading {copies[0].partition.path}"):
-        return CopyReplay(copies[0].partition, on_problem).image_at(END)
+    replay = CopyReplay(copies[0].partition, on_problem)
+    with phase(f"reading {replay.partition.path}"):
+        image = replay.image_at(END)
+    if must_be_whole and (replay.is_cut or replay.unknown):
+        raise KdumpError(
+            f"{replay.partition.path}: the end of the metadata cannot be read, so that who may do"
+            " what is not known: name another copy of it"
+        )
+    return image
 
 
 def _replicas(request: ServeRequest, ids: Mapping[str, str]) -> tuple[list[Replica], list[Replica]]:

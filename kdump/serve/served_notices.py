@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.formats.names import TopicPartition
 from kdump.log.valid_windows import Damage
@@ -13,10 +14,11 @@ from kdump.words import counted
 
 _MOST_LINES: Final = 1000
 """So many different things are said; clients decide how often they happen."""
+_MOST_REFUSALS: Final = 100
+"""So many of them are refusals: strangers must not keep others from being said."""
 
 
-@dataclass(slots=True)
-class ServedNotices:
+class ServedNotices(Struct):
     """Collects what is said; each thing is said once.
 
     Attributes:
@@ -33,6 +35,7 @@ class ServedNotices:
     clients: int = 0
     refused: int = 0
     _said: set[str] = field(default_factory=set)
+    _refusals: set[str] = field(default_factory=set)
     _lost: dict[TopicPartition, set[tuple[int, int]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -43,6 +46,17 @@ class ServedNotices:
                 return
             self._said.add(line)
         self.say(line)
+
+    def note_refusal(self, line: str) -> None:
+        """Count a refused request, and say why."""
+        self.refused += 1
+        if line in self._refusals:
+            return
+        if len(self._refusals) >= _MOST_REFUSALS:
+            line = f"more than {_MOST_REFUSALS} kinds of refusals: no others are said"
+        else:
+            self._refusals.add(line)
+        self.note(line)
 
     def note_damage(self, key: TopicPartition, damage: Damage, lost: tuple[int, int]) -> None:
         """Say what is damaged, and remember the lost offsets; the end is exclusive."""

@@ -5,19 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kdump.errors import KdumpError
+from kdump.serve.admission import Admission
 from kdump.serve.answering import Answering, Caller, ReadingThreads, Serving
+from kdump.serve.authentication import (
+    AUTHENTICATING,
+    EARLY,
+    LARGEST_EARLY_REQUEST_BYTES,
+    Authentication,
+    NotAuthenticatedError,
+    illegal_state,
+)
+from kdump.serve.authorization import RULES, Access, Authorization
 from kdump.serve.classic_groups import LiveGroups
 from kdump.serve.fetch_answers import FETCH, LARGEST_FETCH_BYTES, FetchAnswers
 from kdump.serve.finding_answers import FindingAnswers
 from kdump.serve.group_answers import GroupAnswers
 from kdump.serve.memory_budget import MemoryBudget
 from kdump.serve.message_shapes import MalformedMessage
-from kdump.serve.messages import Request, decode_request, encode_response
+from kdump.serve.messages import Answer, Request, decode_request, encode_response
 from kdump.serve.metadata_answers import LogDirAnswers, MetadataAnswers
 from kdump.serve.offset_answers import OffsetAnswers
 from kdump.serve.quorum_answers import QuorumAnswers
@@ -25,6 +36,7 @@ from kdump.serve.refusing_answers import RefusingAnswers
 from kdump.serve.served_cluster import ServedCluster
 from kdump.serve.served_notices import ServedNotices
 from kdump.serve.transaction_answers import TransactionAnswers
+from kdump.state.metadata.authorizer import java_address
 
 LARGEST_REQUEST_BYTES: Final = 8 << 20
 """A fetch of 100,000 partitions is smaller."""
@@ -43,6 +55,19 @@ _MOST_CONNECTIONS: Final = 2000
 _STALLED_S: Final = 60.0
 """A client that neither sends the rest of a request nor takes a response is disconnected."""
 _FAREWELL_S: Final = 0.5
+_MOST_TLS_CONNECTIONS: Final = 200
+"""Each has buffers of a quarter of a MiB."""
+_PIECE_BYTES: Final = 64 << 10
+_MOST_EARLY_CONNECTIONS: Final = 100
+"""So many may be at their TLS handshake or their authentication at the same time."""
+_MOST_EARLY_REQUESTS: Final = 8
+"""A client asks for the versions once or twice, and three times to authenticate."""
+_EARLY_S: Final = 10.0
+"""A TLS handshake and the authentication together may take so long."""
+_IDLE_S: Final = 600.0
+"""Follows ``connections.max.idle.ms``."""
+_AFTER_FAILURE_S: Final = 0.1
+"""Follows ``connection.failed.authentication.delay.ms``."""
 
 
 @dataclass(slots=True)
@@ -52,10 +77,14 @@ class ProtocolServer:
     Attributes:
         cluster: what is served.
         notices: takes what there is to say.
+        admission: how clients come in.
     """
 
     cluster: ServedCluster
     notices: ServedNotices
+    admission: Admission = field(default_factory=Admission)
+    _early: dict[asyncio.Task[None], str] = field(default_factory=dict)
+    _authorization: Authorization = field(init=False)
     _answers: dict[int, Answering] = field(init=False)
     _fetches: FetchAnswers = field(init=False)
     _offered: frozenset[int] = field(init=False)
@@ -81,7 +110,11 @@ class ProtocolServer:
         if self.cluster.image is not None:
             self._answers |= MetadataAnswers(serving, self.cluster.image).handlers()
             self._answers |= QuorumAnswers(serving, self.cluster.image).handlers()
-        self._offered = finding.offered = frozenset({*self._answers, FETCH})
+        offered = frozenset({*self._answers, FETCH})
+        if self.admission.identities is not None:
+            offered = offered & RULES.keys() | AUTHENTICATING
+        self._offered = finding.offered = offered
+        self._authorization = Authorization(self.cluster)
         self._memory = MemoryBudget(_MEMORY_BYTES)
         self._decoded = MemoryBudget(_DECODED_BYTES)
 
@@ -118,66 +151,215 @@ class ProtocolServer:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._tasks) >= _MOST_CONNECTIONS:
-            self.notices.note(f"more than {_MOST_CONNECTIONS} connections: new ones are closed")
+        most = _MOST_CONNECTIONS if self.admission.tls is None else _MOST_TLS_CONNECTIONS
+        if len(self._tasks) - len(self._early) >= most:
+            self.notices.note(f"more than {most} connections: new ones are closed")
+            writer.transport.abort()
+            return
+        if writer.get_extra_info("peername") is None:
+            # It was gone before it was looked at.
             writer.transport.abort()
             return
         self._tasks.add(task)
         self.notices.clients += 1
-        # What was written is sent before the next request is read.
-        writer.transport.set_write_buffer_limits(high=0)
         try:
-            await self._converse(reader, writer)
+            access = await self._let_in(reader, writer)
+            await self._converse(reader, writer, access)
+        except ssl.SSLError as failure:
+            why = (failure.reason or str(failure)).replace("_", " ").lower()
+            self.notices.note_refusal(f"closed a connection of {self._peer(writer)}: TLS: {why}")
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
             pass  # The client is gone, or the server ends.
+        except NotAuthenticatedError as problem:
+            self.notices.note_refusal(f"closed a connection of {self._peer(writer)}: {problem}")
         except MalformedMessage as problem:
-            self.notices.refused += 1
-            self.notices.note(f"closed a connection after a request was refused: {problem}")
+            self.notices.note_refusal(f"closed a connection after a request was refused: {problem}")
         except Exception as failure:  # noqa: BLE001 - a single connection ends, not the server
-            self.notices.refused += 1
-            self.notices.note(
+            self.notices.note_refusal(
                 "closed a connection, because a request could not be answered:"
                 f" {type(failure).__name__}: {failure}"
             )
         finally:
             self._tasks.discard(task)
-            writer.transport.abort() if writer.is_closing() else writer.close()
+            if self.admission.tls is not None or writer.is_closing():
+                # All was sent; nobody waits for a client to say farewell.
+                writer.transport.abort()
+            else:
+                writer.close()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        own, peer = (writer.get_extra_info(name) for name in ("sockname", "peername"))
-        caller = Caller(own[0], own[1], peer[0])
-        while True:
-            size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
-            if not _LEAST_REQUEST_BYTES <= size <= LARGEST_REQUEST_BYTES:
-                raise MalformedMessage(
-                    f"it claims to have {size} bytes; the most is {LARGEST_REQUEST_BYTES}"
-                )
-            async with contextlib.AsyncExitStack() as until_sent:
-                async with self._memory.hold(size, size):
-                    data = await asyncio.wait_for(reader.readexactly(size), _STALLED_S)
-                    decoded = _decoded_bytes(data)
-                    await until_sent.enter_async_context(self._decoded.hold(decoded, decoded))
-                    request = decode_request(data, self._offered)
-                    del data
-                if request.api_key == FETCH:
-                    await self._fetch(request, writer)
-                else:
-                    answer = await self._answers[request.api_key](request, caller)
+    @staticmethod
+    def _peer(writer: asyncio.StreamWriter) -> str:
+        return str(writer.get_extra_info("peername")[0])
+
+    async def _let_in(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Access | None:
+        """TLS and authentication, in bounded time; gives what the client may do, None for all.
+
+        Nothing may be waited for before the handshake begins: its first bytes would be lost.
+        """
+        # What was written is sent before the next request is read.
+        writer.transport.set_write_buffer_limits(high=0)
+        if self.admission.tls is None and self.admission.identities is None:
+            return None
+        with self._early_connection(self._peer(writer)):
+            async with asyncio.timeout(_EARLY_S):
+                if self.admission.tls is not None:
+                    await writer.start_tls(self.admission.tls)
+                    # With 0 it would wait at each write for the client to send something.
+                    writer.transport.set_write_buffer_limits(high=1)
+                return await self._authenticate(reader, writer)
+
+    @contextlib.contextmanager
+    def _early_connection(self, peer: str) -> Iterator[None]:
+        """Count a connection as not let in yet; of too many, the one ends that waited longest.
+
+        Who means it takes some milliseconds, so that a flood does not lock others out.
+        """
+        if len(self._early) >= _MOST_EARLY_CONNECTIONS:
+            longest = next(iter(self._early))
+            self.notices.note(
+                f"more than {_MOST_EARLY_CONNECTIONS} connections are not let in yet: the oldest"
+                f" are closed (one is of {self._early.pop(longest)})"
+            )
+            longest.cancel()
+        task = asyncio.current_task()
+        assert task is not None
+        self._early[task] = peer
+        try:
+            yield
+        finally:
+            self._early.pop(task, None)
+
+    async def _authenticate(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Access | None:
+        identities = self.admission.identities
+        if identities is None:
+            return None
+        caller = self._caller(writer)
+        exchange = Authentication(identities.credentials)
+        for _ in range(_MOST_EARLY_REQUESTS):
+            try:
+                async with self._request(reader, LARGEST_EARLY_REQUEST_BYTES, EARLY) as request:
+                    if request.api_key in AUTHENTICATING:
+                        answer = await self._proved(exchange, request, writer)
+                    else:
+                        answer = await self._answers[request.api_key](request, caller)
                     await self._send(writer, encode_response(request, answer))
+            except MalformedMessage as problem:
+                raise MalformedMessage(f"before authentication: {problem}") from problem
+            if exchange.user is not None:
+                host = java_address(caller.peer)
+                return Access(identities.authorizer, f"User:{exchange.user}", host)
+        raise MalformedMessage("before authentication: one more after many others")
 
-    async def _fetch(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def _proved(
+        self, exchange: Authentication, request: Request, writer: asyncio.StreamWriter
+    ) -> Answer:
+        """The next answer of an authentication; who cannot prove who it is has to wait for that.
+
+        Raises:
+            NotAuthenticatedError: it is refused, which the client has been told.
+        """
+        try:
+            return exchange.answer(request)
+        except NotAuthenticatedError as refusal:
+            await asyncio.sleep(_AFTER_FAILURE_S)
+            await self._send(writer, encode_response(request, refusal.answer))
+            raise
+
+    def _caller(self, writer: asyncio.StreamWriter) -> Caller:
+        own, peer = (writer.get_extra_info(name) for name in ("sockname", "peername"))
+        return Caller(self.admission.name or own[0], own[1], peer[0])
+
+    @contextlib.asynccontextmanager
+    async def _request(
+        self, reader: asyncio.StreamReader, largest: int, api_keys: frozenset[int]
+    ) -> AsyncIterator[Request]:
+        """Read a request; the memory for it and its answer is held until it is answered.
+
+        Raises:
+            MalformedMessage: it is not one, or larger than that.
+            EOFError: the client is gone.
+            TimeoutError: the client is idle, or does not send the rest of it.
+        """
+        async with asyncio.timeout(_IDLE_S):
+            prefix = await reader.readexactly(4)
+        size = int.from_bytes(prefix, "big", signed=True)
+        if not _LEAST_REQUEST_BYTES <= size <= largest:
+            raise MalformedMessage(f"it claims to have {size} bytes; the most is {largest}")
+        async with contextlib.AsyncExitStack() as until_answered:
+            async with self._memory.hold(size, size):
+                async with asyncio.timeout(_STALLED_S):
+                    data = await reader.readexactly(size)
+                decoded = _decoded_bytes(data)
+                await until_answered.enter_async_context(self._decoded.hold(decoded, decoded))
+                request = decode_request(data, api_keys)
+                del data
+            yield request
+
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, access: Access | None
+    ) -> None:
+        caller = self._caller(writer)
+        while True:
+            async with self._request(reader, LARGEST_REQUEST_BYTES, self._offered) as request:
+                if request.api_key == FETCH:
+                    await self._fetch(request, writer, access)
+                else:
+                    answer = await self._answer(request, caller, access)
+                    await self._send(writer, encode_response(request, answer))
+            # Who sends many requests at once does not keep others waiting.
+            await asyncio.sleep(0)
+
+    async def _answer(self, request: Request, caller: Caller, access: Access | None) -> Answer:
+        if request.api_key in AUTHENTICATING:
+            return illegal_state(request)
+
+        async def ask(asked: Request) -> Answer:
+            return await self._answers[asked.api_key](asked, caller)
+
+        if access is None:
+            return await ask(request)
+        return await self._authorization.answer(request, access, ask)
+
+    async def _fetch(
+        self, request: Request, writer: asyncio.StreamWriter, access: Access | None
+    ) -> None:
         wanted = max(_LEAST_FETCH_BYTES, min(request.body.max_bytes, LARGEST_FETCH_BYTES))
         async with self._memory.hold(wanted, _LEAST_FETCH_BYTES) as held:
-            answer, wait_s = await self._fetches.fetch(request, held.size_bytes)
+            wait_s = 0.0
+
+            async def ask(asked: Request) -> Answer:
+                nonlocal wait_s
+                answer, wait_s = await self._fetches.fetch(asked, held.size_bytes)
+                if request.body.topics and not asked.body.topics:
+                    # All is refused, which is answered at once.
+                    wait_s = 0.0
+                return answer
+
+            if access is None:
+                answer = await ask(request)
+            else:
+                answer = await self._authorization.answer(request, access, ask)
             response = encode_response(request, answer)
             self._memory.resize(held, len(response))
             await asyncio.sleep(wait_s)
             await self._send(writer, response)
 
     async def _send(self, writer: asyncio.StreamWriter, response: memoryview) -> None:
-        writer.write(response)
+        """Send a response; by TLS piece by piece, since what is written at once is copied at once.
+
+        Raises:
+            TimeoutError: the client does not take it.
+        """
+        piece_bytes = len(response) if self.admission.tls is None else _PIECE_BYTES
         try:
-            await asyncio.wait_for(writer.drain(), _STALLED_S)
+            for start in range(0, len(response), piece_bytes):
+                writer.write(response[start : start + piece_bytes])
+                async with asyncio.timeout(_STALLED_S):
+                    await writer.drain()
         except TimeoutError:
             writer.transport.abort()
             raise
@@ -204,6 +386,7 @@ def serve(
     host: str,
     port: int,
     on_ready: Callable[[str, int], None],
+    admission: Admission,
 ) -> None:
     """Serve until SIGTERM or SIGINT; only in the main thread.
 
@@ -213,6 +396,7 @@ def serve(
         host: to listen at.
         port: likewise; 0 for any.
         on_ready: takes the address, once clients can connect.
+        admission: how clients come in.
 
     Raises:
         KdumpError: the address cannot be used.
@@ -223,7 +407,7 @@ def serve(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
-        server = ProtocolServer(cluster, notices)
+        server = ProtocolServer(cluster, notices, admission)
         on_ready(*await server.listen(host, port))
         await stopped.wait()
         await server.close()

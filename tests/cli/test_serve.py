@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
 
 from builders.batches import batches
 from builders.in_process import run_kdump
-from builders.log_directories import write_log_directory, write_partition
+from builders.log_directories import TOPIC_ID, write_log_directory, write_partition
+from builders.metadata_log import partition_record, topic_record, write_metadata_log
+from builders.serving_securely import acl, client_options, credential, write_certificate
 from builders.trees import contents_of
 from kdump.formats import names
+from kdump.formats.uuids import format_uuid
+from kdump.state.metadata.image_records import ImageRecord
 
 PATIENCE_S = 60
 
@@ -98,11 +107,136 @@ def test_a_malformed_checkpoint_is_status_4(log_dir: Path) -> None:
     assert names.RECOVERY_POINT_CHECKPOINT in err
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:9092", "10.1.2.3:9092", "example.org:9092"])
-def test_other_machines_are_not_let_in(address: str, log_dir: Path) -> None:
-    done = run_kdump(["serve", "--listen", address, str(log_dir)], log_dir)
+@pytest.mark.parametrize("address", ["0.0.0.0:9092", "10.1.2.3:9092", "example.org:9092", "[::]:0"])
+@pytest.mark.parametrize(
+    "options", [(), ("--tls-cert", "cert", "--tls-key", "key"), ("--sasl",)], ids=str
+)
+def test_other_machines_are_let_in_by_tls_and_sasl_alone(
+    options: tuple[str, ...], address: str, log_dir: Path
+) -> None:
+    done = run_kdump(["serve", "--listen", address, *options, str(log_dir)], log_dir)
     assert done.exit_status == 16
-    assert b"is not an address of this machine alone" in done.stderr
+    assert b"it requires --tls-cert, --tls-key and --sasl, or --allow-anyone" in done.stderr
+
+
+def test_anyone_is_let_in_if_that_is_said(log_dir: Path) -> None:
+    running = Program(log_dir, "--listen", "0.0.0.0:0", "--allow-anyone")
+    try:
+        assert any(
+            line.endswith("may read everything, without a password\n") for line in running.started
+        )
+    finally:
+        running.kill()
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--tls-cert", "cert"), b"--tls-cert and --tls-key require each other"),
+        (("--tls-key", "key"), b"--tls-cert and --tls-key require each other"),
+        (("--super-user", "root"), b"--super-user requires --sasl"),
+        (("--allow-anyone", "--sasl"), b"--allow-anyone and --sasl are mutually exclusive"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    options: tuple[str, ...], what: bytes, log_dir: Path
+) -> None:
+    done = run_kdump(["serve", *options, str(log_dir)], log_dir)
+    assert done.exit_status == 16
+    assert what in done.stderr
+
+
+def test_a_certificate_without_its_key_is_refused(log_dir: Path, tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    _, other_key = write_certificate(other)
+    for own, private in ((certificate, other_key), (certificate, tmp_path / "none"), (key, key)):
+        files = ("--tls-cert", str(own), "--tls-key", str(private))
+        done = run_kdump(["serve", *files, str(log_dir)], log_dir)
+        assert done.exit_status == 8
+        assert done.stderr.startswith(f"kdump: {own}, {private}: ".encode())
+
+
+def test_sasl_needs_metadata_with_credentials(log_dir: Path) -> None:
+    done = run_kdump(["serve", "--sasl", str(log_dir)], log_dir)
+    assert done.exit_status == 8
+    assert b"no log directory has it" in done.stderr
+    write_metadata_log(log_dir, [topic_record("orders", TOPIC_ID.int)])
+    done = run_kdump(["serve", "--sasl", str(log_dir)], log_dir)
+    assert done.exit_status == 8
+    assert b"needs SCRAM credentials" in done.stderr
+
+
+def test_sasl_needs_metadata_that_is_whole(log_dir: Path) -> None:
+    """What is behind the damage may deny what is before it."""
+    metadata = with_users(log_dir)
+    log = metadata / "00000000000000000000.log"
+    stored = bytearray(log.read_bytes())
+    stored[-90] ^= 1
+    log.write_bytes(stored + stored[:100])
+    done = run_kdump(["serve", "--sasl", str(log_dir)], log_dir)
+    assert done.exit_status == 8
+    assert b"who may do what is not known" in done.stderr
+
+
+def with_users(log_dir: Path) -> Path:
+    """Write metadata with two users, one of whom may read orders; gives its directory."""
+    alice, bob = (credential(each, "SCRAM-SHA-256") for each in ("alice", "bob"))
+    may_read = acl("User:alice", "READ", "TOPIC:orders")
+    may_read = replace(may_read, acl_id=format_uuid(UUID(int=7)))
+    records = [
+        topic_record("orders", TOPIC_ID.int),
+        partition_record(TOPIC_ID.int, 0, [7], [1]),
+        *(
+            ImageRecord("USER_SCRAM_CREDENTIAL_RECORD", 0, each.record()).encode()
+            for each in (alice, bob)
+        ),
+        ImageRecord("ACCESS_CONTROL_ENTRY_RECORD", 0, may_read.record()).encode(),
+    ]
+    write_metadata_log(log_dir, records)
+    return log_dir / f"{names.CLUSTER_METADATA_TOPIC}-0"
+
+
+@pytest.mark.parametrize("shakes_hands", [False, True])
+def test_it_ends_at_once_although_clients_are_connected_by_tls(
+    shakes_hands: bool, log_dir: Path, tmp_path: Path
+) -> None:
+    certificate, key = write_certificate(tmp_path)
+    running = Program(log_dir, "--tls-cert", str(certificate), "--tls-key", str(key))
+    try:
+        host, port = running.started[0].split()[-2].removesuffix(",").split(":")
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as client:
+            if shakes_hands:
+                trust = ssl.create_default_context(cafile=certificate)
+                client = trust.wrap_socket(client, server_hostname=host)
+            status, _, err = running.stop(signal.SIGTERM)
+            client.close()
+        assert (status, err) == (0, "")
+    finally:
+        running.kill()
+
+
+def test_the_users_of_the_metadata_see_what_its_acls_allow(log_dir: Path, tmp_path: Path) -> None:
+    with_users(log_dir)
+    certificate, key = write_certificate(tmp_path)
+    running = Program(
+        log_dir,
+        *("--tls-cert", str(certificate), "--tls-key", str(key), "--sasl"),
+        *("--super-user", "bob"),
+    )
+    try:
+        assert running.started[-3:-1] == [
+            "  by TLS\n",
+            "  for the 2 users with SCRAM credentials, as the cluster's ACLs allow\n",
+        ]
+        address = running.started[0].split()[-2].removesuffix(",")
+        for user in ("alice", "bob"):
+            options = client_options(tmp_path, user, "SCRAM-SHA-256")
+            admin = AdminClient({"bootstrap.servers": address, **options})
+            assert set(admin.list_topics(timeout=PATIENCE_S).topics) == {"orders"}
+    finally:
+        running.kill()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536"])

@@ -14,6 +14,7 @@ import pytest
 from builders.cluster_clients import ClusterClients
 from builders.cluster_jvms import ClusterJvms
 from builders.serving import CLUSTER, RunningServer, opened
+from builders.serving_securely import acl, admission, client_properties
 
 pytestmark = pytest.mark.differential
 
@@ -142,6 +143,45 @@ def test_the_tools_describe_the_quorum(
         assert {(row[0], row[1]) for row in rows if row[-1] in statuses} == {
             (str(each["replicaId"]), each["replicaDirectoryId"]) for each in said["quorum"][kind]
         }
+
+
+def test_the_admin_comes_in_by_tls_and_sees_what_acls_allow(
+    clients: ClusterClients, running: RunningServer, said: dict[str, Any], tmp_path: Path
+) -> None:
+    allowed = (acl("User:alice", "READ", "TOPIC:txn", pattern="PREFIXED"),)
+    secure = RunningServer(running.cluster, running.notices, [], admission(tmp_path, allowed))
+    with secure:
+        seen = {
+            user: set(clients.ask("topics", configs=client_properties(secure, tmp_path, user)))
+            for user in ("alice", "root")
+        }
+    assert seen["root"] >= {each for each in said["topics"] if not each.startswith("__")}
+    assert seen["alice"] == {each for each in seen["root"] if each.startswith("txn")}
+    assert seen["alice"]
+
+
+@OLDER_TOOLS
+def test_the_console_consumer_reads_by_tls(
+    clients: ClusterClients, running: RunningServer, said: dict[str, Any], tmp_path: Path
+) -> None:
+    allowed = (
+        acl("User:alice", "READ", "TOPIC:orders"),
+        acl("User:alice", "READ", "GROUP:console-", pattern="PREFIXED"),
+    )
+    partitions = said["topics"]["orders"]["partitions"].values()
+    count = sum(each["read_uncommitted"]["count"] for each in partitions)
+    secure = RunningServer(running.cluster, running.notices, [], admission(tmp_path, allowed))
+    with secure:
+        config = tmp_path / "alice.properties"
+        properties = client_properties(secure, tmp_path, "alice")
+        config.write_text("\n".join(f"{key}={value}" for key, value in properties.items()))
+        lines = clients.run_tool(
+            "kafka-console-consumer.sh",
+            *("--bootstrap-server", secure.address, "--topic", "orders", "--from-beginning"),
+            *("--command-config", str(config)),
+            *("--max-messages", str(count)),
+        )
+    assert len(lines) >= count
 
 
 @OLDER_TOOLS

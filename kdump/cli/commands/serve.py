@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kdump.log.remote_files import RemotePlace
     from kdump.log.replicas import Replica
     from kdump.log.selection import PartitionSelection
+    from kdump.serve.admission import Admission, Identities
     from kdump.serve.served_cluster import ServedCluster
     from kdump.state.metadata.metadata_image import MetadataImage
 
@@ -34,7 +35,7 @@ Address = tuple[str, int]
 
 
 class AddressParameter(click.ParamType[Address]):
-    """HOST:PORT, of this machine only."""
+    """HOST:PORT."""
 
     name = "address"
 
@@ -47,13 +48,6 @@ class AddressParameter(click.ParamType[Address]):
         host = host.removeprefix("[").removesuffix("]")
         if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
             self.fail(f"{str(value)!r} is not HOST:PORT, such as 127.0.0.1:9092", param, ctx)
-        if not _is_loopback(host):
-            self.fail(
-                f"{host} is not an address of this machine alone, such as 127.0.0.1: clients are"
-                " not asked who they are, so no others are let in",
-                param,
-                ctx,
-            )
         return host, int(port)
 
 
@@ -76,8 +70,35 @@ def _is_loopback(host: str) -> bool:
     type=AddressParameter(),
     default="127.0.0.1:9092",
     metavar="HOST:PORT",
-    help="Listen at HOST:PORT, an address of this machine alone; port 0 is any free one "
-    "(default: 127.0.0.1:9092).",
+    help="Listen at HOST:PORT; port 0 is any free one (default: 127.0.0.1:9092).",
+)
+@click.option(
+    "--tls-cert",
+    metavar="FILE",
+    help="Use TLS, with the certificate and its chain in FILE (PEM).",
+)
+@click.option(
+    "--tls-key",
+    metavar="FILE",
+    help="The key of the certificate (PEM, without a password).",
+)
+@click.option(
+    "--sasl",
+    "with_sasl",
+    is_flag=True,
+    help="Ask clients for their SCRAM credentials, and enforce the cluster's ACLs.",
+)
+@click.option(
+    "--super-user",
+    "super_users",
+    multiple=True,
+    metavar="USER",
+    help="Let USER read everything, whatever the ACLs say; may be repeated.",
+)
+@click.option(
+    "--allow-anyone",
+    is_flag=True,
+    help="Let everyone who can reach the address read everything.",
 )
 @click.option(
     "--broker",
@@ -96,6 +117,11 @@ def _is_loopback(host: str) -> bool:
 def command(
     paths: Sequence[Location],
     address: Address,
+    tls_cert: str | None,
+    tls_key: str | None,
+    with_sasl: bool,
+    super_users: tuple[str, ...],
+    allow_anyone: bool,
     broker_id: int | None,
     skip_damaged: bool,
     selection: PartitionSelection,
@@ -109,18 +135,32 @@ def command(
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.shared.directories import without_garbage_collection
 
+    _check_admission(
+        address[0],
+        certificate=tls_cert,
+        key=tls_key,
+        with_sasl=with_sasl,
+        super_users=super_users,
+        allow_anyone=allow_anyone,
+    )
     _require_kio()
+    from kdump.serve.admission import Admission, tls_context
     from kdump.serve.served_cluster import ServeRequest, open_cluster
     from kdump.serve.served_notices import ServedNotices
     from kdump.serve.server import serve
 
+    tls = None if tls_cert is None or tls_key is None else tls_context(tls_cert, tls_key)
     diagnostics = Diagnostics()
     with without_garbage_collection():
         directories = list(_directories(with_remote(paths, remote), selection, diagnostics))
         if not directories:
             return diagnostics.status
         request = ServeRequest(
-            directories, _image(directories, diagnostics), selection, broker_id, skip_damaged
+            directories,
+            _image(directories, diagnostics, must_be_whole=with_sasl),
+            selection,
+            broker_id,
+            skip_damaged,
         )
 
         def failed(replica: Replica, failure: OSError) -> None:
@@ -132,15 +172,90 @@ def command(
     if not cluster.topics and not selection.is_everything:
         raise nothing_selected(selection, [each.path for each in directories])
 
+    identities = _identities(cluster.image, super_users) if with_sasl else None
+    admission = Admission(tls, identities, None if _is_address(address[0]) else address[0])
+
     def ready(host: str, port: int) -> None:
         for line in _start_lines(cluster, broker_id, host, port):
             write_line(line)
+        for line in _admission_lines(admission, f"{host}:{port}", allow_anyone=allow_anyone):
+            write_line(line)
+        write_line("Stop with Ctrl-C.")
         sys.stdout.flush()
 
-    serve(cluster, notices, *address, ready)
+    serve(cluster, notices, *address, ready, admission)
     for line in notices.summary():
         write_line(line)
     return diagnostics.status
+
+
+def _is_address(host: str) -> bool:
+    """Whether it is an address, or the name of this machine alone, and no other name."""
+    import ipaddress
+
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
+def _check_admission(
+    host: str,
+    *,
+    certificate: str | None,
+    key: str | None,
+    with_sasl: bool,
+    super_users: Sequence[str],
+    allow_anyone: bool,
+) -> None:
+    """Check who would be let in.
+
+    Raises:
+        UsageProblem: options do not go together, or strangers would be let in.
+    """
+    if (certificate is None) != (key is None):
+        raise UsageProblem("--tls-cert and --tls-key require each other")
+    if super_users and not with_sasl:
+        raise UsageProblem("--super-user requires --sasl")
+    if allow_anyone and with_sasl:
+        raise UsageProblem("--allow-anyone and --sasl are mutually exclusive")
+    if not _is_loopback(host) and not allow_anyone and not (certificate and with_sasl):
+        raise UsageProblem(
+            f"{host} can be reached from other machines: it requires --tls-cert, --tls-key and"
+            " --sasl, or --allow-anyone"
+        )
+
+
+def _identities(image: MetadataImage | None, super_users: Sequence[str]) -> Identities:
+    """The users and the ACLs of the cluster.
+
+    Raises:
+        KdumpError: the cluster has no user who could authenticate.
+    """
+    from kdump.serve.admission import Identities
+    from kdump.serve.authentication import Credentials
+    from kdump.state.metadata.authorizer import Authorizer
+    from kdump.state.metadata.metadata_image import EntityKind
+
+    if image is None:
+        raise KdumpError("--sasl needs the cluster's metadata, and no log directory has it")
+    credentials = Credentials(image.of(EntityKind.SCRAM).values())
+    if not credentials.user_count:
+        raise KdumpError("--sasl needs SCRAM credentials, and the cluster's metadata has none")
+    acls = image.of(EntityKind.ACL).values()
+    return Identities(credentials, Authorizer(acls, [f"User:{each}" for each in super_users]))
+
+
+def _admission_lines(admission: Admission, address: str, *, allow_anyone: bool) -> Iterator[str]:
+    """Who may connect."""
+    if admission.tls is not None:
+        yield "  by TLS"
+    if admission.identities is not None:
+        users = counted(admission.identities.credentials.user_count, "user")
+        yield f"  for the {users} with SCRAM credentials, as the cluster's ACLs allow"
+    elif allow_anyone:
+        yield (f"  to anyone: whoever can reach {address} may read everything, without a password")
 
 
 def _require_kio() -> None:
@@ -151,9 +266,10 @@ def _require_kio() -> None:
     """
     try:
         import kio  # noqa: F401
+        import scramp  # noqa: F401
     except ImportError as failure:
         raise KdumpError(
-            "serve needs the package kio: pip install 'kafka-kdump[serve]'"
+            "serve needs the packages kio and scramp: pip install 'kafka-kdump[serve]'"
         ) from failure
 
 
@@ -190,13 +306,24 @@ def _directories(
             yield found
 
 
-def _image(directories: Sequence[LogDirectory], diagnostics: Diagnostics) -> MetadataImage | None:
-    """The cluster's metadata; None without a copy that can be read, which is reported."""
+def _image(
+    directories: Sequence[LogDirectory], diagnostics: Diagnostics, *, must_be_whole: bool
+) -> MetadataImage | None:
+    """The cluster's metadata; None without a copy that can be read, which is reported.
+
+    Raises:
+        KdumpError: it has to be whole, and is not.
+    """
     from kdump.serve.served_cluster import newest_image
 
+    def report(what: str) -> None:
+        write_line(f"kdump: {what}", sys.stderr)
+
     try:
-        return newest_image(directories, lambda what: write_line(f"kdump: {what}", sys.stderr))
+        return newest_image(directories, report, must_be_whole=must_be_whole)
     except KdumpError as failure:
+        if must_be_whole:
+            raise
         diagnostics.report_failure(failure)
     except OSError as failure:
         diagnostics.report(directories[0].path, failure)
@@ -240,4 +367,3 @@ def _start_lines(
         yield f"  without a replica here: {', '.join(missing[:_MOST_NAMED])}{more}"
     if cluster.image is None:
         yield "  without the cluster's metadata: no log directory has __cluster_metadata"
-    yield "Stop with Ctrl-C."
