@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.job import Split
@@ -17,6 +19,7 @@ from kdump.formats import names, producer_snapshot
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
+from kdump.log.bounds import is_certain_end
 from kdump.log.directory import LogDirectory
 from kdump.log.first_record import FoundRecord
 from kdump.log.log_search import checkpointed, find_log_start
@@ -45,8 +48,7 @@ class Bound(enum.Enum):
     LOG_END_OFFSET = "log_end_offset"
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """What is looked up: an offset or a time.
 
     Attributes:
@@ -60,8 +62,7 @@ class Question:
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
-@dataclass(frozen=True, slots=True)
-class LookupRequest:
+class LookupRequest(Struct, frozen=True):
     """What to look up, and where.
 
     Attributes:
@@ -74,8 +75,7 @@ class LookupRequest:
     question: Question
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookupSplit(Split):
+class LookupSplit(Split, frozen=True, kw_only=True):
     """A replica to look into.
 
     Attributes:
@@ -91,8 +91,7 @@ class LookupSplit(Split):
     high_watermark: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """An offset, and the first record from there on.
 
     Attributes:
@@ -108,8 +107,7 @@ class Found:
     leader_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LookupAnswer:
+class LookupAnswer(Struct, frozen=True):
     """What was found in one replica.
 
     Attributes:
@@ -117,6 +115,7 @@ class LookupAnswer:
         epoch_end_offset: where the leader epoch of the answer ends; None if that is not known.
         log_start_offset: where the log begins.
         log_end_offset: where it ends.
+        is_end_certain: whether a starting broker ends it there, too.
         high_watermark: from the checkpoint; None if it has none.
         last_stable_offset: None if it was not asked for.
         bound: the offset that an answer for a time stays below; None for an offset.
@@ -133,6 +132,7 @@ class LookupAnswer:
     epoch_end_offset: int | None
     log_start_offset: int
     log_end_offset: int
+    is_end_certain: bool
     high_watermark: int | None
     last_stable_offset: int | None
     bound: Bound | None
@@ -145,8 +145,7 @@ class LookupAnswer:
     epochs: tuple[EpochEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableReplica:
+class UnreadableReplica(Struct, frozen=True):
     """A replica that could not be read.
 
     Attributes:
@@ -157,8 +156,7 @@ class UnreadableReplica:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class LookupJob:
+class LookupJob(Struct, frozen=True):
     """Looks into one replica."""
 
     question: Question
@@ -219,6 +217,9 @@ class _Lookup:
             epoch_end_offset=epoch_end,
             log_start_offset=self.log_start,
             log_end_offset=self.log_end,
+            is_end_certain=is_certain_end(
+                self.search.partition, self.log_end, self.log_start, is_clean=self.split.is_clean
+            ),
             high_watermark=self.split.high_watermark,
             last_stable_offset=self.last_stable_offset,
             bound=self.bound,
@@ -423,8 +424,7 @@ def _where(damages: Sequence[Damage]) -> str:
     return f"bytes {first.start} to {end} of {first.path.rpartition('/')[2]}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaAnswer:
+class ReplicaAnswer(Struct, frozen=True):
     """The answer of a replica.
 
     Attributes:

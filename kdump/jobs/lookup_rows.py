@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kdump.jobs.listing.certain_end import IS_VALID_END_CERTAIN
 from kdump.rows.row_type import (
     BYTES,
     FLAG,
@@ -176,7 +177,8 @@ LOOKUP: Final = RowType(
             "HW",
             is_detail=True,
         ),
-        Field("log_end_offset", INTEGER, "Where the log ends.", "Log end", dropped=1),
+        Field("log_end_offset", INTEGER, "After the last valid batch.", "Log end", dropped=1),
+        IS_VALID_END_CERTAIN,
         Field(
             "is_most_advanced",
             FLAG.or_null,

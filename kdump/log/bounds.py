@@ -7,8 +7,9 @@ partition takes only a few small reads.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP
@@ -25,8 +26,7 @@ _LARGEST_SMALL_LOG_BYTES: Final = 16 << 10
 """Larger logs may have so many batches that their indexes are faster."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogBounds:
+class LogBounds(Struct, frozen=True):
     """The bounds of a log; None for what is not known.
 
     Attributes:
@@ -90,6 +90,30 @@ def read_bounds(
         earliest_timestamp_ms=_earliest_timestamp(partition, log_start_offset, small),
         latest_timestamp_ms=ends.latest_timestamp_ms,
     )
+
+
+def is_certain_end(
+    partition: Partition, end_offset: int, log_start_offset: int | None, *, is_clean: bool
+) -> bool:
+    """Whether a starting broker ends a log at an offset that was found by other means.
+
+    It is what :attr:`LogBounds.is_end_certain` is for the end that :func:`read_bounds` finds, and
+    reads only the end of the active segment.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    if not is_clean or not partition.segments or partition.is_0_7:
+        return False
+    active = partition.segments[-1]
+    # Without the index all headers would be read, for nothing.
+    if active.offset_index_bytes is None:
+        return False
+    with SegmentSearch.of(partition, active, Trust.LENGTHS) as search:
+        end = search.end()
+    ends = _Ends(end.offset, None, 0, end)
+    is_certain = _is_end_of_clean_load(partition, ends, log_start_offset, _SmallLogs(partition))
+    return is_certain and end.offset == end_offset
 
 
 def deleted_up_to(partition: Partition) -> int | None:

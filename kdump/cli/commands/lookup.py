@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
 
 from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.engine_options import engine_options
@@ -17,6 +18,7 @@ from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.jobs.listing.certain_end import with_marked_end
 from kdump.jobs.lookup_rows import LOOKUP
 from kdump.log.special_times import SPECIAL_BY_WORD, IsolationLevel, SpecialTime
 from kdump.phases import phase
@@ -183,6 +185,7 @@ def _row(replica: Replica, answer: LookupAnswer, *, is_most_advanced: bool | Non
         "last_stable_offset": answer.last_stable_offset,
         "high_watermark": answer.high_watermark,
         "log_end_offset": answer.log_end_offset,
+        "is_end_certain": answer.is_end_certain,
         "is_most_advanced": is_most_advanced,
         "read_bytes": answer.read_bytes,
         "unused_indexes": list(answer.unused_indexes),
@@ -216,8 +219,11 @@ def _show(rows: Sequence[Row], output: OutputFormat) -> None:
     if not output.is_for_people:
         with open_output(output, LOOKUP.columns) as out:
             out.rows(rows)
-    elif len(rows) == 1:
-        block = [each._replace(is_detail=False) for each in LOOKUP.columns]
+        return
+    disagreements = list(_disagreements(rows))
+    rows = [_with_marks(row) for row in rows]
+    if len(rows) == 1:
+        block = [replace(each, is_detail=False) for each in LOOKUP.columns]
         with open_output(output, block, vertical=True) as out:
             out.row({name: rows[0][name] for name in rows[0] if _is_worth_a_line(rows[0], name)})
         for note in rows[0]["notes"]:
@@ -226,8 +232,14 @@ def _show(rows: Sequence[Row], output: OutputFormat) -> None:
         with open_output(output, LOOKUP.columns) as out:
             # The directory is in other columns.
             out.rows({**row, "file": _name_of(row["file"])} for row in rows)
-        for line in (*_note_lines(rows), *_disagreements(rows)):
+        for line in (*_note_lines(rows), *disagreements):
             write_line(line)
+
+
+def _with_marks(row: Row) -> Row:
+    """The row with a mark at the end of the log that may not be a broker's, for people."""
+    is_end = row["bound"] == "log_end_offset" and row["offset"] == row["log_end_offset"]
+    return with_marked_end(row, "log_end_offset", *(("offset",) if is_end else ()))
 
 
 def _name_of(file: str | None) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.formats.names import TopicPartition
@@ -40,8 +41,7 @@ _GLOB_CHARACTERS: Final = frozenset("*?[")
 _NO_OFFSETS: Final = PartitionOffsets(None)
 
 
-@dataclass(slots=True)
-class _FoundGroup:
+class _FoundGroup(Struct):
     """A group, and what only other replicas of its coordinator's log have of it.
 
     Attributes:
@@ -59,8 +59,7 @@ class _FoundGroup:
     only_on: list[Replica] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _FoundShare:
+class _FoundShare(Struct):
     """The same of what a share group has delivered of a partition."""
 
     state: SharePartition

@@ -6,10 +6,12 @@ Each takes a few small reads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PARTITION_METADATA, TopicPartition
+from kdump.log.bounds import is_certain_end
 from kdump.log.log_search import EMPTY, ReplicaEnd, Trust, log_end
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
@@ -19,14 +21,14 @@ from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumedLog:
+class ConsumedLog(Struct, frozen=True):
     """The log of a partition that a group consumes, in its most advanced replica.
 
     Attributes:
         log_start_offset: None if unknown; so are the others.
         high_watermark: as checkpointed: after a crash it is old.
         end: of the valid batches.
+        is_end_certain: whether a starting broker ends the log there, too; None without an end.
         topic_id: of the topic when the replica was created.
         have_other_ends: whether other replicas end elsewhere.
     """
@@ -35,6 +37,7 @@ class ConsumedLog:
     log_start_offset: int | None
     high_watermark: int | None
     end: ReplicaEnd | None
+    is_end_certain: bool | None
     topic_id: str | None
     have_other_ends: bool
 
@@ -127,19 +130,31 @@ class ConsumedLogs:
         """The most advanced of the replicas that can be read; each is given with its topic id."""
         found: list[tuple[ReplicaEnd | None, Replica, str | None]] = []
         for replica, topic_id in replicas:
-            partition = replica.partition
             try:
-                end = _end_of(partition)
+                end = _end_of(replica.partition)
             except OSError as failure:
-                self.problems.append(FileProblem(partition.path, failure))
+                self.problems.append(FileProblem(replica.partition.path, failure))
             else:
                 found.append((end, replica, topic_id))
         if not found:
             replica, topic_id = replicas[0]
-            return _consumed_log(replica, None, topic_id, have_other_ends=False)
+            return _consumed_log(replica, None, None, topic_id, have_other_ends=False)
         end, replica, topic_id = max(found, key=lambda each: each[0] or EMPTY)
         offsets = {None if each[0] is None else each[0].offset for each in found}
-        return _consumed_log(replica, end, topic_id, have_other_ends=len(offsets) > 1)
+        is_certain = None if end is None else self._is_certain(replica, end.offset)
+        return _consumed_log(replica, end, is_certain, topic_id, have_other_ends=len(offsets) > 1)
+
+    def _is_certain(self, replica: Replica, end_offset: int) -> bool:
+        try:
+            return is_certain_end(
+                replica.partition,
+                end_offset,
+                replica.log_start_offset,
+                is_clean=replica.log_directory.is_clean,
+            )
+        except OSError as failure:
+            self.problems.append(FileProblem(replica.partition.path, failure))
+            return False
 
     def _topic_id(self, replica: Replica) -> str | None:
         path = replica.partition.path
@@ -162,13 +177,19 @@ def _end_of(partition: Partition) -> ReplicaEnd | None:
 
 
 def _consumed_log(
-    replica: Replica, end: ReplicaEnd | None, topic_id: str | None, *, have_other_ends: bool
+    replica: Replica,
+    end: ReplicaEnd | None,
+    is_end_certain: bool | None,
+    topic_id: str | None,
+    *,
+    have_other_ends: bool,
 ) -> ConsumedLog:
     return ConsumedLog(
         replica,
         replica.log_start_offset,
         replica.high_watermark,
         end,
+        is_end_certain,
         topic_id,
         have_other_ends,
     )

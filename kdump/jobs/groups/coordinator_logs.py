@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
@@ -35,8 +37,7 @@ SHARE_STATE_TOPIC: Final = "__share_group_state"
 Records: TypeAlias = LatestRecords | ShareRecords
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorSplit(Split):
+class CoordinatorSplit(Split, frozen=True, kw_only=True):
     """A part of the log of a coordinator.
 
     Attributes:
@@ -53,8 +54,7 @@ class CoordinatorSplit(Split):
         return (self.path,) if self.is_first and self.is_last else ()
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorPart:
+class CoordinatorPart(Struct, frozen=True):
     """What a part of the log of a coordinator adds up to.
 
     Attributes:
@@ -70,8 +70,7 @@ class CoordinatorPart:
     last_batch: ReplicaEnd
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsJob:
+class GroupsJob(Struct, frozen=True):
     """Reduces a part of the log of a coordinator to the latest record of each key."""
 
     def run(self, split: CoordinatorSplit, /) -> CoordinatorPart | Unreadable:
@@ -124,8 +123,7 @@ def _no_records(partition: TopicPartition) -> Records:
     return ShareRecords() if partition.topic == SHARE_STATE_TOPIC else LatestRecords()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLog:
+class GroupLog(Struct, frozen=True):
     """The log of a coordinator as it was read.
 
     Attributes:

@@ -8,7 +8,8 @@ counts: an unclean election gives up records, among them offsets that groups com
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.formats.errors import FormatError
@@ -32,8 +33,7 @@ from kdump.state.groups.share_groups import ShareRecords
 from kdump.storage.location import Location
 
 
-@dataclass(frozen=True, slots=True)
-class OtherLog:
+class OtherLog(Struct, frozen=True):
     """A replica that was read, and is not believed.
 
     Attributes:
@@ -44,8 +44,7 @@ class OtherLog:
     only: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenLog:
+class ChosenLog(Struct, frozen=True):
     """A partition of a coordinator's topic.
 
     Attributes:
@@ -73,8 +72,7 @@ class ChosenLog:
         return [*self.unreadable, *failures]
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     """A replica, and where its log ends by its headers; or why that is not known."""
 
     replica: Replica
@@ -82,8 +80,7 @@ class _Candidate:
     failure: Unreadable | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     """A replica that was read, and up to where."""
 
     candidate: _Candidate

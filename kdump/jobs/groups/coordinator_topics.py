@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.formats.java.java_text import coordinator_partition
 from kdump.state.metadata.cluster import ClusterImage
@@ -16,8 +17,7 @@ MOST_MISSING: Final = 10_000
 """The most missing partitions that are listed: a forged name may claim that there are billions."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionCount:
+class PartitionCount(Struct, frozen=True):
     """How many partitions a coordinator's topic has.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.consumed_logs import ConsumedLog
@@ -22,8 +23,7 @@ from kdump.state.groups.share_groups import SharePartition
 from kdump.state.metadata.cluster import ClusterImage
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsRequest:
+class GroupsRequest(Struct, frozen=True):
     """Which groups to report, and from what.
 
     Attributes:
@@ -44,8 +44,7 @@ class GroupsRequest:
         return not self.groups or any(fnmatchcase(group_id, glob) for glob in self.groups)
 
 
-@dataclass(frozen=True, slots=True)
-class OtherOffset:
+class OtherOffset(Struct, frozen=True):
     """An offset that only a replica has which is not believed.
 
     Attributes:
@@ -56,8 +55,7 @@ class OtherOffset:
     committed: CommittedOffset
 
 
-@dataclass(frozen=True, slots=True)
-class OtherShare:
+class OtherShare(Struct, frozen=True):
     """What a share group has delivered, if a replica is right that is not believed.
 
     Attributes:
@@ -68,8 +66,7 @@ class OtherShare:
     state: SharePartition
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetReport:
+class OffsetReport(Struct, frozen=True):
     """What a group committed for a partition.
 
     Attributes:
@@ -104,8 +101,7 @@ class OffsetReport:
         return None if self.topic_state in ("recreated", "unlisted") else end - committed.offset
 
 
-@dataclass(frozen=True, slots=True)
-class ShareOffsetReport:
+class ShareOffsetReport(Struct, frozen=True):
     """What a share group has delivered of a partition.
 
     Attributes:
@@ -128,8 +124,7 @@ class ShareOffsetReport:
         return None if end is None else self.state.lag(end)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupReport:
+class GroupReport(Struct, frozen=True):
     """A group with its offsets.
 
     Attributes:
@@ -155,8 +150,7 @@ class GroupReport:
         return found + [other.replica for each in self.share_offsets for other in each.elsewhere]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsReport:
+class GroupsReport(Struct, frozen=True):
     """The groups of a cluster.
 
     Attributes:

@@ -12,6 +12,7 @@ from kdump.jobs.groups.offset_rows import (
     offset_row,
     share_row,
 )
+from kdump.jobs.listing.certain_end import with_marked_end
 from kdump.rows.row_type import (
     COUNT,
     FLAG,
@@ -80,6 +81,11 @@ GROUP: Final = RowType(
         Field("offsets", COUNT.or_null, "How many are shown.", "Offsets", dropped=6),
         Field(
             "lag", INTEGER.or_null, "Sum of the lags that are shown; null if one is unknown.", "Lag"
+        ),
+        Field(
+            "is_lag_certain",
+            FLAG,
+            "Whether a starting broker ends all logs where they end here; true without any.",
         ),
         Field("coordinator_partition", INTEGER.or_null, "Partition of __consumer_offsets."),
         Field("log_dir", TEXT.or_null, "Where it was read."),
@@ -206,15 +212,18 @@ def group_rows(
 ) -> Iterator[Row]:
     """Yield the rows of all groups: each group, its members and its offsets."""
     for each in report.groups:
-        yield _group_row(each)
+        group = _group_row(each)
+        yield with_marked_end(group, "lag", certainty="is_lag_certain") if for_people else group
         if with_members:
             for member in each.group.members:
                 row = _member_row(each.group, member, report.topic_names)
                 yield {**row, **_member_texts(row)} if for_people else row
         for offset in each.offsets:
-            yield offset_row(each.group, offset, now_ms)
+            row = offset_row(each.group, offset, now_ms)
+            yield with_marked_end(row, "log_end_offset", "lag") if for_people else row
         for share in each.share_offsets:
-            yield share_row(share)
+            row = share_row(share)
+            yield with_marked_end(row, "log_end_offset", "lag") if for_people else row
     for name in report.unknown:
         yield _unknown_group_row(name, report.offsets_topic)
 
@@ -223,6 +232,8 @@ def _group_row(report: GroupReport) -> Row:
     group, coordinator = report.group, report.coordinator
     lags = [each.lag for each in report.offsets if each.offsets.committed is not None]
     lags += [each.lag for each in report.share_offsets]
+    logs = [each.log for each in report.offsets]
+    logs += [each.log for each in report.share_offsets]
     return {
         "type": "group",
         "group": group.group_id,
@@ -238,6 +249,7 @@ def _group_row(report: GroupReport) -> Row:
         "members": None if group.state is None else len(group.members),
         "offsets": len(report.offsets) + len(report.share_offsets),
         "lag": None if None in lags else sum(lag for lag in lags if lag is not None),
+        "is_lag_certain": all(each is None or each.is_end_certain is not False for each in logs),
         "coordinator_partition": None if coordinator is None else coordinator.partition.partition,
         "log_dir": None if coordinator is None else str(coordinator.replica.log_directory.path),
         "is_uncertain": report.is_uncertain,

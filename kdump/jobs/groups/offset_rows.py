@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kdump.jobs.listing.certain_end import IS_VALID_END_CERTAIN
 from kdump.rows.row_type import (
     FLAG,
     INT,
@@ -48,6 +49,7 @@ _LOG_FIELDS: Final = (
         dropped=7,
     ),
     Field("log_end_offset", INTEGER.or_null, "Offset after the last valid batch.", "End"),
+    IS_VALID_END_CERTAIN,
 )
 _REPLICA: Final = Field("replica_log_dir", TEXT.or_null, "Log directory of that replica.")
 
@@ -261,6 +263,7 @@ def _log_fields(log: ConsumedLog | None) -> dict[str, Any]:
         "log_start_offset": None if log is None else log.log_start_offset,
         "high_watermark": None if log is None else log.high_watermark,
         "log_end_offset": None if log is None else log.end_offset,
+        IS_VALID_END_CERTAIN.name: None if log is None else log.is_end_certain,
         "replica_log_dir": None if log is None else str(log.replica.log_directory.path),
     }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.job import Split
@@ -43,16 +44,14 @@ def survey(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SurveySplit(Split):
+class _SurveySplit(Split, frozen=True, kw_only=True):
     """A segment, and the one after it."""
 
     segment: Segment
     following: Segment | None
 
 
-@dataclass(frozen=True, slots=True)
-class _SurveyJob:
+class _SurveyJob(Struct, frozen=True):
     """Counts the batches of a segment."""
 
     def run(self, split: _SurveySplit) -> tuple[LogContents, tuple[Problem, ...]]:

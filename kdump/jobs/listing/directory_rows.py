@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from kdump.jobs.listing.certain_end import IS_END_CERTAIN
 from kdump.rows.row_type import (
     COUNT,
@@ -100,7 +102,7 @@ FIELDS: Final = (
     Field("total_bytes", SIZE, "Size of all files.", "Size of all files"),
     Field(
         "largest_topics",
-        map_of(SIZE)._replace(kind=Kind.BYTES),
+        replace(map_of(SIZE), kind=Kind.BYTES),
         "The topics that take the most space, largest first: the size of all files in bytes.",
         "Largest topics",
     ),
@@ -271,7 +273,7 @@ _OF_PARTITION: Final = frozenset(
 def _directory(name: str, what: str, names: frozenset[str], *kinds: str) -> RowType:
     named = {"path", "kind", *_COUNTS, *names}
     fields = (
-        each._replace(type=one_of(*kinds)) if each.name == "kind" else each
+        replace(each, type=one_of(*kinds)) if each.name == "kind" else each
         for each in FIELDS
         if each.name in named
     )

@@ -6,10 +6,11 @@ workers list the partitions, too, and send back only what is shown of them.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from kdump.engine.job import Split
 from kdump.formats.names import TopicPartition
@@ -114,7 +115,7 @@ def describe_places(
     path = root.path
     with phase(f"{what} {path}", len(places)) as listing:
         # Workers need no list of all partitions.
-        short_root = dataclasses.replace(root, identities=(), problems=())
+        short_root = msgspec.structs.replace(root, identities=(), problems=())
         job = _ListingJob(short_root, describe, keep_entries)
         described = list(listing.over(_described(job, places, in_workers)))
     found = list(zip(places, described, strict=True))
@@ -125,7 +126,7 @@ def describe_places(
     ]
     unreadable = sorted(problem.path.name for problem in problems)
     found.sort(key=lambda each: each[0].order)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         root, unreadable=tuple(unreadable), problems=(*problems, *root.problems)
     ), [each for _, each in found]
 
@@ -153,15 +154,13 @@ def _described(
             yield from described
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ListingSplit(Split):
+class _ListingSplit(Split, frozen=True, kw_only=True):
     """Some partitions of a log directory."""
 
     places: tuple[PartitionPlace, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _ListingJob:
+class _ListingJob(Struct, frozen=True):
     """Describes partitions."""
 
     root: LogDirectory

@@ -5,10 +5,11 @@ Nothing heavy is imported here: ``kdump ls`` starts fast.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
@@ -28,8 +29,7 @@ from kdump.storage.location import Location
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
-class LonePartition:
+class LonePartition(Struct, frozen=True):
     """A partition whose directory was named itself.
 
     Attributes:
@@ -133,12 +133,12 @@ def with_partitions_as_loaded(listed: LogDirectory, problems: ProblemReporter) -
                 unreadable.append(each.path.name)
             else:
                 loaded.append(partition)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         listed, partitions=tuple(loaded), unreadable=tuple(sorted(unreadable))
     )
 
 
-_BOUNDS: Final = tuple(field.name for field in dataclasses.fields(LogBounds))
+_BOUNDS: Final = LogBounds.__struct_fields__
 
 
 def bounds_fields(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.check.findings import Finding
 from kdump.check.partition_statistics import PartitionStatistics
@@ -12,8 +14,7 @@ from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.scan.batch_statistics import BatchStatistics
 
 
-@dataclass(slots=True)
-class CollectedResults:
+class CollectedResults(Struct):
     """Takes the results as they come; one can print with it as with every printer of verify.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.formats.names import TopicPartition
@@ -16,8 +17,7 @@ from kdump.log.selection import PartitionSelection
 from kdump.state.metadata.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLag:
+class GroupLag(Struct, frozen=True):
     """The lag of a group in a partition.
 
     Attributes:
@@ -25,6 +25,7 @@ class GroupLag:
         partition: the partition; None if its topic is not known.
         offset: committed, or where a share group starts; None if there is none.
         end_offset: of the log; None if unknown.
+        is_end_certain: whether a starting broker ends the log there, too; None without an end.
         lag: None if unknown.
     """
 
@@ -33,11 +34,11 @@ class GroupLag:
     partition: TopicPartition | None
     offset: int | None
     end_offset: int | None
+    is_end_certain: bool | None
     lag: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerLag:
+class ConsumerLag(Struct, frozen=True):
     """The lag of all groups.
 
     Attributes:
@@ -94,6 +95,7 @@ def _lags(report: GroupReport) -> list[GroupLag]:
                 each.partition,
                 None if committed is None else committed.offset,
                 None if each.log is None else each.log.end_offset,
+                None if each.log is None else each.log.is_end_certain,
                 each.lag,
             )
         )
@@ -101,7 +103,9 @@ def _lags(report: GroupReport) -> list[GroupLag]:
         key = None if share.topic is None else TopicPartition(share.topic, share.state.partition)
         end = None if share.log is None else share.log.end_offset
         start = share.state.start_offset
-        found.append(GroupLag(name, state, key, None if start < 0 else start, end, share.lag))
+        is_certain = None if share.log is None else share.log.is_end_certain
+        offset = None if start < 0 else start
+        found.append(GroupLag(name, state, key, offset, end, is_certain, share.lag))
     return found
 
 

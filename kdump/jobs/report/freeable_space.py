@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.errors import KdumpError
@@ -28,8 +29,7 @@ from kdump.storage.location import Location
 from kdump.words import counted
 
 
-@dataclass(frozen=True, slots=True)
-class FreeablePartition:
+class FreeablePartition(Struct, frozen=True):
     """A partition in which a running broker would delete or rewrite something.
 
     Attributes:
@@ -49,8 +49,7 @@ class FreeablePartition:
     cleaner_state: CleaningState | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FreeableSpace:
+class FreeableSpace(Struct, frozen=True):
     """What would be freed.
 
     Attributes:

@@ -7,7 +7,8 @@ logs of transaction coordinators are read for what they say about them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.formats.names import PartitionState, TopicPartition
@@ -17,6 +18,7 @@ from kdump.jobs.transactions.open_transactions import TxnsRequest, txns
 from kdump.jobs.transactions.partition_transactions import all_txns
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory
+from kdump.log.replicas import choose_replicas
 from kdump.log.selection import PartitionSelection
 from kdump.state.transactions.hanging_transactions import (
     DEFAULT_MAX_TIMEOUT_MS,
@@ -28,8 +30,7 @@ from kdump.state.transactions.stability import Stability, stability
 from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedTransaction:
+class JudgedTransaction(Struct, frozen=True):
     """A transaction without a marker.
 
     Attributes:
@@ -42,8 +43,7 @@ class JudgedTransaction:
     judgement: Judgement
 
 
-@dataclass(frozen=True, slots=True)
-class UnstablePartition:
+class UnstablePartition(Struct, frozen=True):
     """A partition whose last stable offset a transaction may pin.
 
     Attributes:
@@ -81,7 +81,13 @@ def unstable_partitions(
     Raises:
         KdumpError: the engine failed.
     """
-    chosen = {key: each for key, each in _most_advanced(reports).items() if _is_unstable(each)}
+    live = [each for each in reports if each.partition.state is PartitionState.LIVE]
+    leading = choose_replicas(live, lambda *_: None, is_one_a_name=True).chosen
+    chosen = {
+        key: each
+        for each in leading
+        if (key := each.partition.topic_partition) is not None and _is_unstable(each)
+    }
     if not chosen:
         return [], ()
     selection = PartitionSelection(topics=(TRANSACTION_STATE_TOPIC,))
@@ -93,17 +99,6 @@ def unstable_partitions(
         for key, report in sorted(chosen.items())
     ]
     return unstable, found.problems
-
-
-def _most_advanced(reports: Iterable[PartitionReport]) -> dict[TopicPartition, PartitionReport]:
-    found: dict[TopicPartition, PartitionReport] = {}
-    for each in reports:
-        key = each.partition.topic_partition
-        if key is None or each.partition.state is not PartitionState.LIVE:
-            continue
-        if key not in found or each.end_offset > found[key].end_offset:
-            found[key] = each
-    return found
 
 
 def _is_unstable(report: PartitionReport) -> bool:

@@ -7,7 +7,9 @@ coordinators know comes from all partitions of ``__transaction_state`` together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
@@ -43,8 +45,7 @@ _SNAPSHOT_READ_BYTES = 64 << 10
 """About how much is read of a partition after a clean shutdown: a snapshot, and its last batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class TxnsRequest:
+class TxnsRequest(Struct, frozen=True):
     """What to find.
 
     Attributes:
@@ -63,8 +64,7 @@ def is_needed(selection: PartitionSelection, directory_name: str, key: TopicPart
     return key.topic == TRANSACTION_STATE_TOPIC or selection.needs(directory_name, key)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class OpenTransaction(Struct, frozen=True):
     """A transaction that is open in a partition.
 
     Attributes:
@@ -79,8 +79,7 @@ class OpenTransaction:
     judgement: Judgement
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionTransactions:
+class PartitionTransactions(Struct, frozen=True):
     """The transactions of a partition.
 
     Attributes:
@@ -89,6 +88,7 @@ class PartitionTransactions:
         replicas_count: how many replicas there are.
         log_start_offset: None if unknown.
         log_end_offset: after the last valid batch; None if unknown.
+        is_end_certain: whether a starting broker ends the log there, too; None without an end.
         high_watermark: from the checkpoints; None if unknown.
         stability: its last stable offset.
         has_damage: whether there is damage that may hide markers.
@@ -101,6 +101,7 @@ class PartitionTransactions:
     replicas_count: int
     log_start_offset: int | None = None
     log_end_offset: int | None = None
+    is_end_certain: bool | None = None
     high_watermark: int | None = None
     stability: Stability = UNKNOWN
     has_damage: bool = False
@@ -119,8 +120,7 @@ class PartitionTransactions:
         return is_read and self.stability.last_stable_offset is None
 
 
-@dataclass(frozen=True, slots=True)
-class TxnsReport:
+class TxnsReport(Struct, frozen=True):
     """What was found.
 
     Attributes:
@@ -298,6 +298,7 @@ def _judged(
         each,
         log_start_offset=result.log_start_offset,
         log_end_offset=result.log_end_offset,
+        is_end_certain=result.is_end_certain,
         high_watermark=high_watermark,
         stability=stability(result.log, result.log_start_offset, high_watermark),
         has_damage=result.log.has_damage,

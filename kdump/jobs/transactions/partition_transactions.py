@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.engine.job import Split
 from kdump.jobs.problems.unreadable import Unreadable
+from kdump.log.bounds import is_certain_end
 from kdump.log.directory import read_lone_partition
 from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
@@ -24,8 +27,7 @@ from kdump.state.transactions.transaction_coordinator import CoordinatorLog, Coo
 from kdump.state.transactions.transaction_sizes import TransactionSize, transaction_sizes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TxnsSplit(Split):
+class TxnsSplit(Split, frozen=True, kw_only=True):
     """A partition to read.
 
     Attributes:
@@ -44,13 +46,13 @@ class TxnsSplit(Split):
     has_coordinator: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TxnsResult:
+class TxnsResult(Struct, frozen=True):
     """What one partition says.
 
     Attributes:
         log_start_offset: where it begins.
         log_end_offset: where it ends.
+        is_end_certain: whether a starting broker ends it there, too.
         sizes: of the open transactions, by producer id.
         coordinator: what the coordinator knows, if it is a partition of ``__transaction_state``.
     """
@@ -58,13 +60,13 @@ class TxnsResult:
     log: LogTransactions
     log_start_offset: int
     log_end_offset: int
+    is_end_certain: bool
     sizes: Mapping[int, TransactionSize] = field(default_factory=dict)
     coordinator: CoordinatorLog | None = None
     damages: tuple[Damage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NotLoadable:
+class NotLoadable(Struct, frozen=True):
     """Why a broker cannot load a partition."""
 
     what: str
@@ -73,8 +75,7 @@ class NotLoadable:
 TxnsOutcome = TxnsResult | Unreadable | NotLoadable
 
 
-@dataclass(frozen=True, slots=True)
-class TxnsJob:
+class TxnsJob(Struct, frozen=True):
     """Finds the transactions of a partition."""
 
     def run(self, split: TxnsSplit, /) -> TxnsOutcome:
@@ -100,10 +101,12 @@ def _read(partition: Partition, split: TxnsSplit) -> TxnsResult:
     coordinator = None
     if split.has_coordinator:
         coordinator = _coordinator_log(partition, on_damage)
+    end = max(start, log.end_offset or 0)
     return TxnsResult(
         log,
         start,
-        max(start, log.end_offset or 0),
+        end,
+        is_certain_end(partition, end, start, is_clean=split.flushed_offset is None),
         transaction_sizes(partition, [txn for txn, _ in all_txns(log)], on_damage),
         coordinator,
         tuple(damages.values()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kdump.jobs.listing.certain_end import IS_VALID_END_CERTAIN
 from kdump.jobs.transactions.open_transactions import OpenTransaction, PartitionTransactions
 from kdump.jobs.transactions.shown_transactions import ShownTransactions
 from kdump.jobs.transactions.transaction_rows import OPEN_TRANSACTION, TRANSACTION
@@ -32,6 +33,7 @@ STABLE_OFFSET: Final = RowType(
             dropped=2,
         ),
         Field("log_end_offset", INTEGER.or_null, "After the last valid batch.", "End"),
+        IS_VALID_END_CERTAIN,
         Field("reason", TEXT, "What pins the last stable offset, in words.", "Pinned by"),
         Field(
             "pinned_by",
@@ -89,6 +91,7 @@ def stable_offset_row(partition: PartitionTransactions) -> dict[str, Any]:
         "last_stable_offset": offset,
         "high_watermark": partition.high_watermark,
         "log_end_offset": partition.log_end_offset,
+        IS_VALID_END_CERTAIN.name: partition.is_end_certain,
         "pinned_by": None if pinned_by is None else pinned_by.value,
         "reason": _reason(partition),
         "open_transactions": len(partition.open_transactions),
