@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -106,8 +106,12 @@ def move_start_after_the_end(path: Path, _drawn: random.Random) -> None:
 
 
 def _set_start(path: Path, offset: int) -> None:
+    _set_offset(path, names.LOG_START_OFFSET_CHECKPOINT, offset)
+
+
+def _set_offset(path: Path, checkpoint: str, offset: int) -> None:
     topic, _, number = path.name.rpartition("-")
-    file = path.parent / names.LOG_START_OFFSET_CHECKPOINT
+    file = path.parent / checkpoint
     lines: dict[tuple[str, int], int] = {}
     if file.exists():
         lines.update(decode_offset_checkpoint(file.read_bytes()))
@@ -215,12 +219,83 @@ DAMAGES: Final[tuple[Damage, ...]] = (
 )
 
 
-def damage_some(folder: Path, partitions: Iterable[str], seed: int) -> None:
+def change_topic_id(path: Path, _drawn: random.Random) -> None:
+    """Let it be of a topic that the cluster does not have."""
+    (path / names.PARTITION_METADATA).write_text("version: 0\ntopic_id: VGhpcyBpcyBub3QgaXQhIQ\n")
+
+
+def garble_epochs(path: Path, _drawn: random.Random) -> None:
+    (path / names.LEADER_EPOCH_CHECKPOINT).write_text("0\n2\n7 x\n")
+
+
+def add_future_snapshot(path: Path, _drawn: random.Random) -> None:
+    """Leave a producer snapshot of an offset that the log does not reach."""
+    snapshots = sorted(path.glob("*.snapshot"))
+    if snapshots:
+        shutil.copy(snapshots[-1], path / f"{999_999:020d}.snapshot")
+
+
+def damage_transaction_index(path: Path, _drawn: random.Random) -> None:
+    log = _a_log(path, None)
+    if log is not None:
+        log.with_suffix(".txnindex").write_bytes(b"\0\7" + bytes(32))
+
+
+def leave_cleaned(path: Path, drawn: random.Random) -> None:
+    """Leave a segment that the cleaner did not finish."""
+    log = _a_log(path, drawn)
+    if log is not None:
+        shutil.copy(log, path / f"{log.name}.cleaned")
+
+
+def leave_swapped(path: Path, drawn: random.Random) -> None:
+    """Leave a segment that only a start gives its name."""
+    log = _a_log(path, drawn)
+    if log is not None:
+        log.rename(path / f"{log.name}.swap")
+
+
+def leave_deleted(path: Path, drawn: random.Random) -> None:
+    """Leave a segment that a start deletes."""
+    log = _a_log(path, drawn)
+    if log is not None:
+        log.rename(path / f"{log.name}.deleted")
+
+
+def mark_as_deleted(path: Path, _drawn: random.Random) -> None:
+    path.rename(f"{path}.{7:032x}-delete")
+
+
+def mark_as_stray(path: Path, _drawn: random.Random) -> None:
+    path.rename(f"{path}.{7:032x}-stray")
+
+
+def raise_high_watermark(path: Path, _drawn: random.Random) -> None:
+    _set_offset(path, names.REPLICATION_OFFSET_CHECKPOINT, 999_999)
+
+
+def raise_recovery_point(path: Path, _drawn: random.Random) -> None:
+    """Let everything count as flushed, and more than there is."""
+    _set_offset(path, names.RECOVERY_POINT_CHECKPOINT, 999_999)
+
+
+MORE_DAMAGES: Final[tuple[Damage, ...]] = (
+    *DAMAGES,
+    *(change_topic_id, garble_epochs, add_future_snapshot, damage_transaction_index),
+    *(leave_cleaned, leave_swapped, leave_deleted, mark_as_deleted, mark_as_stray),
+    *(raise_high_watermark, raise_recovery_point),
+)
+"""With those of small files, leftover files and whole directories."""
+
+
+def damage_some(
+    folder: Path, partitions: Iterable[str], seed: int, damages: Sequence[Damage] = DAMAGES
+) -> None:
     """Damage some replicas of partitions."""
     drawn = random.Random(seed)
     for name in partitions:
         for path in sorted(folder.glob(f"*/{name}")):
-            for damage in drawn.sample(DAMAGES, drawn.choice((0, 1, 1, 2))):
+            for damage in drawn.sample(damages, drawn.choice((0, 1, 1, 2))):
                 if path.exists():
                     damage(path, drawn)
 
@@ -275,8 +350,9 @@ def held(valid: Path, damaged: Path, *, misplaced: bool = False) -> set[Held]:
     """
     found = set()
     for log in valid.glob("*.log"):
-        now = damaged / log.name
-        content = now.read_bytes() if now.exists() else b""
+        # A start gives the second one its name.
+        places = [damaged / log.name, damaged / f"{log.name}.swap"]
+        content = next((each.read_bytes() for each in places if each.exists()), b"")
         for at, data in batches_of(log.read_bytes()):
             same = 8 if misplaced else 0
             is_like = content[at + same : at + 12] == data[same:12]

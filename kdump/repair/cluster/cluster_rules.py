@@ -8,8 +8,10 @@ and epoch above those of every copy, so that brokers with old copies fetch the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.errors import UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter
@@ -75,8 +77,7 @@ _KRAFT_VERSION_1_LEVEL: Final = 21
 """The level of metadata.version (3.9-IV0) from which on a cluster can have dynamic voters."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
+class PlanRequest(Struct, frozen=True):
     """What a plan is made of.
 
     Attributes:
@@ -124,8 +125,7 @@ def _chosen_copy(evidence: Evidence, overrides: Overrides) -> MetadataEvidence |
     raise UsageProblem(f"--set copy={overrides.copy}: the copies are those of {places}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Planner:
+class _Planner(Struct, frozen=True):
     """Makes one plan."""
 
     request: PlanRequest

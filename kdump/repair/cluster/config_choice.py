@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import MetadataEvidence, place_of
@@ -49,8 +50,7 @@ How many replicas have to be in sync is left to the default of the brokers."""
 _REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigPlanner:
+class ConfigPlanner(Struct, frozen=True):
     """Plans the configurations of topics.
 
     Attributes:

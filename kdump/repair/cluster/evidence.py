@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
@@ -29,8 +31,7 @@ NOTHING: Final = (NO_EPOCH, -1)
 """The end of a replica that a starting broker has nothing of."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskReplica:
+class DiskReplica(Struct, frozen=True):
     """A partition's directory and the log directory of the node that has it."""
 
     node_id: int
@@ -100,8 +101,7 @@ class DiskReplica:
         return Source(SourceKind.DISK, place_of(self.directory))
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataEvidence:
+class MetadataEvidence(Struct, frozen=True):
     """A copy of the metadata and the log directory that has it."""
 
     directory: CollectedDirectory
@@ -114,8 +114,7 @@ class MetadataEvidence:
         return LogEnd(self.metadata.epoch, self.metadata.end_offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What all collections say.
 
     Attributes:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.state.metadata.cluster_plan import Notice, NoticeKind
 
 _KINDS: Final = list(NoticeKind)
 
 
-@dataclass(frozen=True, slots=True)
-class NoticeCode:
+class NoticeCode(Struct, frozen=True):
     """A kind of thing that people must know.
 
     Attributes:
@@ -55,6 +55,11 @@ DELETED_TOPIC: Final = _refusal(
 STRAY_TOPIC: Final = _refusal(_LOSS, "stray-topic", "topics that only -stray directories have")
 STRAY_PARTITION: Final = _refusal(
     _LOSS, "stray-partition", "partitions that only -stray directories have"
+)
+DELETED_REPLICA: Final = _refusal(
+    _LOSS,
+    "deleted-replica",
+    "records that only -delete directories have, which a starting broker removes",
 )
 DROPPED_PARTITION: Final = _refusal(
     _LOSS, "dropped-partition", "partitions beyond the number that was set"
@@ -170,8 +175,7 @@ YOUNGER: Final = _notice(
 )
 
 
-@dataclass(slots=True)
-class Notices:
+class Notices(Struct):
     """The notices of a plan while it is made."""
 
     found: list[Notice] = field(default_factory=list)

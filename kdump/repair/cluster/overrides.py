@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from kdump.errors import UsageProblem
 from kdump.formats.uuids import parse_uuid
@@ -21,8 +22,7 @@ _MOST_INT32: Final = 2**31 - 1
 _MOST_INT16: Final = 2**15 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicOverrides:
+class TopicOverrides(Struct, frozen=True):
     """What ``--set topic.NAME...`` says of a topic; None for what it does not say.
 
     Attributes:
@@ -41,8 +41,7 @@ class TopicOverrides:
     leader_epochs: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
+class Overrides(Struct, frozen=True):
     """What ``--set`` says; None for what it does not say.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import PartitionState
@@ -28,8 +29,7 @@ MOST_EPOCH: Final = 2**31 - 1
 _RECOVERED: Final = "RECOVERED"
 
 
-@dataclass(slots=True)
-class PartitionPlanner:
+class PartitionPlanner(Struct):
     """Plans the partitions of a topic.
 
     Attributes:
@@ -103,6 +103,7 @@ class PartitionPlanner:
                 f" {epoch - 1} is in use, and followers of an epoch below it never get in sync"
             )
         is_as_registered = registered is not None and replicas == registered.replicas
+        self._report_deleted(topic, number, by_node.get(leader))
         if leader >= 0:
             self._report_losses(topic, number, leader, replicas, by_node.get(leader))
             self._report_damaged(topic, number, leader, replicas, by_node)
@@ -394,6 +395,26 @@ class PartitionPlanner:
                     override=f"topic.{topic.name}.partition.{number}.leader={each.node_id}"
                     if is_parted and each.node_id in replicas
                     else None,
+                )
+
+    def _report_deleted(self, topic: TopicChoice, number: int, leader: DiskReplica | None) -> None:
+        """Report records of the topic that only directories have which a broker removes."""
+        # A leader with damage may lack batches before its end.
+        end = 0 if leader is None or leader.has_problem else _log_of(leader).log_end_offset
+        for each in topic.all_directories.get(number, ()):
+            held = each.held
+            is_removed = each.partition.state is PartitionState.DELETE
+            if not is_removed or held is None or each in topic.replicas.get(number, ()):
+                continue
+            first = max(held.log_start_offset, end)
+            if first < held.log_end_offset:
+                self.notices.add(
+                    notice_codes.DELETED_REPLICA,
+                    f"{place_of(each.directory)}: {each.partition.directory}: offsets {first} to"
+                    f" {held.log_end_offset - 1} may be in no other log; restore it with kdump"
+                    " undelete before the broker starts, and collect again",
+                    topic.name,
+                    number,
                 )
 
     def _report_damaged(

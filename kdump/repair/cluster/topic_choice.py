@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import PartitionState, is_topic_name
@@ -23,8 +25,7 @@ MOST_PARTITIONS: Final = 1_000_000
 """A topic with more is taken for a forged or damaged collection."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicChoice:
+class TopicChoice(Struct, frozen=True):
     """A topic of the plan before its partitions are decided.
 
     Attributes:
@@ -64,8 +65,7 @@ def _partitions_by_topic(image: MetadataImage) -> dict[str, dict[int, PartitionR
     return found
 
 
-@dataclass(slots=True)
-class TopicChooser:
+class TopicChooser(Struct):
     """Chooses the topics of the plan.
 
     Attributes:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import graphlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.config_choice import UNCLEAN_ELECTION
@@ -25,8 +27,7 @@ from kdump.state.metadata.cluster_plan import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Race:
+class _Race(Struct, frozen=True):
     """A partition whose leader must be up before replicas that have less."""
 
     topic: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from builders.dead_clusters import (
     CLUSTER,
@@ -38,6 +39,7 @@ from kdump.state.metadata.cluster_plan_json import decode_plan, encode_plan
 from kdump.state.metadata.disk_collection import (
     ClaimedPartition,
     CollectedDirectory,
+    CollectedPartition,
     CollectedRecord,
     CollectedVoter,
 )
@@ -151,6 +153,49 @@ def test_a_topic_whose_directories_are_all_marked_deleted_stays_deleted() -> Non
     assert not plan.topics
     assert not refusing(plan)
     assert "leftover-directories" in codes(plan)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "offsets"),
+    [
+        ([replica("orders", 1, state=PartitionState.DELETE)], "offsets 0 to 99"),
+        ([replica("orders", 1, state=PartitionState.DELETE, start=40)], "offsets 40 to 99"),
+        (
+            [replica("orders", 1, end=30), replica("orders", 1, state=PartitionState.DELETE)],
+            "offsets 30 to 99",
+        ),
+        ([replica("orders", 1), replica("orders", 1, state=PartitionState.DELETE)], None),
+        (
+            [
+                replace(replica("orders", 1), problems=("damaged",)),
+                replica("orders", 1, state=PartitionState.DELETE),
+            ],
+            "offsets 0 to 99",
+        ),
+        ([replica("orders", 1, state=PartitionState.DELETE, end=0)], None),
+        ([replica("orders", 1, state=PartitionState.DELETE, topic_id=an_id("before"))], None),
+    ],
+    ids=[
+        "alone",
+        "with a start",
+        "has more",
+        "has as much",
+        "has no damage",
+        "empty",
+        "of an earlier topic",
+    ],
+)
+def test_records_that_only_a_deleted_directory_has_are_named(
+    replicas: Sequence[CollectedPartition], offsets: str | None
+) -> None:
+    """The topic lives: a broker removes the directory a minute after it starts."""
+    metadata = copy(*topic_records("orders", [(1,), (1,)]))
+    plan = plan_of(disk(1, replica("orders"), *replicas, metadata=metadata))
+    refused = [each for each in plan.notices if each.code == "deleted-replica"]
+    assert [(each.partition, each.needs_acceptance) for each in refused] == (
+        [] if offsets is None else [(1, True)]
+    )
+    assert all(f" {offsets} may be in no other log; restore it" in each.what for each in refused)
 
 
 def test_a_topic_can_be_dropped() -> None:
