@@ -37,6 +37,7 @@ from builders.rewindable_clusters import (
 )
 from builders.samples import seeds
 from builders.transaction_states import key_of, value_of
+from builders.trees import contents_of
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
@@ -557,6 +558,18 @@ def test_topics_that_were_created_or_deleted_later_are_listed(tmp_path: Path) ->
         "new": "created",
         "again": "recreated",
     }
+
+
+def test_a_controllers_directory_tells_of_topics_and_stays_as_it_is(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path / "broker", 0, 99)
+    controller = tmp_path / "controller"
+    controller.mkdir()
+    write_metadata_log(controller, [topic_record("orders", 1), topic_record("new", 2)])
+    before = contents_of(controller)
+    found = rows(kdump("rewind", to(0), log_dir, controller), "topic")
+    assert [(each["topic"], each["change"]) for each in found] == [("new", "created")]
+    assert end_of(log_dir / str(ORDERS)) == 1
+    assert contents_of(controller) == before
 
 
 def test_brokers_that_were_not_given_are_named_and_nothing_is_cut(tmp_path: Path) -> None:

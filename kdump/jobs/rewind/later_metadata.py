@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.jobs.metadata.metadata_questions import HistoryReading
@@ -15,8 +16,7 @@ from kdump.state.metadata.metadata_replay import END
 _SETTINGS: Final = {EntityKind.CONFIG, EntityKind.ACL, EntityKind.SCRAM, EntityKind.QUOTA}
 
 
-@dataclass(frozen=True, slots=True)
-class LaterMetadata:
+class LaterMetadata(Struct, frozen=True):
     """What changed after a moment.
 
     Attributes:

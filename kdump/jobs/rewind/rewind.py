@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
+
+from msgspec import Struct, field
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root, require_readable, with_lines
@@ -60,8 +61,7 @@ of a log."""
 _CUT_LINES: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT)
 
 
-@dataclass(frozen=True, slots=True)
-class RewindRequest:
+class RewindRequest(Struct, frozen=True):
     """What to cut, and where.
 
     Attributes:
@@ -83,8 +83,7 @@ class RewindRequest:
     large_content: LargeContent = field(default_factory=LargeContent)
 
 
-@dataclass(frozen=True, slots=True)
-class RewoundReplica:
+class RewoundReplica(Struct, frozen=True):
     """A replica, and what it becomes.
 
     Attributes:
@@ -106,8 +105,7 @@ class RewoundReplica:
         return self.log.is_cut
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryRewind:
+class DirectoryRewind(Struct, frozen=True):
     """What a log directory becomes.
 
     Attributes:
@@ -119,8 +117,7 @@ class DirectoryRewind:
     target: TargetDirectory
 
 
-@dataclass(frozen=True, slots=True)
-class Rewind:
+class Rewind(Struct, frozen=True):
     """What a rewind does.
 
     Attributes:
@@ -171,8 +168,7 @@ def rewind(request: RewindRequest, options: EngineOptions = DEFAULT_OPTIONS) -> 
     return _Rewinding(request, options).result()
 
 
-@dataclass(frozen=True, slots=True)
-class _Replica:
+class _Replica(Struct, frozen=True):
     directory: LogDirectory
     partition: Partition
     key: TopicPartition
@@ -180,8 +176,7 @@ class _Replica:
     cleaned_to: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Cuts:
+class _Cuts(Struct, frozen=True):
     """Where logs are cut, and why.
 
     Attributes:
@@ -518,8 +513,8 @@ class _Rewinding:
 
 
 def _require_usual(directory: LogDirectory) -> None:
-    if directory.kind is not DirectoryKind.LOG_DIRECTORY:
-        raise KdumpError(f"{directory.path}: a log directory of Kafka 0.7")
+    if directory.kind is DirectoryKind.LOG_DIRECTORY_0_7:
+        raise KdumpError(f"{directory.path}: a log directory of Kafka 0.7; nothing was changed")
     for name in (*directory.unreadable, *directory.refused):
         raise NotRewindableError(f"{directory.path / name}: cannot be listed; nothing was changed")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.engine.job import Split
 from kdump.formats.errors import FormatError
@@ -16,15 +18,13 @@ from kdump.repair.rewind.log_facts import LogFacts, Moment, NotRewindableError, 
 from kdump.repair.rewind.rewound_log import RewoundLog, latest_records, rewound, with_offsets
 
 
-@dataclass(frozen=True, slots=True)
-class NotRewindable:
+class NotRewindable(Struct, frozen=True):
     """Why a partition cannot be cut; says what to do first."""
 
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactsSplit(Split):
+class FactsSplit(Split, frozen=True, kw_only=True):
     """A log to read.
 
     Attributes:
@@ -38,8 +38,7 @@ class FactsSplit(Split):
     moment: Moment
 
 
-@dataclass(frozen=True, slots=True)
-class FactsJob:
+class FactsJob(Struct, frozen=True):
     """Reads what has to be known of a log before it is cut."""
 
     def run(self, split: FactsSplit, /) -> LogFacts | NotRewindable | Unreadable:
@@ -51,8 +50,7 @@ class FactsJob:
             return Unreadable.of(failure, split.path)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupEnds:
+class GroupEnds(Struct, frozen=True):
     """What is needed to lower committed offsets.
 
     Attributes:
@@ -67,8 +65,7 @@ class GroupEnds:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewindSplit(Split):
+class RewindSplit(Split, frozen=True, kw_only=True):
     """A log to cut.
 
     Attributes:
@@ -88,8 +85,7 @@ class RewindSplit(Split):
     groups: GroupEnds | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RewindJob:
+class RewindJob(Struct, frozen=True):
     """Cuts a log; writes nothing to it."""
 
     def run(self, split: RewindSplit, /) -> RewoundLog | NotRewindable | Unreadable:

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kdump.formats.names import TopicPartition
 from kdump.repair.rewind.log_facts import CoordinatorEntry, TransactionPart
@@ -38,8 +39,7 @@ _ENDED = (CoordinatorState.COMPLETE_COMMIT, CoordinatorState.COMPLETE_ABORT)
 _COMMITS = (CoordinatorState.PREPARE_COMMIT, CoordinatorState.COMPLETE_COMMIT)
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(Struct):
     """A transaction, as its coordinator and the logs have it.
 
     Attributes:
@@ -78,8 +78,7 @@ class Transaction:
         return self.is_commit or any(not each.is_abort for each in markers)
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """A condition that cuts break.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdump.formats.coordinator_records import decode_key, read_prefix
 from kdump.formats.cursor import Cursor
@@ -31,8 +32,7 @@ from kdump.state.compacted.latest_records import LatestRecords
 _NO_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredOffset:
+class LoweredOffset(Struct, frozen=True):
     """A committed offset that lies beyond the end of its log, and is set to that end.
 
     Attributes:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loader import Recovered, load_directory
@@ -42,8 +43,7 @@ class NotRewindableError(KdumpError):
     exit_status = ExitStatus.DAMAGE_LEFT
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """Where logs are to end: at a time, or at an offset.
 
     Attributes:
@@ -69,8 +69,7 @@ class Moment:
         return is_late
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionPart:
+class TransactionPart(Struct, frozen=True):
     """What one log has of a transaction; each offset is the first of its batch.
 
     Attributes:
@@ -94,8 +93,7 @@ class TransactionPart:
     is_empty: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorEntry:
+class CoordinatorEntry(Struct, frozen=True):
     """A record of a coordinator about a transactional id.
 
     Attributes:
@@ -109,8 +107,7 @@ class CoordinatorEntry:
     state: CoordinatorTransaction | None
 
 
-@dataclass(frozen=True, slots=True)
-class LogFacts:
+class LogFacts(Struct, frozen=True):
     """What is known of a log.
 
     Attributes:

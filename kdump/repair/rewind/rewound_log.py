@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loader import Recovered
@@ -33,8 +34,7 @@ _COMPARED = (
 """The columns in which a batch is the same on all replicas."""
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Struct, frozen=True):
     """What a cut removes.
 
     Attributes:
@@ -48,8 +48,7 @@ class Removed:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RewoundLog:
+class RewoundLog(Struct, frozen=True):
     """A log that is cut.
 
     Attributes:
