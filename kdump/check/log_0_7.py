@@ -13,18 +13,18 @@ from kdump.check.part import ByteAccount, Level, PartStatistics, SegmentPart
 from kdump.formats import kafka07
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
-from kdump.formats.kafka07 import Message, Stop, StopReason
+from kdump.formats.kafka07 import Message07, Stop07, StopReason07
 from kdump.scan.batch_statistics import BatchStatistics, Volume
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
 _INVARIANT_OF: Final = {
-    StopReason.ZERO_FILL: invariants.ZERO_FILL,
-    StopReason.SHORT_TAIL: invariants.TORN_TAIL,
-    StopReason.TORN_TAIL: invariants.TORN_TAIL,
-    StopReason.BAD_LENGTH: invariants.BATCH_LENGTH,
-    StopReason.BAD_MAGIC: invariants.BATCH_MAGIC,
-    StopReason.BAD_CHECKSUM: invariants.BATCH_CHECKSUM,
+    StopReason07.ZERO_FILL: invariants.ZERO_FILL,
+    StopReason07.SHORT_TAIL: invariants.TORN_TAIL,
+    StopReason07.TORN_TAIL: invariants.TORN_TAIL,
+    StopReason07.BAD_LENGTH: invariants.BATCH_LENGTH,
+    StopReason07.BAD_MAGIC: invariants.BATCH_MAGIC,
+    StopReason07.BAD_CHECKSUM: invariants.BATCH_CHECKSUM,
 }
 
 
@@ -42,7 +42,7 @@ def check_segment(
     with scope.log.open_file() as source:
         while True:
             entry = _entry_at(source, position)
-            if isinstance(entry, Stop):
+            if isinstance(entry, Stop07):
                 break
             broken = _problem(entry, level)
             if broken is None:
@@ -68,12 +68,12 @@ def check_segment(
                 found=entry.problem.found,
             )
         )
-        if entry.reason is StopReason.ZERO_FILL:
+        if entry.reason is StopReason07.ZERO_FILL:
             padding_bytes = size_bytes - position
         else:
             damaged_bytes += size_bytes - position
         if statistics is not None:
-            is_padding = entry.reason is StopReason.ZERO_FILL
+            is_padding = entry.reason is StopReason07.ZERO_FILL
             statistics.runs.add_bytes(position, size_bytes, is_padding=is_padding)
     end_offset = scope.base_offset + position
     return SegmentPart(
@@ -101,7 +101,7 @@ class _Statistics:
         self._base_offset = base_offset
         self._volumes: dict[tuple[int, int], list[int]] = {}
 
-    def add(self, message: Message, position: int, *, is_valid: bool) -> None:
+    def add(self, message: Message07, position: int, *, is_valid: bool) -> None:
         """Add the next message; a wrapper of others counts as one record."""
         end = position + message.size_bytes
         if not is_valid:
@@ -122,7 +122,7 @@ class _Statistics:
         return PartStatistics(batches, self.runs.runs())
 
 
-def _entry_at(source: ByteSource, position: int) -> Message | Stop:
+def _entry_at(source: ByteSource, position: int) -> Message07 | Stop07:
     """The entry at ``position``; its size is limited by the end of the file."""
     size = int.from_bytes(read_at(source, position, kafka07.LOG_OVERHEAD_BYTES), signed=True)
     if size == 0:
@@ -131,7 +131,7 @@ def _entry_at(source: ByteSource, position: int) -> Message | Stop:
     return kafka07.decode_entry(data)
 
 
-def _problem(message: Message, level: Level) -> tuple[Invariant, str] | None:
+def _problem(message: Message07, level: Level) -> tuple[Invariant, str] | None:
     """What is wrong with a single message; None if nothing."""
     if level > Level.QUICK and not message.is_valid:
         return invariants.BATCH_CHECKSUM, "the checksum of a message does not match"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from kdump.dump.contents import Contents
 from kdump.dump.dumped_file import DumpedFile
@@ -17,7 +18,7 @@ from kdump.dump.text_options import RECORD_INDENT
 from kdump.formats import kafka07
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
-from kdump.formats.kafka07 import Message, Stop, StopReason
+from kdump.formats.kafka07 import Message07, Stop07, StopReason07
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
@@ -25,7 +26,7 @@ Row = dict[str, Any]
 
 _CHUNK_BYTES: Final = 1 << 20
 _LARGEST_CHUNK_BYTES: Final = 64 << 20
-_NEEDS_MORE: Final = (StopReason.TORN_TAIL, StopReason.SHORT_TAIL, StopReason.ZERO_FILL)
+_NEEDS_MORE: Final = (StopReason07.TORN_TAIL, StopReason07.SHORT_TAIL, StopReason07.ZERO_FILL)
 
 
 def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Iterator[bytes]:
@@ -38,7 +39,7 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
     yield f"Log starting offset: {file.base_offset or 0}\n".encode()
     with file.path.open_file() as source:
         for entry in _entries(source, file.base_offset or 0, options.max_bytes):
-            if isinstance(entry, Stop):
+            if isinstance(entry, Stop07):
                 trailing = source.size_bytes - entry.position
                 if entry.problem is not None and options.max_bytes is None:
                     report.problem(DumpProblem.from_format_error(file.path, entry.problem))
@@ -76,7 +77,7 @@ def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
     """Rows of type ``message`` (as in the file), ``record`` and ``trailing_bytes``."""
     with file.path.open_file() as source:
         for entry in _entries(source, file.base_offset or 0, options.max_bytes):
-            if isinstance(entry, Stop):
+            if isinstance(entry, Stop07):
                 if entry.problem is not None:
                     report.problem(DumpProblem.from_format_error(file.path, entry.problem))
                     yield {
@@ -103,7 +104,7 @@ def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
                 report.problem(DumpProblem.from_format_error(file.path, problem, at=entry.position))
 
 
-def record_row(message: Message, position: int) -> Row:
+def record_row(message: Message07, position: int) -> Row:
     """The row of a message, in the entry at byte ``position`` of the file."""
     return {
         "type": "record",
@@ -113,7 +114,7 @@ def record_row(message: Message, position: int) -> Row:
     }
 
 
-def _fields(message: Message) -> Row:
+def _fields(message: Message07) -> Row:
     return {
         "offset": message.offset,
         "next_offset": message.next_offset,
@@ -126,14 +127,14 @@ def _fields(message: Message) -> Row:
     }
 
 
-def _codec_label(message: Message) -> str:
+def _codec_label(message: Message07) -> str:
     try:
         return message.codec.label
     except FormatError:
         return "unknown"
 
 
-def _outer_line(message: Message) -> str:
+def _outer_line(message: Message07) -> str:
     return (
         f"offset: {message.offset} position: {message.position} size: {message.size_bytes}"
         f" magic: {message.magic} compresscodec: {_codec_label(message)} crc: {message.crc}"
@@ -141,7 +142,7 @@ def _outer_line(message: Message) -> str:
     )
 
 
-def record_line(message: Message, contents: Contents | None) -> str:
+def record_line(message: Message07, contents: Contents | None) -> str:
     """Format the line of a message, without line end."""
     line = (
         f"{RECORD_INDENT} offset: {message.offset} nextOffset: {message.next_offset}"
@@ -154,8 +155,8 @@ def record_line(message: Message, contents: Contents | None) -> str:
     return f"{line} {contents_text(None, payload)}"
 
 
-def _messages(entry: Message) -> tuple[list[Message], FormatError | None]:
-    messages: list[Message] = []
+def _messages(entry: Message07) -> tuple[list[Message07], FormatError | None]:
+    messages: list[Message07] = []
     try:
         if entry.codec is Codec.NONE:
             return [entry], None
@@ -167,7 +168,7 @@ def _messages(entry: Message) -> tuple[list[Message], FormatError | None]:
 
 def _entries(
     source: ByteSource, base_offset: int, max_bytes: int | None
-) -> Iterator[Message | Stop]:
+) -> Iterator[Message07 | Stop07]:
     """Read the entries of a file in pieces; positions count from the start of the file."""
     end = source.size_bytes if max_bytes is None else min(max_bytes, source.size_bytes)
     start = 0
@@ -177,16 +178,16 @@ def _entries(
         is_last = start + len(chunk) >= end
         used = 0
         for found in kafka07.walk(chunk, base_offset=base_offset + start):
-            if isinstance(found, Message):
+            if isinstance(found, Message07):
                 yield replace(found, position=start + found.position)
                 used = found.position + found.size_bytes
             elif (
                 is_last
-                or found.reason not in (StopReason.END, *_NEEDS_MORE)
+                or found.reason not in (StopReason07.END, *_NEEDS_MORE)
                 or (not used and wanted >= _LARGEST_CHUNK_BYTES)
             ):
                 problem = None if found.problem is None else found.problem.shifted(start)
-                yield Stop(start + found.position, found.reason, problem)
+                yield Stop07(start + found.position, found.reason, problem)
                 return
         wanted = _CHUNK_BYTES if used else 8 * wanted
         start += used

@@ -13,9 +13,9 @@ The checksum is CRC-32 (zlib's) over the payload alone: magic and attributes are
 
 A message whose codec is gzip or snappy is a wrapper: its payload is another sequence of entries,
 compressed together. The messages in it have no offsets of their own. With each message a 0.7
-consumer got the offset to continue from, :attr:`Message.next_offset`. For all but the last message
-in a wrapper that is the wrapper's own offset, so a consumer that stopped in the middle read the
-wrapper again.
+consumer got the offset to continue from, :attr:`Message07.next_offset`. For all but the last
+message in a wrapper that is the wrapper's own offset, so a consumer that stopped in the middle read
+the wrapper again.
 
 Follows the 0.7 design and, where that is silent, the classes ``Message``, ``FileMessageSet`` and
 ``ByteBufferMessageSet`` of Kafka 0.7.2.
@@ -26,8 +26,10 @@ from __future__ import annotations
 import enum
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats.buffer import Buffer
 from kdump.formats.compression import Codec, decompress_chunks
@@ -65,7 +67,7 @@ MAX_NESTING: Final = 4
 _CHUNK_BYTES: Final = 1 << 20
 
 
-class StopReason(enum.Enum):
+class StopReason07(enum.Enum):
     """Why the walk over the entries of a file ended."""
 
     END = "end"
@@ -84,17 +86,15 @@ class StopReason(enum.Enum):
     """A message with a wrong checksum; only :func:`valid_part` stops there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop07(Struct, frozen=True):
     """Where a walk ended and why; ``problem`` is None only at a clean end."""
 
     position: int
-    reason: StopReason
+    reason: StopReason07
     problem: FormatError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message07(Struct, frozen=True):
     """One message, plain or wrapping others.
 
     Attributes:
@@ -115,7 +115,7 @@ class Message:
     magic: int
     attributes: int
     crc: int
-    payload: bytes = field(repr=False)
+    payload: bytes
 
     @property
     def size_bytes(self) -> int:
@@ -167,7 +167,7 @@ class Message:
         return TimestampType.NO_TIMESTAMP_TYPE
 
 
-def decode_entry(data: Buffer, position: int = 0, *, base_offset: int = 0) -> Message | Stop:
+def decode_entry(data: Buffer, position: int = 0, *, base_offset: int = 0) -> Message07 | Stop07:
     """Decode the message whose entry begins at ``position`` of ``data``, or say why it cannot.
 
     Args:
@@ -175,7 +175,7 @@ def decode_entry(data: Buffer, position: int = 0, *, base_offset: int = 0) -> Me
         position: where to look.
         base_offset: the offset of ``data[0]``, for a file its name.
 
-    The checksum is not compared: :attr:`Message.is_valid` does.
+    The checksum is not compared: :attr:`Message07.is_valid` does.
     """
     view = memoryview(data)
     left_bytes = len(view) - position
@@ -183,21 +183,21 @@ def decode_entry(data: Buffer, position: int = 0, *, base_offset: int = 0) -> Me
         return _stop_at_tail(view, position)
     (size,) = _SIZE.unpack_from(view, position)
     if size == 0 and _is_zero(view[position:]):
-        return Stop(position, StopReason.ZERO_FILL, _problem("zeroes to the end", position))
+        return Stop07(position, StopReason07.ZERO_FILL, _problem("zeroes to the end", position))
     if size < MIN_SIZE:
         return _bad_length(position, MIN_SIZE, size)
     end = position + LOG_OVERHEAD_BYTES + size
     if end > len(view):
-        return Stop(
+        return Stop07(
             position,
-            StopReason.TORN_TAIL,
+            StopReason07.TORN_TAIL,
             _problem("message ends early", position, f"{end - position} bytes", left_bytes),
         )
     magic = view[position + LOG_OVERHEAD_BYTES]
     if magic >= len(_HEADERS):
-        return Stop(
+        return Stop07(
             position,
-            StopReason.BAD_MAGIC,
+            StopReason07.BAD_MAGIC,
             _problem("not a message of Kafka 0.7", position, "magic 0 or 1", f"magic {magic}"),
         )
     header = _HEADERS[magic]
@@ -205,7 +205,7 @@ def decode_entry(data: Buffer, position: int = 0, *, base_offset: int = 0) -> Me
     if payload > end:
         return _bad_length(position, header.size - LOG_OVERHEAD_BYTES, size)
     fields = header.unpack_from(view, position)
-    return Message(
+    return Message07(
         offset=base_offset + position,
         next_offset=base_offset + end,
         position=position,
@@ -216,20 +216,20 @@ def decode_entry(data: Buffer, position: int = 0, *, base_offset: int = 0) -> Me
     )
 
 
-def walk(data: Buffer, *, base_offset: int = 0, position: int = 0) -> Iterator[Message | Stop]:
-    """Yield every message of a file from ``position`` on, then one :class:`Stop`.
+def walk(data: Buffer, *, base_offset: int = 0, position: int = 0) -> Iterator[Message07 | Stop07]:
+    """Yield every message of a file from ``position`` on, then one :class:`Stop07`.
 
     A message with a wrong checksum is yielded too: its size leads to the next.
     """
     while True:
         found = decode_entry(data, position, base_offset=base_offset)
         yield found
-        if isinstance(found, Stop):
+        if isinstance(found, Stop07):
             return
         position += found.size_bytes
 
 
-def valid_part(data: Buffer) -> Stop:
+def valid_part(data: Buffer) -> Stop07:
     """Find the end of what a 0.7 broker kept when it recovered its newest segment.
 
     It truncated at the first message that was incomplete, invalid or had a wrong checksum
@@ -237,19 +237,19 @@ def valid_part(data: Buffer) -> Stop:
     instead; the position is the same.
     """
     for found in walk(data):
-        if isinstance(found, Stop):
+        if isinstance(found, Stop07):
             return found
         if not found.is_valid:
             problem = _problem(
                 "message has a wrong checksum", found.position, found.computed_crc, found.crc
             )
-            return Stop(found.position, StopReason.BAD_CHECKSUM, problem)
+            return Stop07(found.position, StopReason07.BAD_CHECKSUM, problem)
     raise AssertionError("a walk ends with a stop")
 
 
 def inner_messages(
-    wrapper: Message, *, largest_bytes: int = LARGEST_INNER_BYTES, max_nesting: int = MAX_NESTING
-) -> Iterator[Message]:
+    wrapper: Message07, *, largest_bytes: int = LARGEST_INNER_BYTES, max_nesting: int = MAX_NESTING
+) -> Iterator[Message07]:
     """Yield the messages that ``wrapper`` holds compressed, those in nested wrappers too.
 
     Messages before damage are yielded. An incomplete last entry is skipped silently, as consumers
@@ -276,7 +276,7 @@ def inner_messages(
             expected="gzip or snappy",
             found=codec.label,
         )
-    last: Message | None = None
+    last: Message07 | None = None
     chunks = decompress_chunks(codec, wrapper.payload, chunk_bytes=_CHUNK_BYTES, magic=1)
     for entry in _entries(chunks, largest_bytes):
         if not entry.is_valid:
@@ -284,7 +284,7 @@ def inner_messages(
                 "message has a wrong checksum", entry.position, entry.computed_crc, entry.crc
             )
         within = replace(entry, offset=wrapper.offset, next_offset=wrapper.offset)
-        nested: Iterable[Message] = (within,)
+        nested: Iterable[Message07] = (within,)
         if entry.codec is not Codec.NONE:
             nested = inner_messages(
                 within, largest_bytes=largest_bytes, max_nesting=max_nesting - 1
@@ -310,7 +310,7 @@ def encode_message(payload: bytes, *, magic: int = 1, attributes: int = 0) -> by
     return header.pack(size, magic, attributes, crc) + payload
 
 
-def _entries(chunks: Iterable[bytes], largest_bytes: int) -> Iterator[Message]:
+def _entries(chunks: Iterable[bytes], largest_bytes: int) -> Iterator[Message07]:
     """Decode the complete entries in ``chunks``; their offsets have no meaning."""
     pending = bytearray()
     pending_start = 0
@@ -323,7 +323,7 @@ def _entries(chunks: Iterable[bytes], largest_bytes: int) -> Iterator[Message]:
             if end > len(pending):
                 break
             found = decode_entry(bytes(pending[position:end]))
-            if isinstance(found, Stop):
+            if isinstance(found, Stop07):
                 problem = found.problem or _problem("not a message of Kafka 0.7", 0)
                 raise problem.shifted(pending_start + position)
             yield replace(found, position=pending_start + position)
@@ -340,21 +340,21 @@ def _entries(chunks: Iterable[bytes], largest_bytes: int) -> Iterator[Message]:
         raise _problem("message ends early", 0, found=len(pending))
 
 
-def _stop_at_tail(view: memoryview, position: int) -> Stop:
+def _stop_at_tail(view: memoryview, position: int) -> Stop07:
     tail = view[position:]
     if not tail:
-        return Stop(position, StopReason.END)
+        return Stop07(position, StopReason07.END)
     if _is_zero(tail):
-        return Stop(position, StopReason.ZERO_FILL, _problem("zeroes to the end", position))
+        return Stop07(position, StopReason07.ZERO_FILL, _problem("zeroes to the end", position))
     problem = _problem("message ends early", position, f"{LOG_OVERHEAD_BYTES} bytes", len(tail))
-    return Stop(position, StopReason.SHORT_TAIL, problem)
+    return Stop07(position, StopReason07.SHORT_TAIL, problem)
 
 
-def _bad_length(position: int, least: int, size: int) -> Stop:
+def _bad_length(position: int, least: int, size: int) -> Stop07:
     problem = _problem(
         "message is smaller than any can be", position, f"a size of at least {least}", size
     )
-    return Stop(position, StopReason.BAD_LENGTH, problem)
+    return Stop07(position, StopReason07.BAD_LENGTH, problem)
 
 
 def _problem(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.formats import kafka07
 from kdump.formats.errors import FormatError
-from kdump.formats.kafka07 import Message, Stop, StopReason
+from kdump.formats.kafka07 import Message07, Stop07, StopReason07
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
@@ -20,8 +21,7 @@ _STEP_BYTES: Final = 1 << 20
 _HEADER_BYTES: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped07(Struct, frozen=True):
     """Bytes without a valid message.
 
     Attributes:
@@ -35,7 +35,7 @@ class Skipped:
     problem: FormatError
 
 
-def read_entry(source: ByteSource, position: int) -> Message | Stop:
+def read_entry(source: ByteSource, position: int) -> Message07 | Stop07:
     """Return the message at byte ``position``, whatever its checksum, or the stop if there is none.
 
     No more memory is used than the file has bytes.
@@ -45,27 +45,27 @@ def read_entry(source: ByteSource, position: int) -> Message | Stop:
         size = source.size_bytes - position  # zeroes to the end are not an entry
     data = read_at(source, position, kafka07.LOG_OVERHEAD_BYTES + max(size, 0))
     entry = kafka07.decode_entry(data)
-    if isinstance(entry, Message):
+    if isinstance(entry, Message07):
         return replace(entry, offset=position, next_offset=position, position=position)
     problem = None if entry.problem is None else entry.problem.shifted(position)
-    return Stop(position, entry.reason, problem)
+    return Stop07(position, entry.reason, problem)
 
 
-def valid_messages(source: ByteSource, start: int = 0) -> Iterator[Message | Skipped]:
+def valid_messages(source: ByteSource, start: int = 0) -> Iterator[Message07 | Skipped07]:
     """Yield all valid messages from byte ``start`` on in order, and the bytes between them."""
     position: int | None = start
     while position is not None:
         entry = read_entry(source, position)
-        if isinstance(entry, Message) and entry.is_valid:
+        if isinstance(entry, Message07) and entry.is_valid:
             yield entry
             position += entry.size_bytes
             continue
-        if isinstance(entry, Stop) and entry.reason is StopReason.END:
+        if isinstance(entry, Stop07) and entry.reason is StopReason07.END:
             return
         start = position
         position = find_message(source, start + 1)
         end = source.size_bytes if position is None else position
-        yield Skipped(start, end, _problem(entry))
+        yield Skipped07(start, end, _problem(entry))
 
 
 def find_message(source: ByteSource, start: int) -> int | None:
@@ -74,7 +74,7 @@ def find_message(source: ByteSource, start: int) -> int | None:
         data = read_at(source, position, _STEP_BYTES + _HEADER_BYTES)
         for candidate in _candidates(data, source.size_bytes - position):
             entry = read_entry(source, position + candidate)
-            if isinstance(entry, Message) and entry.is_valid:
+            if isinstance(entry, Message07) and entry.is_valid:
                 return position + candidate
     return None
 
@@ -91,8 +91,8 @@ def _candidates(data: bytes, left_bytes: int) -> list[int]:
     return [int(found) for found in at[is_possible]]
 
 
-def _problem(entry: Message | Stop) -> FormatError:
-    if isinstance(entry, Stop):
+def _problem(entry: Message07 | Stop07) -> FormatError:
+    if isinstance(entry, Stop07):
         assert entry.problem is not None, "only a clean end has no problem"
         return entry.problem
     return FormatError(

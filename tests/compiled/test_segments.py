@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from builders.batches import batch, record
 from builders.log_directories import offset_index, time_index
@@ -123,7 +123,7 @@ def scanned(data: bytes, window_bytes: int) -> list[object]:
         steps.append((window.start, headers, str(window.stop)))
     for step in walk_segment(BytesSource(data), with_records=True, follow_bad=True):
         if isinstance(step, RecordColumns):
-            names = set(RecordColumns.__slots__) - {"data", "batches", "problems"}
+            names = set(RecordColumns.__struct_fields__) - {"data", "batches", "problems"}
             columns = {name: np.asarray(getattr(step, name)).tolist() for name in names}
             steps.append((columns, {row: str(why) for row, why in step.problems.items()}))
         elif isinstance(step, MessageSet):
@@ -153,15 +153,15 @@ def test_columns_are_those_of_the_decoders_in_python(data: bytes, window_bytes: 
         assert found == scanned(data, window_bytes)
 
 
-options = st.builds(
-    SegmentOptions,
-    deep=st.booleans(),
-    text=st.builds(
-        TextOptions,
-        contents=st.sampled_from([None, Utf8Contents()]),
-        skip_record_metadata=st.booleans(),
-        line_start=st.sampled_from([b"", b"> "]),
-    ),
+texts = st.tuples(
+    st.sampled_from([None, Utf8Contents()]), st.booleans(), st.sampled_from([b"", b"> "])
+).map(
+    lambda values: TextOptions(
+        contents=values[0], skip_record_metadata=values[1], line_start=values[2]
+    )
+)
+options = st.tuples(st.booleans(), texts).map(
+    lambda values: SegmentOptions(deep=values[0], text=values[1])
 )
 
 

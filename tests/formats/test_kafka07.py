@@ -15,9 +15,9 @@ from kdump.formats import kafka07
 from kdump.formats.compression import Codec, compress
 from kdump.formats.errors import FormatError
 from kdump.formats.kafka07 import (
-    Message,
-    Stop,
-    StopReason,
+    Message07,
+    Stop07,
+    StopReason07,
     decode_entry,
     inner_messages,
     valid_part,
@@ -30,19 +30,19 @@ magics = pytest.mark.parametrize("magic", [0, 1])
 codecs = pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY], ids=lambda codec: codec.label)
 
 
-def messages_and_stop(data: bytes, base_offset: int = 0) -> tuple[list[Message], Stop]:
+def messages_and_stop(data: bytes, base_offset: int = 0) -> tuple[list[Message07], Stop07]:
     *messages, stop = walk(data, base_offset=base_offset)
-    assert isinstance(stop, Stop)
-    return [found for found in messages if isinstance(found, Message)], stop
+    assert isinstance(stop, Stop07)
+    return [found for found in messages if isinstance(found, Message07)], stop
 
 
-def one(entry: bytes) -> Message:
+def one(entry: bytes) -> Message07:
     found = decode_entry(entry)
-    assert isinstance(found, Message)
+    assert isinstance(found, Message07)
     return found
 
 
-def payloads(messages: Sequence[Message]) -> list[bytes]:
+def payloads(messages: Sequence[Message07]) -> list[bytes]:
     return [found.payload for found in messages]
 
 
@@ -63,7 +63,7 @@ def test_magic_1_has_attributes_between_magic_and_checksum() -> None:
 def test_what_is_encoded_decodes_to_the_same(magic: int, payload: bytes, attributes: int) -> None:
     entry = message_07(payload, magic=magic, attributes=attributes)
     found = decode_entry(b"before" + entry + b"behind", 6, base_offset=1000)
-    assert isinstance(found, Message)
+    assert isinstance(found, Message07)
     assert (found.magic, found.payload, found.size_bytes) == (magic, payload, len(entry))
     assert found.attributes == (attributes if magic else 0)
     assert (found.position, found.offset, found.next_offset) == (6, 1006, 1006 + len(entry))
@@ -110,36 +110,36 @@ def test_offsets_are_byte_positions_in_the_stream_of_the_partition() -> None:
     starts = [536_870_912, 536_870_922, 536_870_934, 536_870_944]
     assert [m.offset for m in found] == starts[:3]
     assert [m.next_offset for m in found] == starts[1:]
-    assert stop == Stop(32, StopReason.END)
+    assert stop == Stop07(32, StopReason07.END)
 
 
 def test_an_empty_file_ends_at_once() -> None:
-    assert messages_and_stop(b"") == ([], Stop(0, StopReason.END))
+    assert messages_and_stop(b"") == ([], Stop07(0, StopReason07.END))
 
 
 def test_a_walk_may_begin_at_any_message() -> None:
     first, second = message_07(b"a"), message_07(b"b")
     found = next(walk(first + second, base_offset=500, position=len(first)))
-    assert isinstance(found, Message)
+    assert isinstance(found, Message07)
     assert (found.offset, found.payload) == (500 + len(first), b"b")
 
 
 TAILS = {
-    "zeroes": (bytes(40), StopReason.ZERO_FILL),
-    "fewer zeroes than a size takes": (bytes(3), StopReason.ZERO_FILL),
-    "fewer bytes than a size takes": (b"\0\0\1", StopReason.SHORT_TAIL),
-    "a message cut short": (message_07(b"hello")[:-1], StopReason.TORN_TAIL),
-    "a size of 2 GiB": (b"\x7f\xff\xff\xff" + bytes(100), StopReason.TORN_TAIL),
-    "a negative size": (b"\xff\xff\xff\xff" + bytes(100), StopReason.BAD_LENGTH),
-    "a size below any message's": (b"\0\0\0\4" + bytes(4), StopReason.BAD_LENGTH),
-    "a size below that of its magic": (b"\0\0\0\5\1" + bytes(4), StopReason.BAD_LENGTH),
-    "zeroes, then something": (bytes(40) + b"x", StopReason.BAD_LENGTH),
-    "a foreign magic": (b"\0\0\0\x0a\2" + bytes(9), StopReason.BAD_MAGIC),
+    "zeroes": (bytes(40), StopReason07.ZERO_FILL),
+    "fewer zeroes than a size takes": (bytes(3), StopReason07.ZERO_FILL),
+    "fewer bytes than a size takes": (b"\0\0\1", StopReason07.SHORT_TAIL),
+    "a message cut short": (message_07(b"hello")[:-1], StopReason07.TORN_TAIL),
+    "a size of 2 GiB": (b"\x7f\xff\xff\xff" + bytes(100), StopReason07.TORN_TAIL),
+    "a negative size": (b"\xff\xff\xff\xff" + bytes(100), StopReason07.BAD_LENGTH),
+    "a size below any message's": (b"\0\0\0\4" + bytes(4), StopReason07.BAD_LENGTH),
+    "a size below that of its magic": (b"\0\0\0\5\1" + bytes(4), StopReason07.BAD_LENGTH),
+    "zeroes, then something": (bytes(40) + b"x", StopReason07.BAD_LENGTH),
+    "a foreign magic": (b"\0\0\0\x0a\2" + bytes(9), StopReason07.BAD_MAGIC),
 }
 
 
 @pytest.mark.parametrize(("tail", "reason"), TAILS.values(), ids=TAILS)
-def test_a_walk_tells_how_it_ended(tail: bytes, reason: StopReason) -> None:
+def test_a_walk_tells_how_it_ended(tail: bytes, reason: StopReason07) -> None:
     valid = message_07(b"one") + message_07(b"two")
     found, stop = messages_and_stop(valid + tail)
     assert payloads(found) == [b"one", b"two"]
@@ -153,13 +153,13 @@ def test_a_walk_continues_after_a_wrong_checksum() -> None:
     damaged_entry = message_07(b"two")[:-1] + b"O"
     found, stop = messages_and_stop(message_07(b"one") + damaged_entry + message_07(b"three"))
     assert [m.is_valid for m in found] == [True, False, True]
-    assert stop.reason is StopReason.END
+    assert stop.reason is StopReason07.END
 
 
 def test_the_valid_part_ends_at_the_first_wrong_checksum() -> None:
     first = message_07(b"one")
     stop = valid_part(first + message_07(b"two")[:-1] + b"O" + message_07(b"three"))
-    assert (stop.position, stop.reason) == (len(first), StopReason.BAD_CHECKSUM)
+    assert (stop.position, stop.reason) == (len(first), StopReason07.BAD_CHECKSUM)
     assert stop.problem is not None
     assert stop.problem.found == zlib.crc32(b"two")
     assert stop.problem.expected == zlib.crc32(b"twO")
@@ -167,12 +167,12 @@ def test_the_valid_part_ends_at_the_first_wrong_checksum() -> None:
 
 def test_the_valid_part_of_a_valid_file_is_all_of_it() -> None:
     data = message_07(b"one") + wrapper_07([message_07(b"two")])
-    assert valid_part(data) == Stop(len(data), StopReason.END)
+    assert valid_part(data) == Stop07(len(data), StopReason07.END)
 
 
 def test_the_valid_part_does_not_look_into_wrappers() -> None:
     data = message_07(b"not gzip at all", attributes=Codec.GZIP)
-    assert valid_part(data).reason is StopReason.END
+    assert valid_part(data).reason is StopReason07.END
 
 
 # compressed messages ----------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_wrapped_messages_are_read(codec: Codec) -> None:
 def test_wrapped_messages_have_the_wrappers_offset_and_only_the_last_continues_after_it() -> None:
     entry = wrapper_07([message_07(b"a"), message_07(b"b"), message_07(b"c")])
     outer = decode_entry(entry, base_offset=700)
-    assert isinstance(outer, Message)
+    assert isinstance(outer, Message07)
     end = 700 + len(entry)
     found = [(m.offset, m.next_offset) for m in inner_messages(outer)]
     assert found == [(700, 700), (700, 700), (700, end)]
@@ -261,9 +261,9 @@ def test_a_wrapped_message_larger_than_allowed_is_refused_within_that_memory() -
 def read_all(data: bytes) -> None:
     position = 0
     for found in walk(data):
-        if isinstance(found, Stop):
+        if isinstance(found, Stop07):
             assert found.position == position
-            assert (found.problem is None) == (found.reason is StopReason.END)
+            assert (found.problem is None) == (found.reason is StopReason07.END)
             break
         position += found.size_bytes
         try:

@@ -15,7 +15,7 @@ from kdump.log.partition import Partition, read_partition
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.recover_0_7 import repair_0_7
 from kdump.repair.salvage.recovered_0_7 import Recovered07
-from kdump.scan.walk_0_7 import Skipped, valid_messages
+from kdump.scan.walk_0_7 import Skipped07, valid_messages
 from kdump.storage.local_disk import local
 from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo
 
@@ -47,7 +47,7 @@ def messages_of(directory: Path) -> dict[int, bytes]:
     for path in directory.glob("*.kafka"):
         with local(path).open_file() as source:
             for step in valid_messages(source):
-                if not isinstance(step, Skipped):
+                if not isinstance(step, Skipped07):
                     found[int(path.name.partition(".")[0]) + step.position] = step.payload
     return found
 

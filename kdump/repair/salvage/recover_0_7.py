@@ -22,7 +22,7 @@ from kdump.log.segment import Segment
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.recovered_0_7 import Recovered07
 from kdump.repair.salvage.salvage_files import quarantine_name
-from kdump.scan.walk_0_7 import Skipped, valid_messages
+from kdump.scan.walk_0_7 import Skipped07, valid_messages
 from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo, TargetFile
 from kdump.target.virtual_directory import RangeSource, VirtualDirectory
 
@@ -70,7 +70,7 @@ def _cut(partition: Partition, segment: Segment) -> LogCut | None:
     """The truncation at the first invalid message of a segment; None if all are valid."""
     with (partition.path / segment.log_name).open_file() as source:
         for step in valid_messages(source):
-            if isinstance(step, Skipped):
+            if isinstance(step, Skipped07):
                 loss = _loss(partition, segment, step.start)
                 return LogCut(segment.log_name, step.start, str(step.problem), loss)
     return None
@@ -84,7 +84,7 @@ def _loss(partition: Partition, segment: Segment, start: int) -> Loss:
     with (partition.path / segment.log_name).open_file() as source:
         rest = RangeSource(source, start, source.size_bytes - start)
         for step in valid_messages(rest):
-            if isinstance(step, Skipped):
+            if isinstance(step, Skipped07):
                 continue
             messages += 1
             valid_bytes += step.size_bytes
@@ -135,10 +135,12 @@ def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
     return Recovered07(files, end_offset, _report([], [], quarantined))
 
 
-def _ranges(partition: Partition, segment: Segment) -> tuple[list[tuple[int, int]], list[Skipped]]:
+def _ranges(
+    partition: Partition, segment: Segment
+) -> tuple[list[tuple[int, int]], list[Skipped07]]:
     """The ranges of consecutive valid messages, and the damaged ranges between them."""
     kept: list[tuple[int, int]] = []
-    lost: list[Skipped] = []
+    lost: list[Skipped07] = []
     for start, end, skipped in _runs(partition, segment):
         if skipped is not None:
             lost.append(skipped)
@@ -147,11 +149,11 @@ def _ranges(partition: Partition, segment: Segment) -> tuple[list[tuple[int, int
     return kept, lost
 
 
-def _runs(partition: Partition, segment: Segment) -> Iterator[tuple[int, int, Skipped | None]]:
+def _runs(partition: Partition, segment: Segment) -> Iterator[tuple[int, int, Skipped07 | None]]:
     start = end = 0
     with (partition.path / segment.log_name).open_file() as source:
         for step in valid_messages(source):
-            if not isinstance(step, Skipped):
+            if not isinstance(step, Skipped07):
                 end = step.position + step.size_bytes
                 continue
             if start < end:

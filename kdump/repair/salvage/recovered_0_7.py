@@ -5,14 +5,13 @@ Who only asks what kind of partition an outcome is of needs none of its rules.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kdump.broker.loader.load_report import LoadReport
 from kdump.target.target_file import TargetFile
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered07:
+class Recovered07(Struct, frozen=True):
     """The target state of a partition of Kafka 0.7.
 
     Attributes:

@@ -8,19 +8,19 @@ headers, timestamps or transactions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from kdump.formats import kafka07, record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
-from kdump.formats.kafka07 import Message, Stop, StopReason
+from kdump.formats.kafka07 import Message07, Stop07, StopReason07
 from kdump.log.valid_windows import Damage
 from kdump.scan.batches import BatchColumns, Column
-from kdump.scan.walk_0_7 import Skipped, read_entry, valid_messages
+from kdump.scan.walk_0_7 import Skipped07, read_entry, valid_messages
 from kdump.storage.byte_source import ByteSource
 from kdump.tables.kafka_log.rows import HEADERS_TYPE, Rows
 from kdump.tables.kafka_log.splits import SourceSplit
@@ -31,11 +31,10 @@ _MAGIC: Final = 0
 """As the messages of magic 0, those of Kafka 0.7 have no timestamps."""
 
 
-@dataclass(slots=True)
-class _Chunk:
+class _Chunk(Struct):
     """Messages for one Arrow batch, each with the entry of the log that holds it."""
 
-    entries: list[Message]
+    entries: list[Message07]
     entry_of: list[int]
     payloads: list[bytes]
     size_bytes: int = 0
@@ -56,7 +55,7 @@ def rows_0_7(split: SourceSplit, largest_record_bytes: int) -> Iterator[Rows | D
     with split.path.open_file() as log:
         chunk = _Chunk([], [], [])
         for found in valid_messages(log):
-            if isinstance(found, Message):
+            if isinstance(found, Message07):
                 offset = split.segment.least_offset + found.position
                 if split.to_offset is not None and offset >= split.to_offset:
                     break
@@ -87,7 +86,7 @@ def rows_0_7(split: SourceSplit, largest_record_bytes: int) -> Iterator[Rows | D
             yield _rows(split, chunk)
 
 
-def _payloads(entry: Message, largest_bytes: int) -> list[bytes] | FormatError:
+def _payloads(entry: Message07, largest_bytes: int) -> list[bytes] | FormatError:
     """The messages of an entry; what is wrong with it if it is a damaged set."""
     try:
         if entry.codec is Codec.NONE:
@@ -98,12 +97,12 @@ def _payloads(entry: Message, largest_bytes: int) -> list[bytes] | FormatError:
         return problem.as_value()
 
 
-def _is_padding(log: ByteSource, skipped: Skipped, split: SourceSplit) -> bool:
+def _is_padding(log: ByteSource, skipped: Skipped07, split: SourceSplit) -> bool:
     """Whether bytes without a message are space that was preallocated at the end of the log."""
     if not split.segment.may_be_padded or skipped.end < log.size_bytes:
         return False
     entry = read_entry(log, skipped.start)
-    return isinstance(entry, Stop) and entry.reason is StopReason.ZERO_FILL
+    return isinstance(entry, Stop07) and entry.reason is StopReason07.ZERO_FILL
 
 
 def _rows(split: SourceSplit, chunk: _Chunk) -> Rows:
@@ -124,7 +123,7 @@ def _rows(split: SourceSplit, chunk: _Chunk) -> Rows:
     )
 
 
-def _batches(split: SourceSplit, entries: Sequence[Message]) -> BatchColumns:
+def _batches(split: SourceSplit, entries: Sequence[Message07]) -> BatchColumns:
     """The entries as batches, with -1 for what they do not have."""
     position = np.array([entry.position for entry in entries], np.int64)
     none: Column = np.full(len(entries), -1, np.int64)
