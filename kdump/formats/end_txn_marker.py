@@ -19,12 +19,20 @@ to the decoders of records and to :func:`parse_end_txn_marker`.
 
 from __future__ import annotations
 
+import struct
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kdump.formats.errors import FormatError
+from kdump.formats.record_batch import (
+    CONTROL_FLAG,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+    Record,
+    encode_lone_record,
+)
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -44,8 +52,11 @@ _FIXED: Final = np.array([max(byte, 0) for byte in _PLAIN_LAYOUT], np.uint8)
 _TYPE_AT: Final = 8
 _EPOCH_AT: Final = 12
 
-_KEY_BYTES: Final = 4
-_VALUE_BYTES: Final = 6
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+_KEY_BYTES: Final = _KEY.size
+_VALUE_BYTES: Final = _VALUE.size
+_VERSION: Final = 0
 _INVALID: Final = "InvalidRecordException"
 
 
@@ -141,6 +152,36 @@ def parse_end_txn_marker(key: bytes | None, value: bytes | None) -> EndTxnMarker
             exception="BufferUnderflowException",
         )
     return EndTxnMarker(type_id == ABORT, int.from_bytes(value[2:_VALUE_BYTES], signed=True))
+
+
+def encode_end_txn_batch(
+    marker: EndTxnMarker,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    offset: int,
+    partition_leader_epoch: int,
+    timestamp: int,
+) -> bytes:
+    """Encode the control batch that ends the transaction of a producer.
+
+    Follows ``MemoryRecords.writeEndTransactionalMarker``.
+    """
+    type_id = ABORT if marker.is_abort else COMMIT
+    record = Record(
+        offset=offset,
+        timestamp=timestamp,
+        sequence=NO_SEQUENCE,
+        key=_KEY.pack(_VERSION, type_id),
+        value=_VALUE.pack(_VERSION, marker.coordinator_epoch),
+    )
+    return encode_lone_record(
+        record,
+        partition_leader_epoch,
+        attributes=TRANSACTIONAL_FLAG | CONTROL_FLAG,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
 
 
 class PlainMarkers(NamedTuple):

@@ -334,6 +334,33 @@ def encode_batch(header: BatchHeader, body: bytes) -> bytes:
     return bytes(batch)
 
 
+def encode_lone_record(
+    record: Record,
+    partition_leader_epoch: int,
+    *,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytes:
+    """Encode a batch that has nothing but one record, not compressed."""
+    header = BatchHeader(
+        base_offset=record.offset,
+        length=0,
+        partition_leader_epoch=partition_leader_epoch,
+        magic=2,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=0,
+        base_timestamp=record.timestamp,
+        max_timestamp=record.timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        records_count=1,
+    )
+    return encode_batch(header, encode_record(record, record.offset, record.timestamp))
+
+
 def increment_sequence(sequence: int, increment: int) -> int:
     """Producer sequences run from 0 to 2³¹-1 and start again (32-bit arithmetic as Java's)."""
     if sequence > wrap_int32(_INT32_MAX - increment):

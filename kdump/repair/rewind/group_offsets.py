@@ -12,15 +12,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.message_decoder import MessageValue, decode
 from kdump.formats.message_encoder import encode
 from kdump.formats.names import TopicPartition
-from kdump.formats.record_batch import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    BatchHeader,
-    Record,
-    encode_batch,
-    encode_record,
-)
+from kdump.formats.record_batch import NO_SEQUENCE, Record, encode_lone_record
 from kdump.formats.schema import RecordType
 from kdump.formats.schemas.group_coordinator import (
     LEGACY_OFFSET_COMMIT,
@@ -121,26 +113,6 @@ def offset_batches(
         timestamp_ms: of the records.
     """
     for offset, each in enumerate(lower, base_offset):
-        record = Record(
-            offset=offset,
-            timestamp=timestamp_ms,
-            sequence=NO_SEQUENCE,
-            key=each.key,
-            value=each.value,
+        yield encode_lone_record(
+            Record(offset, timestamp_ms, NO_SEQUENCE, each.key, each.value), leader_epoch
         )
-        header = BatchHeader(
-            base_offset=offset,
-            length=0,
-            partition_leader_epoch=leader_epoch,
-            magic=2,
-            crc=0,
-            attributes=0,
-            last_offset_delta=0,
-            base_timestamp=timestamp_ms,
-            max_timestamp=timestamp_ms,
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
-            base_sequence=NO_SEQUENCE,
-            records_count=1,
-        )
-        yield encode_batch(header, encode_record(record, offset, timestamp_ms))

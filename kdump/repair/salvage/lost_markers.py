@@ -21,21 +21,11 @@ import numpy as np
 from msgspec import Struct
 
 from kdump.broker.loader.valid_batches import ValidBatches
-from kdump.formats.record_batch import (
-    CONTROL_FLAG,
-    NO_SEQUENCE,
-    TRANSACTIONAL_FLAG,
-    BatchHeader,
-    Record,
-    encode_batch,
-    encode_record,
-)
+from kdump.formats.end_txn_marker import EndTxnMarker, encode_end_txn_batch
+from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from kdump.scan.batches import Column
 
-_ABORT_KEY: Final = bytes(4)
-"""Version 0, type 0."""
-_VALUE: Final = bytes(6)
-"""Version 0, coordinator epoch 0."""
+_ABORT: Final = EndTxnMarker(is_abort=True, coordinator_epoch=0)
 
 
 class BatchPlace(Struct, frozen=True):
@@ -311,27 +301,11 @@ class _Chunk:
 
 def abort_marker(offset: int, txn: BatchHeader, timestamp: int) -> bytes:
     """Encode a control batch that aborts the transaction to which the batch ``txn`` belongs."""
-    record = Record(
+    return encode_end_txn_batch(
+        _ABORT,
+        txn.producer_id,
+        txn.producer_epoch,
         offset=offset,
-        timestamp=timestamp,
-        sequence=NO_SEQUENCE,
-        key=_ABORT_KEY,
-        value=_VALUE,
-        headers=(),
-    )
-    header = BatchHeader(
-        base_offset=offset,
-        length=0,
         partition_leader_epoch=txn.partition_leader_epoch,
-        magic=2,
-        crc=0,
-        attributes=TRANSACTIONAL_FLAG | CONTROL_FLAG,
-        last_offset_delta=0,
-        base_timestamp=timestamp,
-        max_timestamp=timestamp,
-        producer_id=txn.producer_id,
-        producer_epoch=txn.producer_epoch,
-        base_sequence=NO_SEQUENCE,
-        records_count=1,
+        timestamp=timestamp,
     )
-    return encode_batch(header, encode_record(record, offset, timestamp))
