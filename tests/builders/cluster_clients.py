@@ -48,6 +48,10 @@ class ClusterClients:
         """Wait until no transaction is open: a commit returns before its markers are written."""
         self.ask("ends", partition=partition)
 
+    def wait_for_transaction(self, transactional_id: str, state: str) -> None:
+        """Wait until the coordinator of a transactional id has it in a state."""
+        self.ask("transaction", transactional_id=transactional_id, state=state)
+
     def wait_for_state(self, state: str, *groups: str) -> None:
         """Wait until groups are in a state."""
         self.ask("state", state=state, groups=groups)

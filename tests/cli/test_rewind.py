@@ -26,6 +26,7 @@ from builders.metadata_log import (
     topic_record,
     write_metadata_log,
 )
+from builders.recovery import marker, of_producer
 from builders.rewindable_clusters import (
     DATA,
     LOGS,
@@ -41,7 +42,7 @@ from builders.trees import contents_of
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
-from kdump.formats.record_batch import TRANSACTIONAL_FLAG
+from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.jobs.rewind import rewind
 from kdump.scan.batches import read_windows
 from kdump.scan.window_records import read_records
@@ -154,9 +155,14 @@ def test_disks_are_as_they_were_at_the_moment(
         assert cut <= by_time.get(log, cut)
         expected = kept_of(cluster, log, cuts)
         assert kept.startswith(expected)
-        assert kept == expected or log == OFFSETS
+        if cuts:
+            assert open_producers(kept) == producers_to_abort(cluster, log, cuts)
+        else:
+            assert kept == expected
         assert original.startswith(expected)
         assert {log_of(each / str(log)) for each in log_dirs} == {kept}
+    if cuts:
+        assert prepared_ids(log_dirs) == set()
     appended = log_of(log_dirs[0] / str(OFFSETS))[len(kept_of(cluster, OFFSETS, cuts)) :]
     for (group, partition), committed in {
         **offsets_to_come(cluster, cuts),
@@ -179,6 +185,42 @@ def test_disks_are_as_they_were_at_the_moment(
 def kept_of(cluster: RandomCluster, log: TopicPartition, cuts: dict[TopicPartition, int]) -> bytes:
     cut = cuts.get(log, cluster.end(log))
     return b"".join(each.data for each in cluster.of(log) if each.offset < cut)
+
+
+def open_producers(data: bytes) -> set[int]:
+    """The producers with an open transaction in a log."""
+    found = set[int]()
+    for window in read_windows(BytesSource(data)):
+        batches = window.batches
+        for attributes, producer_id in zip(batches.attributes, batches.producer_id, strict=True):
+            if attributes & CONTROL_FLAG:
+                found.discard(int(producer_id))
+            elif attributes & TRANSACTIONAL_FLAG:
+                found.add(int(producer_id))
+    return found
+
+
+def producers_to_abort(
+    cluster: RandomCluster, log: TopicPartition, cuts: dict[TopicPartition, int]
+) -> set[int]:
+    """The producers that have records in a log, and whose coordinator has not decided."""
+    kept = [each for each in cluster.steps if each.offset < cuts.get(each.log, each.end_offset)]
+    decided = {each.transaction for each in kept if each.kind == "decided"}
+    return {
+        cluster.stories[each.transaction].producer_id
+        for each in kept
+        if each.log == log and each.kind == "data" and each.transaction not in decided
+    }
+
+
+def prepared_ids(log_dirs: list[Path]) -> set[str]:
+    """The transactional ids whose transactions are decided and not completed."""
+    states = kdump("txns", *log_dirs, status=0)
+    return {
+        each["transactional_id"]
+        for each in states
+        if each["type"] == "transaction" and each["state"].startswith("Prepare")
+    }
 
 
 def offsets_to_come(
@@ -524,10 +566,34 @@ def test_an_offset_that_will_be_committed_is_set_and_one_that_will_not_stays(
         ("committing", 2)
     ]
     assert {each["transactional_id"]: each["outcome"] for each in rows(found, "transaction")} == {
-        "a": "committing",
+        "a": "committed",
         "b": "open",
     }
-    assert offsets_in(log_of(partition)[len(b"".join(pending)) :]) == {(b"committing", ORDERS): 2}
+    assert open_producers(log_of(partition)) == {8}
+    marked = len(b"".join(pending)) + len(marker(2, commit=True))
+    assert offsets_in(log_of(partition)[marked:]) == {(b"committing", ORDERS): 2}
+
+
+def test_a_decided_transaction_is_left_to_its_coordinator_where_a_replica_is_elsewhere(
+    tmp_path: Path,
+) -> None:
+    log_dir = write_log_directory(tmp_path / "d", clean=False)
+    state = value_of(producer_id=7, state=2, partitions=[(ORDERS.topic, [0])])
+    states = batch([record(0, key_of("a"), state)]) + batch([record(1, key_of("b"), None)])
+    write_partition(log_dir / "__transaction_state-0", {0: states})
+    partition = write_partition(log_dir / str(ORDERS), {0: of_producer(0, transactional=True)})
+    before = log_of(partition)
+    values = [
+        topic_record("orders", 1),
+        partition_record(1, 0, [7, 8], [4, 5]),
+        topic_record("__transaction_state", 2),
+        partition_record(2, 0, [7], [4]),
+    ]
+    write_metadata_log(log_dir, values)
+    given = offsets_file(tmp_path / "f", ("__transaction_state", 0, 1))
+    found = rows(kdump("rewind", "--offsets", given, log_dir), "transaction")
+    assert [(each["transactional_id"], each["outcome"]) for each in found] == [("a", "committing")]
+    assert log_of(partition) == before
 
 
 def test_running_it_again_changes_nothing(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from kdump.state.transactions.transaction_coordinator import (
     CoordinatorLogReader,
     CoordinatorState,
     CoordinatorTransaction,
+    completion_of,
 )
 from kdump.state.transactions.transaction_records import rows_that_matter
 
@@ -175,3 +176,35 @@ def test_of_usual_records_only_the_last_of_each_id_is_decoded() -> None:
     log[50] = (key_of("tx-1"), None)
     (columns,) = joined_columns_of(log)
     assert rows_that_matter(columns).tolist() == [197, 198, 199]
+
+
+@pytest.mark.differential
+@settings(max_examples=examples(2))
+@given(
+    state=st.sampled_from([2, 3]),
+    version=st.sampled_from([0, 1]),
+    epoch=st.integers(0, 32767),
+    start_time_ms=st.sampled_from([-1, 0, 5]),
+    tags=st.fixed_dictionaries(
+        {}, optional={"previous": numbers, "next": st.integers(-1, 3), "client": st.integers(0, 2)}
+    ),
+)
+@example(state=2, version=1, epoch=32767, start_time_ms=1, tags={"next": 0, "client": 2})
+def test_the_record_that_completes_a_transaction_is_that_of_kafka(
+    kafka: JavaServer,
+    state: int,
+    version: int,
+    epoch: int,
+    start_time_ms: int,
+    tags: dict[str, int],
+) -> None:
+    value = value_of(
+        state=state,
+        version=version,
+        producer_epoch=epoch,
+        start_time_ms=start_time_ms,
+        tags=tags,
+    )
+    said = kafka.ask_words(["complete", _word(key_of("a")), _word(value)])
+    (prepared,) = read([(key_of("a"), value)]).transactions
+    assert completion_of(prepared) == (key_of("a"), base64.b64decode(said["value"]))

@@ -76,10 +76,11 @@ REWOUND_TRANSACTION: Final = RowType(
         Field("producer_id", INTEGER),
         Field(
             "outcome",
-            one_of("open", "committing", "in-part"),
-            "open: its coordinator aborts it at its timeout; committing: its coordinator writes the"
-            " missing markers when it starts; in-part: it was committed, and the given offsets keep"
-            " only a part of it.",
+            one_of("open", "committed", "aborted", "committing", "aborting", "in-part"),
+            "open: its coordinator aborts it at its timeout; committed, aborted: that was being"
+            " done, and the missing markers were appended; committing, aborting: that was being"
+            " done, and is left to its coordinator, because not all replicas were given; in-part:"
+            " it was committed, and the given offsets keep only a part of it.",
         ),
     ),
 )
@@ -130,7 +131,8 @@ SUMMARY: Final = RowType(
         Field("removed_records", COUNT, "Of one replica of each partition."),
         Field("lowered_offsets", COUNT),
         Field("open_transactions", COUNT),
-        Field("committing_transactions", COUNT),
+        Field("ended_transactions", COUNT, "Those that were committed or aborted."),
+        Field("left_transactions", COUNT, "Those left to coordinators to commit or abort."),
         Field("transactions_in_part", COUNT),
     ),
 )
@@ -162,7 +164,10 @@ def report_rewind(
     printer.emit_text(_topic_lines(request, found))
     for outcome, transactions in (
         ("open", found.open),
-        ("committing", found.committing),
+        ("committed", [each for each in found.ended if each.is_commit]),
+        ("aborted", [each for each in found.ended if not each.is_commit]),
+        ("committing", [each for each in found.left if each.is_commit]),
+        ("aborting", [each for each in found.left if not each.is_commit]),
         ("in-part", found.in_part),
     ):
         _report_transactions(printer, outcome, transactions, verbose=verbose)
@@ -278,7 +283,12 @@ def _topic_lines(request: RewindRequest, found: Rewind) -> Iterator[str]:
 
 _OUTCOMES: Final = {
     "open": "open again: its coordinator aborts it at its timeout",
-    "committing": "being committed: its coordinator writes the missing markers when it starts",
+    "committed": "was being committed: its missing markers are appended",
+    "aborted": "was being aborted: its missing markers are appended",
+    "committing": "being committed: its coordinator writes the missing markers when it starts,"
+    " where the partition has a leader by then",
+    "aborting": "being aborted: its coordinator writes the missing markers when it starts, where"
+    " the partition has a leader by then",
     "in-part": "was committed, and is kept only in part",
 }
 
@@ -344,7 +354,8 @@ def _summary(found: Rewind) -> Event:
         "removed_records": records,
         "lowered_offsets": len(found.lowered),
         "open_transactions": len(found.open),
-        "committing_transactions": len(found.committing),
+        "ended_transactions": len(found.ended),
+        "left_transactions": len(found.left),
         "transactions_in_part": len(found.in_part),
     }
     partitions = counted(len(one_of_each), "partition")

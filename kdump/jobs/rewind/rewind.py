@@ -26,6 +26,7 @@ from kdump.jobs.loading.verdict_words import REMOTE_STORAGE
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.rewind.later_metadata import LaterMetadata, read_later_metadata
 from kdump.jobs.rewind.rewind_splits import (
+    Appended,
     FactsJob,
     FactsSplit,
     GroupEnds,
@@ -43,13 +44,16 @@ from kdump.repair.rewind.consistent_cuts import (
     Transaction,
     broken,
     find_transactions,
+    is_kept,
     lowered,
 )
+from kdump.repair.rewind.ended_transactions import Ends, ends_of
 from kdump.repair.rewind.group_offsets import LoweredOffset
 from kdump.repair.rewind.log_facts import LogFacts, Moment, NotRewindableError
-from kdump.repair.rewind.rewound_log import RewoundLog
+from kdump.repair.rewind.rewound_log import RewoundLog, latest_epoch
 from kdump.state.metadata.cluster import ClusterImage
 from kdump.state.metadata.settings import Settings
+from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from kdump.storage.location import Location
 from kdump.target.target_file import Kept, TargetFile
 
@@ -127,7 +131,9 @@ class Rewind(Struct, frozen=True):
         moved: by partition, where the moment alone would have ended it, if that is later.
         without_times: the partitions whose records have no timestamps: nothing is cut from them.
         open: the transactions that are open.
-        committing: those that a coordinator goes on to commit.
+        ended: those that were being committed or aborted, and are ended by this.
+        left: those of them that are left to their coordinators, because not all replicas are at
+            hand.
         in_part: committed transactions that offsets keep only in part.
         lowered: committed offsets that are set to the ends of their logs.
         absent: by node, how many partitions that are cut have a replica there, and it is not among
@@ -142,7 +148,8 @@ class Rewind(Struct, frozen=True):
     moved: Mapping[TopicPartition, int]
     without_times: tuple[TopicPartition, ...]
     open: tuple[Transaction, ...]
-    committing: tuple[Transaction, ...]
+    ended: tuple[Transaction, ...]
+    left: tuple[Transaction, ...]
     in_part: tuple[Transaction, ...]
     lowered: tuple[LoweredOffset, ...]
     absent: Mapping[int, int]
@@ -218,12 +225,18 @@ class _Rewinding:
             key: max(logs[number].end_offset for number in numbers)
             for key, numbers in by_key.items()
         }
-        is_open, committing = _left_open(cuts, transactions)
+        is_open, decided = _not_completed(cuts, transactions)
+        ended, left = list[Transaction](), list[Transaction]()
+        for each in decided:
+            (ended if cuts and self._can_end(by_key, each) else left).append(each)
         # Other brokers get the same file, and have to write the same records.
         given = request.offsets or {}
         group_ends = {**given, **{key: ends[key] for key in (*cuts, *given) if key in ends}}
+        groups = None
         if group_ends:
-            logs = self._with_group_offsets(logs, cuts, group_ends, committing)
+            producers = frozenset(each.producer_id for each in left if each.is_commit)
+            groups = GroupEnds(group_ends, producers)
+        logs = self._with_appended(by_key, logs, cuts, ends_of(cuts, ended), groups)
         return Rewind(
             directories=tuple(self._directory(each, logs) for each in request.directories),
             replicas=tuple(
@@ -238,7 +251,8 @@ class _Rewinding:
             },
             without_times=tuple(key for key, each in sorted(believed.items()) if each.lacks_times),
             open=is_open,
-            committing=committing,
+            ended=tuple(ended),
+            left=tuple(left),
             in_part=tuple(in_part),
             lowered=tuple(self._lowered_offsets(logs)),
             absent=self._absent(cuts),
@@ -379,10 +393,10 @@ class _Rewinding:
         *,
         compared_from: int = 0,
         compared_to: tuple[int, ...] = (),
-        groups: GroupEnds | None = None,
+        appended: Appended | None = None,
     ) -> RewindSplit:
         replica = self._replicas[number]
-        is_read = cut is not None or groups is not None
+        is_read = cut is not None or appended is not None
         return RewindSplit(
             replica.partition.path,
             size_bytes=replica.partition.data_bytes if is_read else replica.load.size_bytes,
@@ -392,7 +406,7 @@ class _Rewinding:
             time_ms=self._request.time_ms,
             compared_from=compared_from,
             compared_to=compared_to,
-            groups=groups,
+            appended=appended,
         )
 
     def _require_agreement(
@@ -423,31 +437,70 @@ class _Rewinding:
                         " unchanged with --exclude"
                     )
 
-    # ---- Groups
+    # ---- What is appended
 
-    def _with_group_offsets(
+    def _can_end(
+        self, by_key: Mapping[TopicPartition, Sequence[int]], transaction: Transaction
+    ) -> bool:
+        """Whether all replicas of the logs of a transaction are there to get the same records."""
+        assert transaction.log is not None
+        prepared = transaction.prepared
+        if prepared is None or not prepared.state.is_prepared:
+            return False
+        return all(
+            self._is_whole(key, by_key[key]) if key in by_key else self._is_deleted(key)
+            for key in {transaction.log, *transaction.added}
+        )
+
+    def _is_whole(self, key: TopicPartition, numbers: Sequence[int]) -> bool:
+        """Whether all replicas of a partition are among the directories, as far as is known."""
+        if any(self._is_remote(self._replicas[number].directory, key) for number in numbers):
+            return False
+        image = self._image()
+        if image is None:
+            return self._request.offsets is None
+        return self._replicas_in(image, key) <= self._nodes()
+
+    def _is_deleted(self, key: TopicPartition) -> bool:
+        image = self._image()
+        return image is not None and not self._replicas_in(image, key)
+
+    def _with_appended(
         self,
+        by_key: Mapping[TopicPartition, Sequence[int]],
         logs: Sequence[RewoundLog],
         cuts: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
-        committing: Sequence[Transaction],
+        ends: Mapping[TopicPartition, Ends],
+        groups: GroupEnds | None,
     ) -> list[RewoundLog]:
-        """The same, with the committed offsets lowered that lie beyond the ends of logs."""
+        """The same, with transactions ended, and the committed offsets lowered that lie beyond.
+
+        Args:
+            by_key: the numbers of the replicas of each partition.
+            logs: as they are cut.
+            cuts: where.
+            ends: of transactions, by log.
+            groups: to lower committed offsets; None to leave them.
+        """
+        longest = {
+            key: max((logs[n] for n in numbers), key=lambda each: each.end_offset)
+            for key, numbers in by_key.items()
+        }
+        epochs = {
+            key: latest_epoch(longest[key])
+            for key in by_key
+            if key.topic == TRANSACTION_STATE_TOPIC
+        }
+        numbers, splits = [], []
+        for number, replica in enumerate(self._replicas):
+            key = replica.key
+            own_groups = groups if key.topic == OFFSETS_TOPIC else None
+            if key not in ends and own_groups is None:
+                continue
+            appended = Appended(longest[key].end_offset, ends.get(key, Ends()), epochs, own_groups)
+            numbers.append(number)
+            splits.append(self._split(number, cuts.get(key), appended=appended))
         result = [*logs]
-        producers = frozenset(each.producer_id for each in committing)
-        numbers = [n for n, each in enumerate(self._replicas) if each.key.topic == OFFSETS_TOPIC]
-        longest = dict[TopicPartition, int]()
-        for number in numbers:
-            key = self._replicas[number].key
-            longest[key] = max(longest.get(key, 0), logs[number].end_offset)
-        splits = [
-            self._split(
-                number,
-                cuts.get(self._replicas[number].key),
-                groups=GroupEnds(ends, producers, longest[self._replicas[number].key]),
-            )
-            for number in numbers
-        ]
         found = run_job(RewindJob(), splits, self._options, kind=JobKind.DECODE)
         for number, each in zip(numbers, found, strict=True):
             result[number] = _valid(each)
@@ -496,20 +549,28 @@ class _Rewinding:
         return read_later_metadata(self._request.directories, time_ms)
 
     def _absent(self, cuts: Mapping[TopicPartition, int]) -> dict[int, int]:
-        image = self._image()
-        present = {
+        image, present = self._image(), self._nodes()
+        found = defaultdict[int, int](int)
+        for key in cuts:
+            nodes = set() if image is None else self._replicas_in(image, key)
+            for node in nodes - present:
+                found[node] += 1
+        return dict(sorted(found.items()))
+
+    def _nodes(self) -> set[int | None]:
+        """The brokers whose directories these are."""
+        return {
             each.meta_properties.node_id
             for each in self._request.directories
             if each.meta_properties is not None
         }
-        found = defaultdict[int, int](int)
-        for key in cuts:
-            topic = None if image is None else image.topics.get(key.topic)
-            partition = None if topic is None else topic.partitions.get(key.partition)
-            for node in () if partition is None else partition.replicas:
-                if node not in present:
-                    found[node] += 1
-        return dict(sorted(found.items()))
+
+    @staticmethod
+    def _replicas_in(image: ClusterImage, key: TopicPartition) -> set[int]:
+        """The brokers that have a replica of a partition; none if there is no such partition."""
+        topic = image.topics.get(key.topic)
+        partition = None if topic is None else topic.partitions.get(key.partition)
+        return set() if partition is None else {*partition.replicas}
 
 
 def _require_usual(directory: LogDirectory) -> None:
@@ -581,24 +642,17 @@ def _hanging(cuts: Mapping[TopicPartition, int], found: Broken) -> str:
     )
 
 
-def _left_open(
+def _not_completed(
     cuts: Mapping[TopicPartition, int], transactions: Sequence[Transaction]
 ) -> tuple[tuple[Transaction, ...], tuple[Transaction, ...]]:
-    """The transactions that are open, and those that a coordinator goes on to commit."""
-    is_open, committing = [], []
+    """The transactions that are open, and those that were being committed or aborted."""
+    is_open, decided = [], []
     for each in transactions:
-        if each.log is None:
+        log = each.log
+        if log is None or is_kept(cuts, log, each.completed):
             continue
-        cut = cuts.get(each.log)
-
-        def is_kept(offset: int | None, cut: int | None = cut) -> bool:
-            return offset is not None and (cut is None or offset < cut)
-
-        if is_kept(each.completed):
-            continue
-        if is_kept(each.decided):
-            if each.is_commit:
-                committing.append(each)
-        elif any(is_kept(offset) for offset in each.added.values() if offset is not None):
+        if is_kept(cuts, log, each.decided):
+            decided.append(each)
+        elif any(is_kept(cuts, log, offset) for offset in each.added.values()):
             is_open.append(each)
-    return tuple(is_open), tuple(committing)
+    return tuple(is_open), tuple(decided)

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kdump.broker.loader.load_context import LoadContext
 from kdump.engine.job import Split
 from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
 from kdump.jobs.loading.load_partition import put_away
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.jobs.problems.unreadable import Unreadable
-from kdump.repair.rewind.group_offsets import offsets_past_ends
+from kdump.repair.rewind.ended_transactions import Ends, end_batches
+from kdump.repair.rewind.group_offsets import offset_batches, offsets_past_ends
 from kdump.repair.rewind.log_facts import LogFacts, Moment, NotRewindableError, read_facts
-from kdump.repair.rewind.rewound_log import RewoundLog, latest_records, rewound, with_offsets
+from kdump.repair.rewind.rewound_log import (
+    RewoundLog,
+    latest_records,
+    rewound,
+    with_appended,
+)
+from kdump.target.virtual_directory import VirtualDirectory
 
 
 class NotRewindable(Struct, frozen=True):
@@ -56,13 +65,27 @@ class GroupEnds(Struct, frozen=True):
     Attributes:
         ends: where logs end.
         committing: the producers whose transactions a coordinator is going to commit.
-        end_offset: where the log of the coordinator ends; a replica that ends before it fetches
-            the new records.
     """
 
     ends: Mapping[TopicPartition, int]
     committing: frozenset[int]
+
+
+class Appended(Struct, frozen=True):
+    """What is appended to a log that is cut.
+
+    Attributes:
+        end_offset: where the cut ends its longest replica; one that ends before it fetches the new
+            records.
+        ends: of transactions.
+        coordinator_epochs: the latest leader epochs of the logs of their coordinators.
+        groups: to lower the committed offsets in it; None to leave them.
+    """
+
     end_offset: int
+    ends: Ends
+    coordinator_epochs: Mapping[TopicPartition, int]
+    groups: GroupEnds | None
 
 
 class RewindSplit(Split, frozen=True, kw_only=True):
@@ -74,7 +97,7 @@ class RewindSplit(Split, frozen=True, kw_only=True):
         time_ms: records that are not later are counted.
         compared_from: the first offset that is compared with other replicas.
         compared_to: the offsets up to which it is compared, in order.
-        groups: to lower the committed offsets in it; None to leave them.
+        appended: what is appended then; None for nothing.
     """
 
     load: LoadSplit
@@ -82,7 +105,7 @@ class RewindSplit(Split, frozen=True, kw_only=True):
     time_ms: int | None
     compared_from: int = 0
     compared_to: tuple[int, ...] = ()
-    groups: GroupEnds | None = None
+    appended: Appended | None = None
 
 
 class RewindJob(Struct, frozen=True):
@@ -104,10 +127,27 @@ def _rewound(split: RewindSplit) -> RewoundLog:
     directory, log = rewound(
         split.path, context, split.cut, split.time_ms, split.compared_from, split.compared_to
     )
-    groups = split.groups
-    if groups is not None and log.end_offset == groups.end_offset:
-        lowered = offsets_past_ends(latest_records(directory), groups.ends, groups.committing)
-        if lowered:
-            log = with_offsets(directory, log, context, lowered)
+    appended = split.appended
+    if appended is not None and log.end_offset == appended.end_offset:
+        log = _with(appended, directory, log, context)
     files = put_away(split.load, log.after.files)
     return replace(log, before=replace(log.before, files={}), after=replace(log.after, files=files))
+
+
+def _with(
+    appended: Appended, directory: VirtualDirectory, log: RewoundLog, context: LoadContext
+) -> RewoundLog:
+    if appended.ends.markers or appended.ends.completed:
+
+        def encode_ends(end: int, epoch: int, time_ms: int) -> Iterable[bytes]:
+            return end_batches(appended.ends, appended.coordinator_epochs, end, epoch, time_ms)
+
+        log = with_appended(directory, log, context, encode_ends)
+    groups = appended.groups
+    if groups is None:
+        return log
+    lowered = offsets_past_ends(latest_records(directory), groups.ends, groups.committing)
+    if not lowered:
+        return log
+    log = with_appended(directory, log, context, partial(offset_batches, lowered))
+    return replace(log, lowered=tuple(lowered))

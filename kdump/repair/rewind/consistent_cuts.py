@@ -13,8 +13,8 @@ than any moment at which the cluster really was: cuts move by no more than clock
 Kept so, a transaction is one of these:
 
 - committed or aborted in every log;
-- decided by its coordinator, with all of its records: a starting coordinator writes the missing
-  markers (``TransactionMarkerChannelManager``);
+- decided by its coordinator, with all of its records if that is a commit: it needs the missing
+  markers (see :mod:`~kdump.repair.rewind.ended_transactions`);
 - open, with the coordinator knowing every log that has records of it: it is aborted at its timeout.
 """
 
@@ -36,7 +36,6 @@ Cuts = Mapping[TopicPartition, int]
 """By log, the first offset that is not kept; a log without one is kept as a whole."""
 
 _ENDED = (CoordinatorState.COMPLETE_COMMIT, CoordinatorState.COMPLETE_ABORT)
-_COMMITS = (CoordinatorState.PREPARE_COMMIT, CoordinatorState.COMPLETE_COMMIT)
 
 
 class Transaction(Struct):
@@ -51,8 +50,7 @@ class Transaction(Struct):
         added: by partition, the offset of the coordinator's record that first names it; None if
             that was compacted.
         decided: the offset of the record with the outcome; None if there is none.
-        is_commit: whether that is a commit.
-        decided_ms: when it was decided, by the coordinator's clock.
+        prepared: what that record says; None if there is none.
         completed: the offset of the record that completes it; None if there is none.
         last_ms: the time of the coordinator's last record of it.
         parts: its records and markers, by log.
@@ -65,11 +63,15 @@ class Transaction(Struct):
     timeout_ms: int = 0
     added: dict[TopicPartition, int | None] = field(default_factory=dict)
     decided: int | None = None
-    is_commit: bool = False
-    decided_ms: int = 0
+    prepared: CoordinatorTransaction | None = None
     completed: int | None = None
     last_ms: int = 0
     parts: dict[TopicPartition, TransactionPart] = field(default_factory=dict)
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether the coordinator decided to commit it."""
+        return self.prepared is not None and self.prepared.state.is_commit
 
     @property
     def is_committed(self) -> bool:
@@ -159,8 +161,7 @@ def _take(transaction: Transaction, offset: int, state: CoordinatorTransaction) 
     elif state.state in _ENDED:
         transaction.completed = offset
     elif transaction.decided is None:
-        transaction.decided, transaction.decided_ms = offset, state.last_change_ms
-        transaction.is_commit = state.state in _COMMITS
+        transaction.decided, transaction.prepared = offset, state
         # With transaction version 2, the decision raises the epoch (KIP-890).
         transaction.epochs |= {state.producer_epoch, state.producer_epoch - 1}
         for partition in state.partitions:
@@ -210,7 +211,8 @@ def _is_of_later(part: TransactionPart, earlier: Transaction, later: Transaction
 
     Both are times of the coordinator, and the marker has that of another broker.
     """
-    return 2 * part.marker_ms > earlier.last_ms + later.decided_ms
+    decided_ms = 0 if later.prepared is None else later.prepared.last_change_ms
+    return 2 * part.marker_ms > earlier.last_ms + decided_ms
 
 
 def _fits(part: TransactionPart, transaction: Transaction) -> bool:
@@ -239,33 +241,34 @@ def lowered(cuts: Cuts, transactions: Sequence[Transaction]) -> dict[TopicPartit
     return found
 
 
+def is_kept(cuts: Cuts, log: TopicPartition, offset: int | None) -> bool:
+    """Whether the batch at an offset is before the cut; None is no batch."""
+    return offset is not None and (log not in cuts or offset < cuts[log])
+
+
 def broken(cuts: Cuts, transaction: Transaction) -> Iterator[Broken]:
     """The conditions of one transaction that cuts break."""
-
-    def is_kept(log: TopicPartition | None, offset: int | None) -> bool:
-        return offset is not None and (log is None or log not in cuts or offset < cuts[log])
-
     if transaction.log is None:
         yield from _broken_without_coordinator(cuts, transaction)
         return
     coordinator = transaction.log
-    is_decided = is_kept(coordinator, transaction.decided)
-    is_completed = is_kept(coordinator, transaction.completed)
+    is_decided = is_kept(cuts, coordinator, transaction.decided)
+    is_completed = is_kept(cuts, coordinator, transaction.completed)
     for log, part in transaction.parts.items():
-        has_marker = is_kept(log, part.marker)
+        has_marker = is_kept(cuts, log, part.marker)
         if has_marker and not is_decided:
             assert part.marker is not None
             yield Broken(log, part.marker, transaction, hangs=False)
         if is_completed and part.marker is not None and not has_marker:
             assert transaction.completed is not None
-            hangs = is_kept(log, part.first)
+            hangs = is_kept(cuts, log, part.first)
             yield Broken(coordinator, transaction.completed, transaction, hangs=hangs)
-        if is_decided and transaction.is_commit and not is_kept(log, part.last):
+        if is_decided and transaction.is_commit and not is_kept(cuts, log, part.last):
             assert transaction.decided is not None
             yield Broken(coordinator, transaction.decided, transaction, hangs=False)
         added = transaction.added.get(log)
-        is_added = added is None or is_kept(coordinator, added)
-        if is_kept(log, part.first) and not is_added:
+        is_added = added is None or is_kept(cuts, coordinator, added)
+        if is_kept(cuts, log, part.first) and not is_added:
             yield Broken(log, part.first, transaction, hangs=True)
 
 

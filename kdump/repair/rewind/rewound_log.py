@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -14,7 +14,7 @@ from kdump.broker.loader.loader import Recovered
 from kdump.formats import names
 from kdump.formats.names import FileKind, FileStage
 from kdump.repair.log_end import end_log
-from kdump.repair.rewind.group_offsets import LoweredOffset, offset_batches
+from kdump.repair.rewind.group_offsets import LoweredOffset
 from kdump.repair.rewind.log_facts import NotRewindableError, loaded, valid_windows_of
 from kdump.scan.batches import BatchColumns, Window
 from kdump.scan.control_batches import is_control
@@ -75,7 +75,7 @@ class RewoundLog(Struct, frozen=True):
     @property
     def is_changed(self) -> bool:
         """Whether anything is removed or appended."""
-        return self.is_cut or bool(self.lowered)
+        return self.is_cut or self.after.log_end_offset > self.end_offset
 
 
 def rewound(
@@ -222,18 +222,25 @@ def latest_records(directory: VirtualDirectory) -> LatestRecords:
     return latest
 
 
-def with_offsets(
+def with_appended(
     directory: VirtualDirectory,
     log: RewoundLog,
     context: LoadContext,
-    lowered: Sequence[LoweredOffset],
+    encode: Callable[[int, int, int], Iterable[bytes]],
 ) -> RewoundLog:
-    """Append records that set committed offsets, in a segment of their own.
+    """Append batches, in a segment of their own.
 
-    The records have the time of the last batch, so that they are the same on every replica and in
-    every run.
+    They have the time of the last batch, so that they are the same on every replica and in every
+    run.
+
+    Args:
+        directory: of the log.
+        log: as it is so far.
+        context: for loading it.
+        encode: the batches, by the end of the log, its latest leader epoch, and their time.
 
     Raises:
+        NotRewindableError: a batch is damaged.
         OSError: a file cannot be read.
     """
     end = log.after.log_end_offset
@@ -245,9 +252,7 @@ def with_offsets(
         ),
         default=0,
     )
-    epochs = log.after.leader_epochs
-    epoch = epochs[-1].epoch if epochs else 0
-    batches = offset_batches(lowered, end, epoch, max(time_ms, 0))
+    batches = encode(end, latest_epoch(log), max(time_ms, 0))
     _put_segment(directory, end, b"".join(batches))
     again = replace(
         context,
@@ -255,4 +260,10 @@ def with_offsets(
         recovery_point=end,
         log_start_offset=log.after.log_start_offset,
     )
-    return replace(log, after=loaded(directory, again), lowered=tuple(lowered))
+    return replace(log, after=loaded(directory, again))
+
+
+def latest_epoch(log: RewoundLog) -> int:
+    """The latest leader epoch of a log; 0 if it has none."""
+    epochs = log.after.leader_epochs
+    return epochs[-1].epoch if epochs else 0

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
 from kdump.formats.message_decoder import MessageValue, decode
+from kdump.formats.message_encoder import encode
 from kdump.formats.names import TopicPartition
 from kdump.formats.schemas.transaction import TRANSACTION_LOG
 from kdump.scan.records import RecordColumns
@@ -28,6 +29,8 @@ TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 _NONE: Final = -1
 _FIRST_OFFSET: Final = 0
 _LATEST_TRANSACTION_VERSION: Final = 2
+_RAISES_EPOCHS: Final = 2
+"""The transaction version from which on each transaction has an epoch of its own (KIP-890)."""
 
 
 class CoordinatorState(enum.Enum):
@@ -55,6 +58,11 @@ class CoordinatorState(enum.Enum):
         """Whether the outcome is decided: a starting coordinator writes the missing markers."""
         return self in (CoordinatorState.PREPARE_COMMIT, CoordinatorState.PREPARE_ABORT)
 
+    @property
+    def is_commit(self) -> bool:
+        """Whether the outcome is a commit."""
+        return self in (CoordinatorState.PREPARE_COMMIT, CoordinatorState.COMPLETE_COMMIT)
+
 
 _STATES: Final = tuple(CoordinatorState)
 _OPEN: Final = frozenset(
@@ -65,6 +73,12 @@ _OPEN: Final = frozenset(
         CoordinatorState.PREPARE_EPOCH_FENCE,
     }
 )
+
+
+_COMPLETED: Final = {
+    CoordinatorState.PREPARE_COMMIT: CoordinatorState.COMPLETE_COMMIT,
+    CoordinatorState.PREPARE_ABORT: CoordinatorState.COMPLETE_ABORT,
+}
 
 
 class CoordinatorTransaction(Struct, frozen=True):
@@ -80,6 +94,7 @@ class CoordinatorTransaction(Struct, frozen=True):
         client_transaction_version: feature level of ``transaction.version`` at the client.
         offset: of the record.
         is_certain: whether nothing unreadable after the record may have replaced it.
+        version: of the record's value.
     """
 
     transactional_id: str
@@ -95,6 +110,7 @@ class CoordinatorTransaction(Struct, frozen=True):
     client_transaction_version: int
     offset: int
     is_certain: bool = True
+    version: int = 0
 
 
 class UnreadableRecord(Struct, frozen=True):
@@ -283,6 +299,41 @@ def _read_value(transactional_id: str, value: bytes, offset: int) -> Coordinator
         partitions=_partitions(state, fields["transactionPartitions"]),
         client_transaction_version=client_version,
         offset=offset,
+        version=version,
+    )
+
+
+def completion_of(prepared: CoordinatorTransaction) -> tuple[bytes, bytes]:
+    """The record, key and value, that completes a transaction whose outcome is decided.
+
+    Follows ``TransactionMetadata.prepareComplete`` and ``TransactionLog.valueToBytes``, apart from
+    the time of the last change, which stays: the record is the same in every run.
+    """
+    assert TRANSACTION_LOG.key is not None
+    completed = _COMPLETED[prepared.state]
+    producer_id, epoch = prepared.producer_id, prepared.producer_epoch
+    following = prepared.next_producer_id
+    if following is not None and prepared.client_transaction_version >= _RAISES_EPOCHS:
+        producer_id, epoch = following, 0
+    value: dict[str, object] = {
+        "producerId": producer_id,
+        "producerEpoch": epoch,
+        "transactionTimeoutMs": prepared.timeout_ms,
+        "transactionStatus": _STATES.index(completed),
+        "transactionPartitions": [],
+        "transactionLastUpdateTimestampMs": prepared.last_change_ms,
+        "transactionStartTimestampMs": _NONE
+        if prepared.start_time_ms is None
+        else prepared.start_time_ms,
+    }
+    if prepared.version:
+        value["previousProducerId"] = prepared.producer_id
+        value["clientTransactionVersion"] = prepared.client_transaction_version
+    key = encode(TRANSACTION_LOG.key, {"transactionalId": prepared.transactional_id}, 0)
+    return (
+        TRANSACTION_LOG.id.to_bytes(2, "big") + key,
+        prepared.version.to_bytes(2, "big")
+        + encode(TRANSACTION_LOG.value, value, prepared.version),
     )
 
 

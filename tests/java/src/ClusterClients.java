@@ -77,6 +77,7 @@ final class ClusterClients {
             case "wait" -> awaitReplicas(request.get("replicas").textValue(), request.get("topics"));
             case "leads" -> awaitLeader(partition(request.get("partition")), request.get("leader").intValue());
             case "ends" -> awaitEnds(partition(request.get("partition")));
+            case "transaction" -> awaitTransaction(text(request, "transactional_id"), text(request, "state"));
             case "producers" -> admin.describeProducers(List.of(partition(request.get("partition"))))
                 .partitionResult(partition(request.get("partition"))).get().activeProducers().stream()
                 .map(each -> List.of(each.producerId(), each.producerEpoch(), each.lastSequence())).toList();
@@ -222,6 +223,14 @@ final class ClusterClients {
                 ).partitionResult(partition).get().offset();
             }
             return ends[0] == ends[1] ? null : "a transaction is open in " + partition;
+        });
+    }
+
+    /** Waits until the coordinator of a transactional id has it in a state. */
+    private Object awaitTransaction(String id, String state) throws Exception {
+        return await(() -> {
+            String found = admin.describeTransactions(List.of(id)).description(id).get().state().toString();
+            return found.equals(state) ? null : id + " is " + found;
         });
     }
 

@@ -10,6 +10,7 @@ import java.util.TreeMap;
 
 import org.apache.kafka.coordinator.transaction.TransactionLog;
 import org.apache.kafka.coordinator.transaction.TransactionMetadata;
+import org.apache.kafka.server.common.TransactionVersion;
 
 /**
  * Loads logs of {@code __transaction_state} with Kafka's {@code TransactionLog}, as a coordinator does.
@@ -17,6 +18,9 @@ import org.apache.kafka.coordinator.transaction.TransactionMetadata;
  * <p>A request is a line of keys and values in turn, in base64 and separated by tabs; "-" is null. The answer has a
  * line for each transactional id: the id in base64, a tab, and its fields. {@code ignored} says how many records have
  * an unknown version, and {@code failed} which record ends the loading, counted from 0. An empty line ends it.
+ *
+ * <p>A request of {@code complete}, a key and a value is answered with the {@code value} that completes the
+ * transaction, in base64, as a coordinator writes it.
  */
 public final class TransactionLogServer {
     private TransactionLogServer() { }
@@ -26,7 +30,12 @@ public final class TransactionLogServer {
         System.setOut(System.err);
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
-            load(line.isEmpty() ? new String[0] : line.split("\t"), answers);
+            String[] words = line.isEmpty() ? new String[0] : line.split("\t");
+            if (words.length > 0 && words[0].equals("complete")) {
+                complete(decoded(words[1]), decoded(words[2]), answers);
+            } else {
+                load(words, answers);
+            }
             answers.println();
             answers.flush();
         }
@@ -56,6 +65,14 @@ public final class TransactionLogServer {
         }
         answers.println("ignored\t" + ignored);
         loaded.forEach((id, found) -> answers.println(encoded(id) + "\t" + fields(found)));
+    }
+
+    private static void complete(ByteBuffer key, ByteBuffer value, PrintStream answers) {
+        TransactionVersion written = value.getShort(0) == 0 ? TransactionVersion.TV_0 : TransactionVersion.TV_2;
+        TransactionMetadata found = ((TransactionLog.TxnRecord) TransactionLog.read(key, value)).metadata();
+        byte[] completed = TransactionLog.valueToBytes(
+            found.prepareComplete(found.txnLastUpdateTimestamp()), written);
+        answers.println("value\t" + Base64.getEncoder().encodeToString(completed));
     }
 
     private static String fields(TransactionMetadata found) {
