@@ -110,6 +110,9 @@ BATCH_OFFSET_ORDER: Final = _register(
 BATCH_OUTSIDE_SEGMENT: Final = _register(
     "batch-outside-segment", ERROR, "batch offsets that belong to another segment", Remedy.DATA
 )
+LOG_MISNAMED: Final = _register(
+    "log-misnamed", ERROR, "a name for which a broker begins an empty segment", Remedy.SALVAGE
+)
 BATCH_OFFSET_OVERFLOW: Final = _register(
     "batch-offset-overflow", WARNING, "batch offsets too large for the segment's index", Remedy.DATA
 )
@@ -297,6 +300,9 @@ PARTITION_NOT_ASSIGNED: Final = _register(
 )
 LOAD_REFUSED: Final = _register(
     "load-refused", SEVERE, "a partition that a broker refuses to load", Remedy.CAUSE
+)
+LOAD_LOSS: Final = _register(
+    "load-loss", SEVERE, "records that a starting broker would lose or hide", Remedy.DATA
 )
 FOREIGN_FILE: Final = _register("foreign-file", INFO, "a file that no broker wrote", Remedy.NONE)
 KDUMP_FILE: Final = _register("kdump-file", INFO, "a file that kdump keeps", Remedy.NONE)

@@ -7,13 +7,13 @@ from typing import Final
 
 from kdump.check import invariants
 from kdump.check.collector import Collector
-from kdump.check.findings import Place, Severity
+from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import ByteAccount
 from kdump.check.scope import ClusterView, PartitionScope
 from kdump.check.snapshots import SnapshotFiles
 from kdump.formats import names
 from kdump.formats.errors import FormatError
-from kdump.formats.names import PartitionState
+from kdump.formats.names import FileStage, PartitionState
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import LeftoverKind, Partition
@@ -287,14 +287,26 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
             )
             account += ByteAccount(valid_bytes=size)
             continue
-        into.add(
-            invariants.FOREIGN_FILE.finding(
-                Place(str(path)),
-                "not a Kafka file; a broker leaves it alone"
-                if is_file
-                else "not a file: a broker leaves it alone",
-                severity=Severity.INFO,
-            )
-        )
+        into.add(_foreign(partition, path, is_file=is_file))
         account += ByteAccount(foreign_bytes=size)
     return account
+
+
+def _foreign(partition: Partition, path: Location, *, is_file: bool) -> Finding:
+    """The finding about a file or directory whose name Kafka does not give."""
+    base_offset = names.misnamed_base_offset(path.name) if is_file else None
+    is_swap = path.name.endswith(FileStage.SWAP.value)
+    bases = {segment.base_offset for segment in partition.segments}
+    if base_offset is not None and (is_swap or base_offset not in bases):
+        return invariants.LOG_MISNAMED.finding(
+            Place(str(path), None, base_offset),
+            f"a starting broker begins an empty segment at {base_offset} because of this name: it"
+            " hides what other segments have from there on, and what this file has",
+            expected="a name with 20 digits",
+        )
+    what = "not a Kafka file; a broker leaves it alone"
+    if not is_file:
+        what = "not a file: a broker leaves it alone"
+    elif path.name.endswith((*names.NUMBERED_SUFFIXES, FileStage.DELETED.value)):
+        what = "not a name that Kafka gives; a starting broker takes it for one, or deletes it"
+    return invariants.FOREIGN_FILE.finding(Place(str(path)), what, severity=Severity.INFO)

@@ -189,6 +189,28 @@ def leading_offset(name: str) -> int | None:
     return parse_long(stem) if dot else None
 
 
+NUMBERED_SUFFIXES: Final = (
+    *(kind.value for kind in FileKind if kind is not FileKind.LOG_0_7),
+    FileStage.CLEANED.value,
+    FileStage.SWAP.value,
+)
+"""A loading broker reads an offset from the name of what ends so, and fails if there is none."""
+
+
+def misnamed_base_offset(name: str) -> int | None:
+    """Where a loading broker begins a segment because of a name that Kafka does not write.
+
+    It renames a ``.swap`` first. Then it opens the log under the name with twenty digits, and makes
+    an empty one if there is none; what is in the file it does not read
+    (``LogLoader.loadSegmentFiles``).
+
+    Returns:
+        None for other names.
+    """
+    is_log = name.removesuffix(FileStage.SWAP.value).endswith(FileKind.LOG.value)
+    return leading_offset(name) if is_log and parse_offset_file_name(name) is None else None
+
+
 def is_partition_file(name: str) -> bool:
     """Whether Kafka gives files in a partition's directory such a name."""
     return (

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from kdump.formats.names import FileKind
+from kdump.formats.names import FileKind, misnamed_base_offset
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.directory import Checkpoints
 from kdump.log.headers import BatchSpan, batch_span_at, batch_spans, spans_of_whole
@@ -206,6 +206,8 @@ def _is_end_of_clean_load(
     end = ends.active
     if end is None or partition.is_cluster_metadata or partition.leftover_counts.get(_SWAP):
         return False
+    if any(misnamed_base_offset(name) is not None for name in partition.foreign):
+        return False  # the broker begins a segment for it
     if log_start_offset is None or log_start_offset > end.offset:
         return False  # the broker deletes all segments
     active = partition.segments[-1]

@@ -472,6 +472,26 @@ def a_foreign_file_is_in_the_partition(partition: Path) -> None:
     (partition / "README").write_bytes(b"do not touch")
 
 
+@by_files("log-misnamed")
+def a_log_is_named_without_twenty_digits(partition: Path) -> None:
+    (partition / "7.log").write_bytes(b"")
+
+
+@by_files("log-misnamed")
+def a_replacement_is_named_without_twenty_digits(partition: Path) -> None:
+    (partition / "7.log.swap").write_bytes(b"")
+
+
+@by_files("foreign-file")
+def an_index_is_named_without_twenty_digits(partition: Path) -> None:
+    (partition / "7.index").write_bytes(b"")
+
+
+@by_files("foreign-file")
+def a_copy_of_a_log_is_beside_it(partition: Path) -> None:
+    (partition / "00000000000000000000.bak.log").write_bytes(b"")
+
+
 @by_files("foreign-file")
 def a_foreign_file_is_in_the_log_directory(partition: Path) -> None:
     (partition.parent / "README").write_bytes(b"do not touch")

@@ -199,6 +199,18 @@ def test_the_verdict_predicts_what_kafka_does(trial: Trial) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("level", Level)
+def test_a_verdict_of_loss_is_not_called_valid(trial: Trial, level: Level) -> None:
+    findings, verdicts = found(trial.damaged, level)
+    quiet = {
+        name: trial.damages[name]
+        for name, kind in verdicts.items()
+        if kind in ("loss", "refused")
+        and not any(each.severity.is_damage for each in findings[name])
+    }
+    assert not quiet
+
+
 def test_leftover_files_have_their_codes(trial: Trial) -> None:
     findings, _ = found(trial.damaged, Level.QUICK)
     unnamed = {

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "log-dirs-mismatch",
     "voters-mismatch",
     "batch-not-decoded",
+    "load-loss",
     "meta-properties-missing",
     "meta-properties-mismatch",
     "cleaner-line-misplaced",
@@ -36,7 +37,8 @@ ELSEWHERE = {
     *(code for code in INVARIANTS if code.startswith("remote-")),
 }
 """Codes that take several directories, a cluster or another user: see test_directory, for those of
-a node's identity test_identity, and for those of tiered storage test_verify_remote."""
+a node's identity test_identity, for those of tiered storage test_verify_remote, and for what no
+check finds at its level test_verify."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.code}: {case.name}" for case in CASES])

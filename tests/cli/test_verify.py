@@ -165,6 +165,19 @@ def test_quick_does_not_find_a_wrong_checksum(damaged: Path) -> None:
     assert verify("--quick", damaged).exit_status == 0
 
 
+def test_quick_finds_that_a_recovering_broker_would_lose_a_batch(tmp_path: Path) -> None:
+    model = LogModel(is_clean=False)
+    content = bytearray(model.segments[12][-1])
+    content[-2] ^= 1
+    model.segments[12][-1] = bytes(content)
+    log_dir = model.write(tmp_path / "logs").parent
+    outcome = verify("--quick", "--output=jsonl", log_dir)
+    (loss,) = [each for each in objects(outcome.stdout) if each.get("severity") == "severe"]
+    assert loss["code"] == "load-loss"
+    assert "a broker would truncate segment" in loss["what"]
+    assert outcome.exit_status == 4
+
+
 def test_deep_finds_what_a_valid_checksum_hides(tmp_path: Path) -> None:
     model = LogModel()
     content = model.segments[0][0]

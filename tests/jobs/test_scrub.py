@@ -30,7 +30,7 @@ from kdump.storage.location import Location
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 BY_WORKERS: Final = EngineOptions(EngineChoice.LOCAL, processes=2)
-PREDICTED: Final = {"load-refused", "swap-incomplete", "swap-dropped"}
+PREDICTED: Final = {"load-loss", "load-refused", "swap-incomplete", "swap-dropped"}
 """What only the rules of a starting broker find."""
 
 

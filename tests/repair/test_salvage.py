@@ -424,3 +424,30 @@ def test_no_valid_batch_is_lost(tmp_path: Path, seed: int) -> None:
     again = repair_partition(read_lone_partition(local(path), path.name), LoadContext())
     assert isinstance(again, Recovered)
     assert not again.report.loses_data
+
+
+@pytest.mark.parametrize("name", ["12.log", "00000000000000000012.bak.log", "12.log.swap"])
+def test_a_log_with_a_wrong_name_gets_its_right_name(tmp_path: Path, name: str) -> None:
+    logs = three_segments()
+    path = partition(tmp_path, {0: joined(logs[0]), 24: joined(logs[24])})
+    (path / name).write_bytes(joined(logs[12]))
+
+    files = applied(path, salvaged(path, is_clean=True))
+
+    assert files[SECOND] == joined(logs[12])
+    assert name not in files
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", joined(batches(2, base_offset=3))])
+def test_a_wrong_name_hides_nothing_and_its_bytes_stay(tmp_path: Path, content: bytes) -> None:
+    logs = three_segments()
+    path = partition(tmp_path, {base: joined(each) for base, each in logs.items()})
+    (path / "7.log").write_bytes(content)
+
+    outcome = salvaged(path, is_clean=True)
+    files = applied(path, outcome)
+
+    assert sorted(name for name in files if name.endswith(".log")) == [FIRST, SECOND, THIRD]
+    assert outcome.log_end_offset == 36
+    aside = {each.file: files[each.file] for each in outcome.report.quarantined if each.file}
+    assert [*aside.values()] == [content] * bool(content)

@@ -9,6 +9,7 @@ from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import (
     BATCH_OUTSIDE_SEGMENT,
     FILE_UNREADABLE,
+    LOAD_LOSS,
     LOAD_REFUSED,
     PARTITION_METADATA_MALFORMED,
     PARTITION_METADATA_MISMATCH,
@@ -177,6 +178,11 @@ def swap_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]
             " a starting broker deletes the segment",
             loss=lost_with(each.loss),
         )
+
+
+def loss_finding(partition: Partition, predicted: Verdict) -> Finding:
+    """The finding that a broker loses or hides records of a log in which no damage was found."""
+    return LOAD_LOSS.finding(Place(str(partition.path)), predicted.sentence)
 
 
 def refused_finding(partition: Partition, refused: Verdict) -> Finding:

@@ -59,6 +59,8 @@ _PARTS: Final = {
 }
 _BY_SALVAGE: Final = frozenset({Remedy.SALVAGE, Remedy.GAPS})
 """Remedies that only salvage applies: a broker loses the data in question, or does nothing."""
+_ABOUT_PARTITIONS: Final = frozenset({invariants.SEGMENT_GAP.code, invariants.LOAD_LOSS.code})
+"""Codes of findings whose place is the partition itself."""
 
 
 class RepairableFindings(Struct):
@@ -87,7 +89,7 @@ class RepairableFindings(Struct):
 def _directory_of(finding: Finding) -> Location:
     """The directory of the file that a finding is about, or the partition that it is about."""
     path = local(finding.place.path).as_absolute()
-    if finding.code == invariants.SEGMENT_GAP.code:
+    if finding.code in _ABOUT_PARTITIONS:
         return path.resolved()
     return path.parent.resolved()
 

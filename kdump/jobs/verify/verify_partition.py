@@ -34,6 +34,7 @@ from kdump.jobs.loading.load_split import LoadSplit
 from kdump.jobs.loading.verdict_words import (
     HIDING,
     STATE_VERDICTS,
+    loss_finding,
     refused_finding,
     swap_findings,
     verdict_words,
@@ -383,7 +384,7 @@ class PartitionRun:
             later = [] if FILE_UNREADABLE.code in codes else [_unreadable_later(predicted)]
             predicted = None
         else:
-            later = [] if predicted is None else [*_predicted_findings(partition, predicted)]
+            later = [] if predicted is None else [*_predicted_findings(partition, predicted, worst)]
         for finding in later:
             codes[finding.code] += 1
             worst = finding.severity if worst is None else max(worst, finding.severity)
@@ -459,11 +460,17 @@ def _joined(
         yield from check.take(segment, part)
 
 
-def _predicted_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]:
+def _predicted_findings(
+    partition: Partition, predicted: Verdict, worst: Severity | None
+) -> Iterator[Finding]:
     """The findings of the loader's rules that checks do not have."""
     if predicted.kind is VerdictKind.REFUSED:
         yield refused_finding(partition, predicted)
-    yield from swap_findings(partition, predicted)
+    swapped = [*swap_findings(partition, predicted)]
+    yield from swapped
+    is_known = bool(swapped) or (worst is not None and worst.is_damage)
+    if predicted.kind is VerdictKind.LOSS and not is_known:
+        yield loss_finding(partition, predicted)
 
 
 def partly_read(left_out: int, segments: int) -> str:

@@ -1,5 +1,8 @@
 """Resolve whole files during salvage: leftover files, and names that Kafka cannot parse.
 
+A broker begins an empty segment for a log whose name does not have twenty digits. Such a log gets
+its right name if no other has its offsets, and is put away otherwise.
+
 A broker renames complete ``.swap`` files into place and deletes the others, whatever their content.
 Salvage does the same if that loses nothing. A ``.swap`` that is damaged, or lacks records of the
 logs that it would replace, does not replace them. An unfinished file is deleted only if the logs
@@ -8,7 +11,7 @@ have all of its records.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -24,22 +27,15 @@ from kdump.broker.loader.load_report import (
 from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.loader.swap_losses import SwapRules, holds_all, resolve_swaps
 from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
-from kdump.formats.names import FileKind, FileStage, leading_offset
+from kdump.formats.names import (
+    NUMBERED_SUFFIXES,
+    FileKind,
+    FileStage,
+    leading_offset,
+    misnamed_base_offset,
+)
 from kdump.target.target_file import CopiedFrom
-from kdump.target.virtual_directory import (
-    INDEX_SUFFIXES,
-    SNAPSHOT_SUFFIX,
-    VirtualDirectory,
-    file_name,
-)
-
-_NAMED_BY_OFFSET: Final = (
-    *INDEX_SUFFIXES,
-    FileKind.LOG.value,
-    SNAPSHOT_SUFFIX,
-    FileStage.SWAP.value,
-    FileStage.CLEANED.value,
-)
+from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 
 class ResolvedFiles(Struct, frozen=True):
@@ -83,7 +79,10 @@ def resolve_for_salvage(
     recorder = Recorder(directory)
     quarantined = _quarantine_nameless(directory)
     live = _live_logs(directory)
-    is_as_broker = not quarantined
+    misnamed = _misnamed_logs(directory, live)
+    is_as_broker = not (quarantined or misnamed)
+    for log in misnamed:
+        quarantined.extend(_settle_misnamed(directory, log, live, recorder))
     doubtful = _doubtful_logs(directory, all_swaps=False)
     if _swaps_lose(directory, doubtful, settings, rules):
         doubtful = _doubtful_logs(directory, all_swaps=True)
@@ -118,7 +117,7 @@ def _quarantine_nameless(directory: VirtualDirectory) -> list[QuarantinedRange]:
     return [
         _quarantine_file(directory, name, "its name does not begin with an offset")
         for name in directory.names()
-        if name.endswith(_NAMED_BY_OFFSET) and leading_offset(name) is None
+        if name.endswith(NUMBERED_SUFFIXES) and leading_offset(name) is None
     ]
 
 
@@ -136,8 +135,8 @@ def _quarantine_file(
 
 
 def _live_logs(directory: VirtualDirectory) -> dict[int, ValidBatches]:
-    """The logs in use, by base offset; none if there is no unfinished log."""
-    if not any(map(_is_unfinished_log, directory.names())):
+    """The logs in use, by base offset; none if there is no other log."""
+    if not any(_is_unfinished_log(name) or _is_misnamed(name) for name in directory.names()):
         return {}
     found = {}
     for name in directory.names():
@@ -152,6 +151,49 @@ def _is_unfinished_log(name: str) -> bool:
         name.endswith(FileKind.LOG.value + stage.value)
         for stage in (FileStage.SWAP, FileStage.CLEANED)
     )
+
+
+def _is_misnamed(name: str) -> bool:
+    return misnamed_base_offset(name) is not None
+
+
+def _misnamed_logs(
+    directory: VirtualDirectory, live: Mapping[int, ValidBatches]
+) -> list[_Unfinished]:
+    """The logs because of whose names a broker would begin a segment, and read nothing of them."""
+    found = []
+    for name in filter(_is_misnamed, directory.names()):
+        base_offset = leading_offset(name)
+        assert base_offset is not None, "it is misnamed"
+        if base_offset not in live or name.endswith(FileStage.SWAP.value):
+            batches = _read(directory, name)
+            found.append(_Unfinished(name, base_offset, batches, is_complete=False))
+    return found
+
+
+def _settle_misnamed(
+    directory: VirtualDirectory,
+    log: _Unfinished,
+    live: dict[int, ValidBatches],
+    recorder: Recorder,
+) -> list[QuarantinedRange]:
+    """Give a log its right name if it begins where no other log has offsets; else put it away."""
+    if not directory.size_bytes(log.name):
+        recorder.leftover(log.name, LeftoverOutcome.DELETED)
+        directory.remove(log.name)
+        return []
+    first = log.batches.first_offset
+    begins_there = log.batches.count > 0 and int(first.min()) >= log.base_offset >= 0
+    if not begins_there or log.base_offset in live or _overlaps(log.batches, live):
+        others = [directory.content(_log_name(base_offset)) for base_offset in live]
+        is_elsewhere = holds_all(directory, directory.content(log.name), others)
+        reason = "its name is not one that Kafka gives"
+        lost = None if is_elsewhere else log.batches
+        return [_quarantine_file(directory, log.name, reason, lost)]
+    recorder.leftover(log.name, LeftoverOutcome.PUT_IN_PLACE)
+    directory.rename(log.name, _log_name(log.base_offset))
+    live[log.base_offset] = log.batches
+    return []
 
 
 def _read(directory: VirtualDirectory, name: str) -> ValidBatches:
