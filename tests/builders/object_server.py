@@ -74,8 +74,11 @@ class ObjectServer:
         self.pause_seconds = 0.0
 
     def upload(self, directory: Path, prefix: str) -> str:
-        """Upload the files of a directory; returns its URI."""
-        for path in sorted(directory.rglob("*")):
+        """Upload the files of a directory; returns its URI.
+
+        What a listing has first is uploaded last: no other object is newer.
+        """
+        for path in sorted(directory.rglob("*"), reverse=True):
             if path.is_file():
                 self.put(f"{prefix}/{path.relative_to(directory)}", path.read_bytes())
         return f"{self.uri}/{prefix}"
