@@ -62,6 +62,15 @@ def tuples(strategy: st.SearchStrategy[Any], most: int = 2, **options: Any) -> A
 EPOCHS: Final = st.dictionaries(INT32, INT64, max_size=3).map(
     lambda found: tuple(EpochEntry(epoch, found[epoch]) for epoch in sorted(found))
 )
+
+
+def _inclusive(first: int, last: int) -> range:
+    return range(first, last + 1)
+
+
+RANGES: Final = st.lists(INT64, max_size=6, unique=True).map(
+    lambda found: tuple(map(_inclusive, sorted(found)[::2], sorted(found)[1::2]))
+)
 PARTITIONS: Final = st.builds(
     CollectedPartition,
     directory=TEXTS,
@@ -79,6 +88,7 @@ PARTITIONS: Final = st.builds(
     highest_producer_id=nullable(INT64),
     size_bytes=INT64,
     problems=tuples(TEXTS),
+    missing_offsets=nullable(RANGES),
 )
 CLAIMS: Final = st.builds(
     TopicClaim,

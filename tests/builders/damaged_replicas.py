@@ -125,6 +125,13 @@ def cut_half(path: Path, drawn: random.Random) -> None:
         os.truncate(log, drawn.randrange(log.stat().st_size))
 
 
+def cut_last_batch(path: Path) -> None:
+    log = _a_log(path, None)
+    assert log is not None
+    *_, (at, _) = batches_of(log.read_bytes())
+    os.truncate(log, at)
+
+
 def empty_logs(path: Path, _drawn: random.Random) -> None:
     for log in path.glob("*.log"):
         os.truncate(log, 0)
@@ -139,6 +146,16 @@ def zero_a_batch(path: Path, drawn: random.Random) -> None:
         at, data = drawn.choice(batches)
         content[at : at + len(data)] = bytes(len(data))
         log.write_bytes(content)
+
+
+def take_out_a_batch(path: Path, _drawn: random.Random) -> None:
+    """Take a batch out of the middle, as if its segment were lost: nothing of a start notices."""
+    log = _a_log(path, None)
+    batches = [] if log is None else [data for _, data in batches_of(log.read_bytes())]
+    if log is not None and len(batches) > 2:
+        log.write_bytes(b"".join(batches[:1] + batches[2:]))
+        for index in (log.with_suffix(".index"), log.with_suffix(".timeindex")):
+            index.unlink(missing_ok=True)
 
 
 def flip_a_bit(path: Path, drawn: random.Random) -> None:

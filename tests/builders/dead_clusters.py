@@ -48,6 +48,7 @@ def replica(
     state: PartitionState = PartitionState.LIVE,
     producer_id: int | None = None,
     start: int = 0,
+    missing: Sequence[range] = (),
 ) -> CollectedPartition:
     """A partition's directory; its topic has the id of its name."""
     entries = tuple(EpochEntry(*each) for each in epochs)
@@ -69,6 +70,7 @@ def replica(
         high_watermark=end,
         highest_producer_id=producer_id,
         size_bytes=1000,
+        missing_offsets=tuple(missing),
     )
 
 

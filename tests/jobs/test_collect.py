@@ -17,6 +17,7 @@ from builders.batches import batch, record
 from builders.group_records import offset_key, offset_value, streams_group
 from builders.log_directories import (
     TOPIC_ID_TEXT,
+    offset_checkpoint,
     offset_index,
     write_log_directory,
     write_partition,
@@ -31,7 +32,7 @@ from builders.transactional_logs import (
     write_transactional_log,
 )
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
-from kdump.formats import names
+from kdump.formats import names, producer_snapshot
 from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
 from kdump.formats.internal_topics import encode_cluster_metadata
 from kdump.formats.message_encoder import encode
@@ -288,6 +289,29 @@ def test_an_epoch_above_the_last_one_is_found(quick_path: Path) -> None:
     found = orders(root)
     assert (found.highest_epoch, found.leader_epochs[-1].epoch) == (9, 2)
     assert any("falls from 9 to 1 at offset 4" in problem for problem in found.problems)
+
+
+@pytest.mark.parametrize(
+    ("cleaned_to", "is_quick", "expected"),
+    [(0, False, (range(4, 6), range(9, 12))), (8, False, None), (0, True, None)],
+    ids=["lost", "perhaps compacted", "not read"],
+)
+def test_offsets_that_no_batch_has_are_named_unless_the_cleaner_may_have_removed_them(
+    cleaned_to: int, is_quick: bool, expected: object, quick_path: Path
+) -> None:
+    root = write_log_directory(
+        quick_path / "d1",
+        clean=True,
+        recovery_points={("orders", 0): 14},
+    )
+    cleaned = offset_checkpoint({("orders", 0): cleaned_to} if cleaned_to else {})
+    (root / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(cleaned)
+    logs = {at: batch([record(at), record(at + 1)]) for at in (0, 2, 6, 12)}
+    logs[6] += batch([record(8)])
+    logs[0] += logs.pop(2)
+    partition = write_partition(root / "orders-0", logs)
+    (partition / f"{14:020d}.snapshot").write_bytes(producer_snapshot.encode([]))
+    assert orders(root, is_quick=is_quick).missing_offsets == expected
 
 
 def test_the_log_start_hides_older_epochs_of_the_checkpoint(quick_path: Path) -> None:

@@ -18,6 +18,7 @@ from builders.damaged_replicas import (
     change_an_epoch,
     collected,
     cut_half,
+    cut_last_batch,
     damage_some,
     empty_logs,
     held,
@@ -30,6 +31,7 @@ from builders.damaged_replicas import (
     planned,
     raise_the_last_epoch,
     replicas,
+    take_out_a_batch,
     zero_a_batch,
 )
 from builders.dead_clusters import partition_of
@@ -138,6 +140,38 @@ def test_a_replica_does_not_lead_with_a_batch_that_no_start_reads(
             assert (notice.topic, notice.partition) == ("orders", 1)
             assert f"node {node} " in notice.what
         shutil.rmtree(folder)
+
+
+def test_a_replica_that_lacks_a_batch_does_not_lead_and_has_to_be_copied_again(
+    cluster: Path, quick_path: Path
+) -> None:
+    for disk, node in DISKS.items():
+        folder = kill_brokers(cluster, quick_path / disk, [NAME])
+        path = folder / disk / NAME
+        if not path.exists():
+            continue
+        take_out_a_batch(path, random.Random(1))
+        collections = collected(folder)
+        assert not replicas(collections, NAME)[node].problems
+        plan = planned(collections)
+        assert partition_of(plan, "orders", 1).leader != node
+        assert not of(plan, NAME)
+        (notice,) = damaged_followers(plan)
+        assert disk in notice.what
+
+
+def test_a_leader_that_lacks_a_batch_of_a_shorter_replica_is_asked_for(
+    cluster: Path, quick_path: Path
+) -> None:
+    folder = kill_brokers(cluster, quick_path / "case", [NAME])
+    (path,) = folder.glob(f"b2-*/{NAME}")
+    take_out_a_batch(path, random.Random(1))
+    for disk, node in DISKS.items():
+        if node != 2:
+            cut_last_batch(folder / disk / NAME)
+    plan = planned(collected(folder))
+    assert partition_of(plan, "orders", 1).leader == 2
+    assert {code for code, _ in of(plan, NAME)} == {"damaged-leader"}
 
 
 @pytest.mark.parametrize(("is_clean", "stays"), [(True, True), (False, False)])

@@ -1,4 +1,4 @@
-"""The leader epochs and producer ids in batch headers, and whether the checkpoint has the epochs.
+"""Leader epochs, producer ids and gaps in batch headers, and whether the checkpoint has the epochs.
 
 A log's epochs only rise, so that its last batch has the highest; but not where a cluster was
 rebuilt with too low an epoch, and not where messages of an old format follow. Then the epoch
@@ -77,12 +77,16 @@ class HeaderSums(Struct):
         runs: the leader epochs, in the order of the batches.
         highest_producer_id: None if no batch has one.
         last: the last batch; None without one, or if it is of an old format.
+        missing: the offsets that no batch has, between the first and the last one. Those before a
+            batch of an old format are not known: its first offset is not in its header.
     """
 
     runs: list[EpochSpan] = field(default_factory=list)
     highest_producer_id: int | None = None
     last: LastBatch | None = None
+    missing: list[range] = field(default_factory=list)
     _end: int = 0
+    _next: int | None = None
 
     def begin_segment(self, base_offset: int) -> None:
         """Begin to take the batches of a segment."""
@@ -104,10 +108,20 @@ class HeaderSums(Struct):
             for begin, end in itertools.pairwise(edges):
                 self._take_run(EpochSpan(int(epoch[begin]), int(first[begin]), int(last[end - 1])))
         if batches.count:
+            self._take_missing(batches)
             self._take_last(batches)
             highest = int(batches.producer_id.max())
             if highest >= 0:
                 self.take_producer_id(highest)
+
+    def _take_missing(self, batches: BatchColumns) -> None:
+        start = int(batches.base_offset[0]) if self._next is None else self._next
+        ends = np.maximum.accumulate(np.concatenate(([start], batches.last_offset + 1)))
+        before = ends[:-1]
+        is_gap = (batches.base_offset > before) & (batches.magic >= _FIRST_MAGIC_WITH_EPOCHS)
+        for row in np.flatnonzero(is_gap).tolist():
+            self.missing.append(range(int(before[row]), int(batches.base_offset[row])))
+        self._next = int(ends[-1])
 
     def _take_last(self, batches: BatchColumns) -> None:
         before, epoch_before = self._end, -1

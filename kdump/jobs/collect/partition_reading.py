@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -44,6 +44,10 @@ from kdump.target.target_file import Gone, Kept, KeptUpTo
 Value = TypeVar("Value")
 _Pairs = Sequence[tuple[Segment, Segment | None]]
 """Segments, each with the one that follows it in the log."""
+
+
+MOST_MISSING_RANGES: Final = 1000
+"""A document does not grow with a log that has more gaps."""
 
 
 class CollectSplit(Split, frozen=True, kw_only=True):
@@ -91,6 +95,7 @@ class _Reading:
         self.is_checkpoint_true = True
         self.damages: list[Damage] = []
         self.doubtful_offsets: list[int] = []
+        self.is_read_whole = False
         self.outcome: Outcome | None = None
 
     def collected(self) -> CollectedPartition:
@@ -128,6 +133,7 @@ class _Reading:
             size_bytes=self.listed.total_bytes,
             problems=tuple(self.problems),
             keeps_damage=self._keeps_damage(),
+            missing_offsets=self._missing_offsets(),
         )
 
     # ---- small files
@@ -163,9 +169,11 @@ class _Reading:
         log = None if end is None else self._of_last_snapshot(end.offset)
         first = len(pairs) if log is not None else self._first_to_replay(replay)
         self.is_checkpoint_true = self._has_all_epochs(history, pairs[:first], end)
+        is_whole = not first
         if not self.split.is_quick or not self.is_checkpoint_true:
-            self._read_segments(pairs[:first])
+            is_whole = self._read_segments(pairs[:first])
         is_complete = self._read_segments(pairs[first:], replay)
+        self.is_read_whole = is_complete and is_whole
         if log is not None or not is_complete:
             return log
         return replay.result(self.partition.segments[-1].base_offset)
@@ -299,6 +307,16 @@ class _Reading:
             if not is_cut and not isinstance(target, Gone):
                 return True
         return False
+
+    def _missing_offsets(self) -> tuple[range, ...] | None:
+        """The offsets in the middle of the log that no batch has, unless the cleaner removed them.
+
+        More than a few are how a log looks that was compacted once.
+        """
+        is_lost = self.is_read_whole and not self.split.load.context.is_compacted
+        if not is_lost or len(self.sums.missing) > MOST_MISSING_RANGES:
+            return None
+        return tuple(self.sums.missing)
 
     def _of_last_snapshot(self, end_offset: int) -> LogTransactions | None:
         """What the snapshot of a clean shutdown says; None if there is none."""

@@ -79,6 +79,11 @@ LOST_AT_START: Final = _refusal(
     "lost-at-start",
     "records that a starting broker drops or does not load, and that no replica has",
 )
+DAMAGED_LEADER: Final = _refusal(
+    _LOSS,
+    "damaged-leader",
+    "partitions whose leader lacks records that a follower has: consumers do not get them",
+)
 UNKNOWN_RECORDS: Final = _refusal(
     _LOSS, "unknown-records", "what the copy of the metadata says, and this kdump does not know"
 )

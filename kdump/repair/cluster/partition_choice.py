@@ -107,6 +107,7 @@ class PartitionPlanner(Struct):
         if leader >= 0:
             self._report_losses(topic, number, leader, replicas, by_node.get(leader))
             self._report_damaged(topic, number, leader, replicas, by_node)
+            self._report_lacking(topic, number, leader, replicas, by_node)
         return PlannedTopicPartition(
             partition=number,
             replicas=replicas,
@@ -430,7 +431,8 @@ class PartitionPlanner(Struct):
             each = by_node.get(node)
             if node == leader or each is None or each.becomes_stray:
                 continue
-            if each.partition.keeps_damage:
+            is_lacking = any(lacked(each, [by_node[leader]])) if leader in by_node else False
+            if each.partition.keeps_damage or is_lacking:
                 self.notices.add(
                     notice_codes.DAMAGED_FOLLOWER,
                     f"{place_of(each.directory)}: before it starts, move the directory"
@@ -439,6 +441,31 @@ class PartitionPlanner(Struct):
                     " --policy salvage",
                     topic.name,
                     number,
+                )
+
+    def _report_lacking(
+        self,
+        topic: TopicChoice,
+        number: int,
+        leader: int,
+        replicas: Sequence[int],
+        by_node: Mapping[int, DiskReplica],
+    ) -> None:
+        """Report what a leader lacks in the middle of its log, and a follower has."""
+        if leader not in by_node:
+            return
+        for node, each in by_node.items():
+            ranges = lacked(by_node[leader], [each]) if node != leader else ()
+            if ranges:
+                self.notices.add(
+                    notice_codes.DAMAGED_LEADER,
+                    f"node {leader} leads, and lacks offsets {_offsets(ranges)}, which node {node}"
+                    " has; export them first with kdump export, or let that node lead",
+                    topic.name,
+                    number,
+                    override=f"topic.{topic.name}.partition.{number}.leader={node}"
+                    if node in replicas and each.loaded is not None
+                    else None,
                 )
 
 
@@ -462,6 +489,33 @@ def _doubtful(replica: DiskReplica, held: LoadedReplica, leader: LoadedReplica) 
             yield range(start, loaded.log_end_offset)
 
 
+def lacked(replica: DiskReplica, others: Iterable[DiskReplica]) -> tuple[range, ...]:
+    """The offsets that are missing in the middle of a replica's log, and that others hold."""
+    log = replica.loaded
+    if log is None:
+        return ()
+    found: list[range] = []
+    for missing in replica.partition.missing_offsets or ():
+        for each in others:
+            held = each.held
+            if held is None:
+                continue
+            start = max(missing.start, log.log_start_offset, held.log_start_offset)
+            stop = min(missing.stop, log.log_end_offset, held.log_end_offset)
+            for gap in each.partition.missing_offsets or ():
+                if start < stop and gap.start < stop and start < gap.stop:
+                    if start < gap.start:
+                        found.append(range(start, gap.start))
+                    start = gap.stop
+            if start < stop:
+                found.append(range(start, stop))
+    return tuple(found)
+
+
+def _offsets(ranges: Iterable[range]) -> str:
+    return " and ".join(f"{each.start} to {each.stop - 1}" for each in ranges)
+
+
 def _loss(
     replica: DiskReplica,
     lost: Sequence[range],
@@ -470,7 +524,7 @@ def _loss(
     replicas: Sequence[int],
 ) -> str:
     """What a replica loses, and why."""
-    offsets = " and ".join(f"{each.start} to {each.stop - 1}" for each in lost)
+    offsets = _offsets(lost)
     if replica.becomes_stray:
         return f"it has no topic id and becomes -stray, and offsets {offsets} are in no other log"
     if replica.partition.loaded is None:
@@ -536,6 +590,7 @@ def _best(
         leader = _log_of(by_node[node])
         held = [each.held for each in by_node.values()]
         lost = [lost_as_follower(each, leader) for each in held if each is not None]
+        lost.append(lacked(by_node[node], by_node.values()))
         count = sum(len(part) for each in lost for part in each)
         return count, bool(by_node[node].partition.problems), by_node[node].has_problem
 

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.json_document import (
+    MOST,
     MOST_INT32,
     DocumentError,
     JsonObject,
@@ -24,7 +25,7 @@ from kdump.formats.json_document import (
 from kdump.formats.names import PartitionState
 
 COLLECTION_FORMAT: Final = "kdump metadata collection"
-COLLECTION_VERSION: Final = 3
+COLLECTION_VERSION: Final = 4
 
 STATE_WORDS: Final = {each.name.lower(): each for each in PartitionState}
 """``live``, ``future``, ``delete`` and ``stray``, as in the output of ``kdump ls``."""
@@ -66,6 +67,8 @@ class CollectedPartition(Struct, frozen=True):
         size_bytes: of its files; None if the directory cannot be listed.
         problems: what is damaged or cannot be read.
         keeps_damage: whether some of the damage is still there when a broker has started.
+        missing_offsets: those that no valid batch has, between the first and the last one; None if
+            the log was not read whole, or if the cleaner may have removed them.
     """
 
     directory: str
@@ -84,6 +87,7 @@ class CollectedPartition(Struct, frozen=True):
     size_bytes: int | None
     problems: tuple[str, ...] = ()
     keeps_damage: bool = False
+    missing_offsets: tuple[range, ...] | None = None
 
 
 class CollectedVoter(Struct, frozen=True):
@@ -268,8 +272,11 @@ def _directory_fields(directory: CollectedDirectory) -> dict[str, Any]:
 
 
 def _partition_fields(partition: CollectedPartition) -> dict[str, Any]:
-    loaded = partition.loaded
+    loaded, missing = partition.loaded, partition.missing_offsets
     return asdict(partition) | {
+        "missing_offsets": None
+        if missing is None
+        else [[each.start, each.stop - 1] for each in missing],
         "state": partition.state.name.lower(),
         "leader_epochs": _pairs(partition.leader_epochs),
         "loaded": None
@@ -355,7 +362,19 @@ def _partition(document: JsonObject) -> CollectedPartition:
         size_bytes=document.optional(document.number, "size_bytes"),
         problems=document.texts("problems"),
         keeps_damage=document.flag("keeps_damage"),
+        missing_offsets=_ranges(document, "missing_offsets"),
     )
+
+
+def _ranges(document: JsonObject, name: str) -> tuple[range, ...] | None:
+    if document.value(name) is None:
+        return None
+    found: list[range] = []
+    for first, last, where in _number_pairs(document, name, "the first and the last offset"):
+        if last < first or (found and first < found[-1].stop):
+            raise DocumentError(f"{where}: the offsets do not rise")
+        found.append(range(first, last + 1))
+    return tuple(found)
 
 
 def _loaded(document: JsonObject | None) -> CollectedLoad | None:
@@ -374,15 +393,21 @@ _PAIR: Final = 2
 
 def _epochs(document: JsonObject, name: str) -> tuple[EpochEntry, ...]:
     found: list[EpochEntry] = []
+    for epoch, offset, where in _number_pairs(document, name, "an epoch and an offset", MOST_INT32):
+        if found and epoch <= found[-1].epoch:
+            raise DocumentError(f"{where}: the epoch is not above the one before")
+        found.append(EpochEntry(epoch, offset))
+    return tuple(found)
+
+
+def _number_pairs(
+    document: JsonObject, name: str, what: str, most: int = MOST
+) -> Iterator[tuple[int, int, str]]:
+    """The pairs of a list, the first at most ``most``, each with where it is."""
     for value, where in document.each(name):
         if type(value) is not list or len(value) != _PAIR:
-            raise DocumentError(f"{where}: not an epoch and an offset: {value!r:.80}")
-        epoch = checked_number(value[0], where, most=MOST_INT32)
-        entry = EpochEntry(epoch, checked_number(value[1], where))
-        if found and entry.epoch <= found[-1].epoch:
-            raise DocumentError(f"{where}: the epoch is not above the one before")
-        found.append(entry)
-    return tuple(found)
+            raise DocumentError(f"{where}: not {what}: {value!r:.80}")
+        yield checked_number(value[0], where, most=most), checked_number(value[1], where), where
 
 
 def _claim(document: JsonObject) -> TopicClaim:

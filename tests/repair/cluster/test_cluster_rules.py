@@ -306,6 +306,32 @@ def test_a_replica_that_is_only_behind_loses_nothing() -> None:
     assert "parted" not in codes(plan)
 
 
+def test_a_replica_with_a_hole_does_not_lead_where_a_whole_one_ends_alike() -> None:
+    metadata = copy(*topic_records("orders", [(1, 2)], leader=1, isr=[1, 2]))
+    holed = replica("orders", missing=[range(10, 20)])
+    plan = plan_of(disk(1, holed, metadata=metadata), disk(2, replica("orders")))
+    assert partition_of(plan, "orders").leader == 2
+    assert "damaged-leader" not in codes(plan)
+    (what,) = named(plan, "damaged-follower")
+    assert "/data/1" in what
+
+
+def test_what_a_leader_lacks_and_a_shorter_replica_has_is_asked_for() -> None:
+    holed = replica("orders", missing=[range(10, 20), range(40, 60), range(95, 98)])
+    other = replica("orders", end=90, start=15, missing=[range(41, 43), range(50, 60)])
+    plan = plan_of(disk(1, holed), disk(2, other))
+    assert partition_of(plan, "orders").leader == 1
+    assert ("damaged-leader", "orders") in refusing(plan)
+    (what,) = named(plan, "damaged-leader")
+    assert "lacks offsets 15 to 19 and 40 to 40 and 43 to 49, which node 2 has" in what
+
+
+def test_a_hole_that_all_replicas_have_is_none_of_a_leader() -> None:
+    holed = replica("orders", missing=[range(10, 20)])
+    plan = plan_of(disk(1, holed), disk(2, replace(holed, log_end_offset=90)))
+    assert not {"damaged-leader", "damaged-follower"} & codes(plan)
+
+
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
