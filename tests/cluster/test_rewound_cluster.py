@@ -210,3 +210,76 @@ def test_a_transaction_that_was_being_ended_is_ended(
         for partition in PARTITIONS:
             clients.wait_for_markers(partition)
         assert read(clients) == {f"{TOPIC}-{n}": [*before, "new"] for n in range(3)}
+
+
+@ON_BOTH_KAFKAS
+def test_transactions_are_whole_at_a_moment_amid_commits(
+    cluster_disks: ClusterDisks, cluster_jvms: ClusterJvms, case_folder: Path
+) -> None:
+    folder = cluster_disks.copy(CLEAN, case_folder / "case")
+    cluster = KraftCluster(cluster_jvms, folder, cluster_disks.nodes)
+    log_dirs = cluster.log_dirs()
+    try:
+        cluster.start()
+        clients = cluster.clients
+        clients.wait_for_replicas()
+        clients.create_topic(TOPIC, 3)
+        clients.wait_for_replicas(TOPIC)
+        for name in ("one", "other"):
+            clients.open_producer(name, transactional_id=name)
+        for number in range(20):
+            for name in ("one", "other"):
+                with clients.transaction(name, commits=number % 5 != 3):
+                    for partition in PARTITIONS:
+                        clients.send(name, partition, values(f"{name} {number}"))
+        for partition in PARTITIONS:
+            clients.wait_for_markers(partition)
+    finally:
+        cluster.kill()
+    for each in log_dirs:
+        (each / names.LOCK_FILE).unlink(missing_ok=True)
+    found = rewound_amid_commits(log_dirs)
+    ended = {each["transactional_id"] for each in found if each["outcome"] == "committed"}
+    assert ended
+    for each in log_dirs:
+        kdump("verify", each, status=0)
+    with cluster.running() as clients:
+        clients.wait_for_replicas()
+        for name in ("one", "other"):
+            clients.open_producer(name, transactional_id=name)  # which ends what is open
+        for partition in PARTITIONS:
+            clients.wait_for_markers(partition)
+        kept = [set(each) for each in read(clients).values()]
+        assert kept[0] == kept[1] == kept[2]
+        assert kept[0]
+        for name in ("one", "other"):
+            with clients.transaction(name):
+                for partition in PARTITIONS:
+                    clients.send(name, partition, values("new"))
+        for partition in PARTITIONS:
+            clients.wait_for_markers(partition)
+        assert [set(each) for each in read(clients).values()] == [kept[0] | {"new"}] * 3
+
+
+def rewound_amid_commits(log_dirs: list[Path]) -> list[dict[str, Any]]:
+    """Rewind to the latest moment at which a transaction was being committed; its transactions."""
+    for moment_ms in decisions_ms(log_dirs):
+        found = kdump("rewind", f"--to={moment_ms}", "--dry-run", *log_dirs, status=1)
+        if any(each.get("outcome") == "committed" for each in found):
+            done = kdump("rewind", f"--to={moment_ms}", *log_dirs, status=1)
+            return [each for each in done if each["type"] == "transaction"]
+    raise AssertionError("no marker has a later time than its decision")
+
+
+def decisions_ms(log_dirs: list[Path]) -> list[int]:
+    """When coordinators wrote something, the latest first."""
+    logs = [log for each in log_dirs for log in each.glob("__transaction_state-*/*.log")]
+    return sorted(
+        {
+            int(time_ms)
+            for log in logs
+            for window in read_windows(BytesSource(log.read_bytes()))
+            for time_ms in window.batches.max_timestamp[window.batches.is_valid]
+        },
+        reverse=True,
+    )
