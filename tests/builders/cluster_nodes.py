@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import random
 import socket
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ PROPERTIES: Final = {
     "group.share.heartbeat.interval.ms": "500",
     "broker.heartbeat.interval.ms": "500",
     "controller.quorum.fetch.timeout.ms": "5000",
+    # By default a broker gives up after a minute, which a busy machine may need for six nodes.
+    "initial.broker.registration.timeout.ms": "600000",
     # Small: six nodes share two cores and one JVM.
     "num.network.threads": "1",
     "num.io.threads": "2",
@@ -66,11 +69,21 @@ def random_id(rng: random.Random) -> str:
             return text
 
 
+_PORTS: Final = range(15_000, 31_000)
+"""Below those that outgoing connections get."""
+_WORKERS: Final = 8
+_given_ports: set[int] = set()
+
+
 def free_port() -> int:
-    """Find a free port below those that outgoing connections get, so that it stays free."""
+    """Find a free port that stays free: no other node gets it, nor another worker of the tests."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
     for _ in range(1_000):
-        port = random.randrange(15_000, 32_000)
+        port = random.choice(_PORTS[worker::_WORKERS])
+        if port in _given_ports:
+            continue
         with contextlib.suppress(OSError), socket.create_server((HOST, port)):
+            _given_ports.add(port)
             return port
     raise AssertionError("no free port")
 
