@@ -65,12 +65,20 @@ COORDINATOR_TOPICS: Final = frozenset(
 PARTITION_FILES: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE})
 """The files of a partition that are not named after an offset."""
 
-LOG_DIRECTORY_FILES: Final = frozenset(
+OFFSET_CHECKPOINTS: Final = frozenset(
     {
         RECOVERY_POINT_CHECKPOINT,
         LOG_START_OFFSET_CHECKPOINT,
         REPLICATION_OFFSET_CHECKPOINT,
         CLEANER_OFFSET_CHECKPOINT,
+    }
+)
+"""Files in every log directory of a broker since 0.8, and in no other directory: an offset for each
+partition."""
+
+LOG_DIRECTORY_FILES: Final = frozenset(
+    {
+        *OFFSET_CHECKPOINTS,
         META_PROPERTIES,
         BOOTSTRAP_CHECKPOINT,
         CLEAN_SHUTDOWN_MARKER,

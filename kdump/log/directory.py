@@ -150,7 +150,7 @@ def directory_kind(path: Location) -> DirectoryKind:
         OSError: it cannot be listed.
     """
     files, directories = _listed(path)
-    if not _BROKER_FILES.isdisjoint(files):
+    if not names.OFFSET_CHECKPOINTS.isdisjoint(files):
         return DirectoryKind.LOG_DIRECTORY
     partitions = [name for name in directories if names.is_accepted_name(name)]
     if partitions and all(map(_is_metadata_name, partitions)):
@@ -326,15 +326,6 @@ def read_root(
     return root, places
 
 
-_BROKER_FILES: Final = frozenset(
-    {
-        names.RECOVERY_POINT_CHECKPOINT,
-        names.LOG_START_OFFSET_CHECKPOINT,
-        names.REPLICATION_OFFSET_CHECKPOINT,
-        names.CLEANER_OFFSET_CHECKPOINT,
-    }
-)
-"""Files in every log directory of a broker since 0.8, and in no other directory."""
 _ROOT_FILES: Final = names.LOG_DIRECTORY_FILES - {names.LOCK_FILE}
 """Files that only a log directory has; other programs write a ``.lock``, too."""
 _TEMPORARY_NAMES: Final = frozenset(

@@ -26,6 +26,8 @@ from builders.two_disks import write_two_disks
 from kdump.apply.directory_lock import lock_directory
 from kdump.apply.files import Disk
 from kdump.errors import ExitStatus
+from kdump.formats import names
+from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.processes.worker_pool import close_kept
 from kdump.repository.repository_writer import RepositoryWriter
 from kdump.storage.sparse_writer import SparseWriter, WriteFailedError
@@ -67,6 +69,38 @@ def test_a_snapshot_is_restored_byte_for_byte_with_modes_and_times(folder: Path)
     assert tree_of(folder / "d1") == before
     assert backup(folder, "restore", "repo", "--into", "new").exit_status == 0
     assert tree_of(folder / "new") == before
+
+
+def test_a_topic_is_restored_with_its_lines_of_the_checkpoints(folder: Path) -> None:
+    created(folder)
+    before = tree_of(folder / "d1")
+    restored = backup(folder, "restore", "repo", "--topic", "users", "--into", "new")
+    assert restored.exit_status == 0, restored.stderr
+    after = tree_of(folder / "new")
+    assert {path for path in after if path.startswith("users-0")} == {
+        path for path in before if path.startswith("users-0")
+    }
+    assert not [path for path in after if path.startswith("orders")]
+    assert [path for path in before if path.startswith("orders")]
+    for name in names.OFFSET_CHECKPOINTS & before.keys():
+        lines = decode_offset_checkpoint((folder / "d1" / name).read_bytes())
+        kept = decode_offset_checkpoint((folder / "new" / name).read_bytes())
+        assert kept == [each for each in lines if each.topic_partition.topic == "users"]
+    assert run_kdump(["verify", "new"], folder).exit_status == 0
+
+
+def test_a_restore_leaves_out_the_log_directories_that_have_nothing_selected(folder: Path) -> None:
+    created(folder, "d1", "d2")
+    assert not backup(folder, "restore", "repo", "--topic=other", "--into", "new").exit_status
+    assert (folder / "new/other-0").is_dir()
+
+
+def test_a_restore_of_nothing_is_refused(folder: Path) -> None:
+    created(folder)
+    nothing = backup(folder, "restore", "repo", "--topic", "nope", "--into", "new")
+    assert nothing.exit_status == ExitStatus.USAGE
+    assert b"matches --topic nope" in nothing.stderr
+    assert not (folder / "new").exists()
 
 
 def test_nothing_is_read_again_that_has_not_changed(folder: Path) -> None:

@@ -29,7 +29,7 @@ WITHOUT_PARTITIONS: Final = {
         "quorum reset",
         "quorum show",
     ),
-    *("backup create", "backup list", "backup check", "backup prune", "backup restore"),
+    *("backup create", "backup list", "backup check", "backup prune"),
     *("rewind", "transplant"),
 }
 """Commands that name files, lines, runs, codes or SQL conditions instead, or are about whole
@@ -38,7 +38,7 @@ directories."""
 OF_RECORDS: Final = {"metadata show", "metadata history", "metadata diff"}
 """Commands that select partitions in the cluster's metadata, whether they are on disk or not."""
 
-OF_SEVERAL_DIRECTORIES: Final = {"copy", "move"}
+OF_SEVERAL_DIRECTORIES: Final = {"backup restore", "copy", "move"}
 """Commands that need another directory: see their own tests."""
 
 OF_A_PAGE: Final = {"report"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,13 +13,16 @@ import click
 import kdump
 from kdump.cli.options.parameters import LocationParameter, paths_argument
 from kdump.cli.options.progress_option import progress_option
+from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import OutputFormat, format_option, open_output, output_option
+from kdump.cli.output.selection_words import selection_words
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
+    from kdump.log.selection import PartitionSelection
     from kdump.repository.documents import BackedUpLogDirectory, Snapshot
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -195,6 +199,7 @@ def prune(
     multiple=True,
     help="Restore only the log directory that had this path (default: all); may be repeated.",
 )
+@selection_options
 @_EVENTS
 @progress_option
 def restore(
@@ -202,18 +207,21 @@ def restore(
     targets: Sequence[Location],
     name: str | None,
     wanted: Sequence[str],
+    selection: PartitionSelection,
     output_format: EventFormat,
     progress: bool | None,
 ) -> ExitStatus:
     """Restore log directories byte for byte, to new or empty directories.
 
-    A restore that was stopped continues when it is run again.
+    With --topic or --partition, restore these partitions only, for kdump or a broker of its own. A
+    restore that was stopped continues when it is run again.
     """
     from kdump.cli.output.backup_output import report_restored, restored_events
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.progress_bar import shown
     from kdump.jobs.backup.restore import (
         RestoreRequest,
+        has_selected,
         refuse_other_content,
         repository_at,
     )
@@ -226,11 +234,15 @@ def restore(
     with phase(f"reading the snapshots of {repository}"):
         name = found.named_snapshot(name)
         snapshot = found.snapshot(name)
-    log_dirs = _chosen(snapshot, name, wanted, len(targets))
+        there = [each for each in snapshot.log_dirs if has_selected(found, each, selection)]
+    if not there:
+        globs = shlex.join(selection_words(selection))
+        raise UsageProblem(f"no partition in {name} of {repository} matches {globs}")
+    log_dirs = _chosen(snapshot, name, wanted, there, len(targets))
     for each in targets:
         _refuse_overlap(each, [repository], "--into")
     requests = [
-        RestoreRequest(found, name, log_dir, target.as_absolute().local_path)
+        RestoreRequest(found, name, log_dir, target.as_absolute().local_path, selection)
         for log_dir, target in zip(log_dirs, targets, strict=True)
     ]
     if len({each.into for each in requests}) < len(requests):
@@ -248,9 +260,20 @@ def restore(
 
 
 def _chosen(
-    snapshot: Snapshot, name: str, wanted: Sequence[str], count: int
+    snapshot: Snapshot,
+    name: str,
+    wanted: Sequence[str],
+    selected: Sequence[BackedUpLogDirectory],
+    count: int,
 ) -> Sequence[BackedUpLogDirectory]:
     """The log directories to restore, in the order of the snapshot.
+
+    Args:
+        snapshot: that has them.
+        name: of the snapshot.
+        wanted: their paths; empty for all.
+        selected: those that have a selected partition.
+        count: how many there have to be.
 
     Raises:
         UsageProblem: one is not in it, or there are not as many targets.
@@ -259,7 +282,7 @@ def _chosen(
     for each in wanted:
         if each not in there:
             raise UsageProblem(f"--log-dir: {each} is not in {name}, which has {', '.join(there)}")
-    chosen = [each for each in snapshot.log_dirs if not wanted or each.path in wanted]
+    chosen = [each for each in selected if not wanted or each.path in wanted]
     if len(chosen) != count:
         paths = ", ".join(each.path for each in chosen)
         raise UsageProblem(

@@ -7,7 +7,8 @@ complete, no broker starts before all are there, and a run that was stopped cont
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,11 @@ from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.errors import KdumpError, UsageProblem
-from kdump.formats.names import LOCK_FILE
+from kdump.formats import names
+from kdump.formats.checkpoints import decode_offset_checkpoint, encode_offset_checkpoint
+from kdump.formats.errors import FormatError
+from kdump.formats.names import LOCK_FILE, TopicPartition
+from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import phase
 from kdump.repository.documents import (
     BackedUpDirectory,
@@ -41,6 +46,7 @@ from kdump.repository.documents import (
 )
 from kdump.repository.piece_writer import PieceDiffersError, PieceWriter
 from kdump.repository.repository import Repository, RepositoryError, sha256_of
+from kdump.scan.source import read_at
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
@@ -62,21 +68,29 @@ class RestoreRequest(Struct, frozen=True):
         snapshot: its name.
         log_dir: one of its log directories.
         into: an empty directory, or one that is missing; absolute.
+        selection: the partitions to restore; with them come the files that Kafka keeps in the root,
+            the checkpoints with the lines of these partitions only, and the cluster's metadata, as
+            in a copy (:mod:`kdump.jobs.copy.copy_plan`).
     """
 
     repository: Repository
     snapshot: str
     log_dir: BackedUpLogDirectory
     into: Path
+    selection: PartitionSelection = EVERYTHING
 
     @property
     def words(self) -> dict[str, str]:
         """What the journal says of the request: another run continues the same only."""
-        return {
+        words = {
             "repository": str(self.repository.path),
             "snapshot": self.snapshot,
             "log_dir": self.log_dir.path,
         }
+        if not self.selection.is_everything:
+            words["topics"] = shlex.join(self.selection.topics)
+            words["partitions"] = shlex.join(self.selection.partitions)
+        return words
 
 
 class RestoreResult(Struct):
@@ -305,7 +319,78 @@ def _directories(request: RestoreRequest) -> dict[str, BackedUpDirectory]:
             for file in each.directory.files:
                 if not is_in_a_copy(f"{each.path}/{file.name}".lstrip("/")):
                     raise RepositoryError(f"{request.snapshot}: {file.name} cannot be restored")
-    return found
+    return found if request.selection.is_everything else _selected(request, found)
+
+
+def _selected(
+    request: RestoreRequest, found: Mapping[str, BackedUpDirectory]
+) -> dict[str, BackedUpDirectory]:
+    """The directories of the selected partitions, and what belongs to them in the root."""
+    root, lines, kept = found[""], set[TopicPartition](), set[str]()
+    for each in root.directories:
+        key = _partition_named(each.name)
+        if key is not None and request.selection.needs(each.name, key):
+            kept.add(each.name)
+            lines.add(key)
+    files = (each for each in root.files if each.name in names.LOG_DIRECTORY_FILES)
+    directories = tuple(each for each in root.directories if each.name in kept)
+    own = tuple(_with_lines(request.repository, each, lines) for each in files)
+    inner = {path: each for path, each in found.items() if path.partition("/")[0] in kept}
+    return {"": replace(root, files=own, directories=directories), **inner}
+
+
+def _with_lines(
+    repository: Repository, file: BackedUpFile, lines: Collection[TopicPartition]
+) -> BackedUpFile:
+    """The same file; an offset checkpoint has some lines only, unless it is malformed.
+
+    Raises:
+        RepositoryError: it cannot be read.
+    """
+    if file.name not in names.OFFSET_CHECKPOINTS:
+        return file
+    content = file.content
+    if content is None:
+        try:
+            with repository.file(file.pieces) as source:
+                is_damaged = not _has_bytes(source, file)
+                content = read_at(source, 0, file.size_bytes)
+        except (OSError, EOFError) as failure:
+            raise RepositoryError(f"{file.name}: {failure}; nothing was restored") from failure
+        if is_damaged:
+            raise RepositoryError(f"{file.name}: a piece of it is damaged; nothing was restored")
+    try:
+        offsets = decode_offset_checkpoint(content)
+    except FormatError:
+        return file
+    kept = encode_offset_checkpoint(each for each in offsets if each[0] in lines)
+    return replace(file, content=kept, size_bytes=len(kept), pieces=())
+
+
+def has_selected(
+    repository: Repository, log_dir: BackedUpLogDirectory, selection: PartitionSelection
+) -> bool:
+    """Whether a log directory of a snapshot has a partition that is selected.
+
+    Raises:
+        RepositoryError: the document of its root is damaged or missing.
+    """
+    if selection.is_everything:
+        return True
+    root = repository.directory(log_dir.root)
+    return any(
+        key is not None and selection.matches(each.name, key)
+        for each in root.directories
+        for key in [_partition_named(each.name)]
+    )
+
+
+def _partition_named(directory_name: str) -> TopicPartition | None:
+    """The partition that a directory is named after; None for other directories."""
+    try:
+        return names.parse_partition_directory_name(directory_name).topic_partition
+    except FormatError:
+        return None
 
 
 def _require_space(request: RestoreRequest, files: Sequence[FileToRestore]) -> None:
