@@ -574,8 +574,9 @@ def test_an_offset_that_will_be_committed_is_set_and_one_that_will_not_stays(
     assert offsets_in(log_of(partition)[marked:]) == {(b"committing", ORDERS): 2}
 
 
+@pytest.mark.parametrize(("nodes", "outcome"), [([7, 8], "committing"), ([7], "committed")])
 def test_a_decided_transaction_is_left_to_its_coordinator_where_a_replica_is_elsewhere(
-    tmp_path: Path,
+    tmp_path: Path, nodes: list[int], outcome: str
 ) -> None:
     log_dir = write_log_directory(tmp_path / "d", clean=False)
     state = value_of(producer_id=7, state=2, partitions=[(ORDERS.topic, [0])])
@@ -585,15 +586,40 @@ def test_a_decided_transaction_is_left_to_its_coordinator_where_a_replica_is_els
     before = log_of(partition)
     values = [
         topic_record("orders", 1),
-        partition_record(1, 0, [7, 8], [4, 5]),
+        partition_record(1, 0, nodes, [4, 5][: len(nodes)]),
         topic_record("__transaction_state", 2),
         partition_record(2, 0, [7], [4]),
     ]
     write_metadata_log(log_dir, values)
     given = offsets_file(tmp_path / "f", ("__transaction_state", 0, 1))
     found = rows(kdump("rewind", "--offsets", given, log_dir), "transaction")
+    assert [(each["transactional_id"], each["outcome"]) for each in found] == [("a", outcome)]
+    assert (log_of(partition) == before) == (outcome == "committing")
+
+
+def test_a_decided_transaction_is_left_to_its_coordinator_where_a_disk_was_not_given(
+    tmp_path: Path,
+) -> None:
+    """Another broker has a replica, and is given; but not the disk with the replica."""
+    log_dir = write_log_directory(tmp_path / "d", clean=False)
+    state = value_of(producer_id=7, state=2, partitions=[(ORDERS.topic, [0])])
+    states = batch([record(0, key_of("a"), state)]) + batch([record(1, key_of("b"), None)])
+    write_partition(log_dir / "__transaction_state-0", {0: states})
+    write_partition(log_dir / str(ORDERS), {0: of_producer(0, transactional=True)})
+    values = [
+        topic_record("orders", 1),
+        partition_record(1, 0, [7, 8], [4, 5]),
+        topic_record("__transaction_state", 2),
+        partition_record(2, 0, [7], [4]),
+    ]
+    write_metadata_log(log_dir, values)
+    other = write_log_directory(tmp_path / "other", clean=False)
+    properties = META_PROPERTIES.replace(b"node.id=7", b"node.id=8")
+    properties = properties.replace(b"V1dW8O41RR6", b"V1dW8O41RR7")
+    (other / names.META_PROPERTIES).write_bytes(properties)
+    given = offsets_file(tmp_path / "f", ("__transaction_state", 0, 1))
+    found = rows(kdump("rewind", "--offsets", given, log_dir, other), "transaction")
     assert [(each["transactional_id"], each["outcome"]) for each in found] == [("a", "committing")]
-    assert log_of(partition) == before
 
 
 def test_running_it_again_changes_nothing(tmp_path: Path) -> None:

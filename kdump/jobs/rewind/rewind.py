@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct, field
@@ -206,6 +206,7 @@ class _Rewinding:
         self._request = request
         self._options = options
         self._replicas = [*self._found()]
+        self._holders = _holders(request.directories)
 
     def result(self) -> Rewind:
         request = self._request
@@ -459,7 +460,7 @@ class _Rewinding:
         image = self._image()
         if image is None:
             return self._request.offsets is None
-        return self._replicas_in(image, key) <= self._nodes()
+        return self._replicas_in(image, key) <= self._holders[key]
 
     def _is_deleted(self, key: TopicPartition) -> bool:
         image = self._image()
@@ -571,6 +572,19 @@ class _Rewinding:
         topic = image.topics.get(key.topic)
         partition = None if topic is None else topic.partitions.get(key.partition)
         return set() if partition is None else {*partition.replicas}
+
+
+def _holders(directories: Iterable[LogDirectory]) -> Mapping[TopicPartition, set[int]]:
+    """The brokers of each partition that have it in one of some directories."""
+    found = defaultdict[TopicPartition, set[int]](set)
+    for directory in directories:
+        properties = directory.meta_properties
+        for partition in directory.partitions:
+            key = partition.topic_partition
+            if key is None or properties is None or properties.node_id is None:
+                continue
+            found[key].add(properties.node_id)
+    return found
 
 
 def _require_usual(directory: LogDirectory) -> None:
