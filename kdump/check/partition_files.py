@@ -294,7 +294,8 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
 
 def _foreign(partition: Partition, path: Location, *, is_file: bool) -> Finding:
     """The finding about a file or directory whose name Kafka does not give."""
-    base_offset = names.misnamed_base_offset(path.name) if is_file else None
+    is_loaded = is_file and partition.state not in (PartitionState.DELETE, PartitionState.STRAY)
+    base_offset = names.misnamed_base_offset(path.name) if is_loaded else None
     is_swap = path.name.endswith(FileStage.SWAP.value)
     bases = {segment.base_offset for segment in partition.segments}
     if base_offset is not None and (is_swap or base_offset not in bases):

@@ -110,3 +110,14 @@ def test_every_byte_is_accounted_for(case: Case, tmp_path: Path) -> None:
     account = summary_of(tmp_path / "logs").account
     files = [path for path in (tmp_path / "logs").rglob("*") if path.is_file()]
     assert account.total_bytes == sum(path.stat().st_size for path in files)
+
+
+@pytest.mark.parametrize("state", ["delete", "stray"])
+def test_a_wrong_name_in_a_directory_that_is_not_loaded_hides_nothing(
+    state: str, tmp_path: Path
+) -> None:
+    partition = LogModel().write(tmp_path / "logs")
+    (partition / "7.log").write_bytes(b"")
+    partition.rename(f"{partition}.{7:032x}-{state}")
+    codes = {each.code for each in findings_in(tmp_path / "logs") if each.severity.is_damage}
+    assert "log-misnamed" not in codes
