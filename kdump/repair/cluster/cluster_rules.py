@@ -39,7 +39,11 @@ from kdump.repair.cluster.overrides import (
     cluster_id_of,
     parse_overrides,
 )
-from kdump.repair.cluster.partition_choice import MOST_EPOCH, PartitionPlanner
+from kdump.repair.cluster.partition_choice import (
+    MOST_EPOCH,
+    PartitionPlanner,
+    without_natural_gaps,
+)
 from kdump.repair.cluster.surroundings import report_surroundings
 from kdump.repair.cluster.topic_choice import TopicChooser, topic_ids
 from kdump.repair.cluster.unclean_elections import settle_unclean_elections
@@ -249,12 +253,11 @@ class _Planner(Struct, frozen=True):
             self.overrides,
             self.notices,
         )
-        topics = [
-            PlannedTopic(
-                each.name, each.topic_id, each.source, configs.plan(each), partitions.plan(each)
-            )
-            for each in choices
-        ]
+        topics = []
+        for each in choices:
+            planned = configs.plan(each)
+            plans = partitions.plan(without_natural_gaps(each, planned))
+            topics.append(PlannedTopic(each.name, each.topic_id, each.source, planned, plans))
         by_default = in_copy.get("broker:", {}).get(UNCLEAN_ELECTION, "false")
         settled, first_leaders = settle_unclean_elections(
             topics,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import PartitionState
@@ -16,7 +17,12 @@ from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides
 from kdump.repair.cluster.topic_choice import TopicChoice
 from kdump.state.epochs.follower_truncation import LoadedReplica, lost_as_follower
-from kdump.state.metadata.cluster_plan import PlannedTopicPartition, Source, SourceKind
+from kdump.state.metadata.cluster_plan import (
+    PlannedConfig,
+    PlannedTopicPartition,
+    Source,
+    SourceKind,
+)
 from kdump.state.metadata.metadata_entities import (
     MIGRATING_DIRECTORY,
     NO_LEADER,
@@ -27,6 +33,8 @@ from kdump.words import counted
 
 MOST_EPOCH: Final = 2**31 - 1
 _RECOVERED: Final = "RECOVERED"
+_CLEANUP_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
 
 
 class PartitionPlanner(Struct):
@@ -467,6 +475,32 @@ class PartitionPlanner(Struct):
                     if node in replicas and each.loaded is not None
                     else None,
                 )
+
+
+def without_natural_gaps(topic: TopicChoice, configs: Iterable[PlannedConfig]) -> TopicChoice:
+    """The same topic, but offsets that the cleaner may have removed do not count as missing.
+
+    Each broker cleans for itself, and a replica that was copied from a cleaned one has its gaps
+    without a line in the cleaner's checkpoint: so one such line, of any partition, is enough.
+    """
+    every = [each for found in topic.all_directories.values() for each in found]
+    is_cleaned = any(
+        each.partition.missing_offsets is None and not each.partition.problems for each in every
+    )
+    is_compacted = any(each.name == _CLEANUP_POLICY and _COMPACT in each.value for each in configs)
+    if not (is_cleaned or is_compacted):
+        return topic
+    return replace(
+        topic,
+        replicas={n: [*map(_without_gaps, found)] for n, found in topic.replicas.items()},
+        all_directories={
+            n: [*map(_without_gaps, found)] for n, found in topic.all_directories.items()
+        },
+    )
+
+
+def _without_gaps(found: DiskReplica) -> DiskReplica:
+    return replace(found, partition=replace(found.partition, missing_offsets=None))
 
 
 NO_RECORDS: Final = LoadedReplica(0, 0, 0, ())

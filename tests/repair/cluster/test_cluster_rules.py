@@ -326,6 +326,28 @@ def test_what_a_leader_lacks_and_a_shorter_replica_has_is_asked_for() -> None:
     assert "lacks offsets 15 to 19 and 40 to 40 and 43 to 49, which node 2 has" in what
 
 
+@pytest.mark.parametrize("is_by_policy", [True, False], ids=["policy", "a cleaned partition"])
+def test_what_the_cleaner_may_have_removed_is_not_missing(is_by_policy: bool) -> None:
+    """A replica that was copied from a cleaned one has no line in the cleaner's checkpoint."""
+    policy = record(
+        "CONFIG_RECORD",
+        resourceType=2,
+        resourceName="orders",
+        name="cleanup.policy",
+        value="compact,delete",
+    )
+    records = [*topic_records("orders", [(1, 2), (2, 1)]), *[policy] * is_by_policy]
+    cleaned = replica("orders", 1)
+    if not is_by_policy:
+        cleaned = replace(cleaned, missing_offsets=None)
+    holed = replica("orders", missing=[range(10, 20)])
+    plan = plan_of(
+        disk(1, holed, cleaned, metadata=copy(*records)),
+        disk(2, replica("orders", end=90), replica("orders", 1)),
+    )
+    assert not {"damaged-leader", "damaged-follower"} & codes(plan)
+
+
 def test_a_hole_that_all_replicas_have_is_none_of_a_leader() -> None:
     holed = replica("orders", missing=[range(10, 20)])
     plan = plan_of(disk(1, holed), disk(2, replace(holed, log_end_offset=90)))
