@@ -155,3 +155,23 @@ def run_job(
     total_bytes = sum(split.size_bytes for split in splits)
     with open_engine(options, kind=kind, total_bytes=total_bytes) as engine:
         return run_all(engine, job, splits)
+
+
+@contextlib.contextmanager
+def results_here(
+    job: Job[SplitT, ResultT], splits: Sequence[SplitT], progress: Progress
+) -> Iterator[Iterator[tuple[SplitT, ResultT]]]:
+    """Run a job over the disks of this machine, whatever the size of the work.
+
+    Gives each split with its result as it is done; leaving the context ends the job.
+
+    Raises:
+        JobFailedError: the job failed on a split; names the file and byte.
+    """
+    options = EngineOptions(EngineChoice.LOCAL, progress=progress)
+    total_bytes = sum(split.size_bytes for split in splits)
+    with (
+        open_engine(options, total_bytes=total_bytes) as engine,
+        contextlib.closing(engine.run(job, splits)) as results,
+    ):
+        yield results

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from kdump.apply.files import DISK, free_bytes_at
 from kdump.apply.lock import require_unlocked
 from kdump.check.batches import SegmentScope
 from kdump.check.scope import PartitionScope
-from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import results_here
 from kdump.engine.progress import SILENT, Progress
 from kdump.errors import KdumpError
 from kdump.jobs.backup.backup_job import (
@@ -33,8 +31,9 @@ from kdump.jobs.copy.copy_plan import (
     changed_since,
     plan_copy,
 )
+from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork, put_together
 from kdump.log.directory import LogDirectory
-from kdump.log.selection import PartitionSelection
+from kdump.log.selection import EVERYTHING
 from kdump.phases import phase
 from kdump.repository.documents import (
     BackedUpDirectory,
@@ -48,17 +47,6 @@ from kdump.repository.documents import (
 )
 from kdump.repository.repository_writer import RepositoryWriter, begun_backup, unwritable
 from kdump.storage.file_status import FileStatus, file_status
-
-_HERE: Final = EngineOptions(EngineChoice.LOCAL)
-"""The files are on disks of this machine, whatever the size of the work."""
-_EVERYTHING: Final = PartitionSelection()
-_TOGETHER_FILES: Final = 64
-_TOGETHER_BYTES: Final = 8 << 20
-"""How much of a directory is stored as one piece of work."""
-_SYNCED_FILES: Final = 512
-_SYNCED_BYTES: Final = 64 << 20
-"""Small files are synced together, up to so many."""
-_SPACE_BYTES_PER_FILE: Final = 4096
 
 
 class BackupRequest(Struct, frozen=True):
@@ -127,7 +115,7 @@ def back_up(
     """
     log_dirs = [each.path.local_path for each in request.log_dirs]
     require_unlocked(log_dirs)
-    plans = [plan_copy(each, _EVERYTHING) for each in request.log_dirs]
+    plans = [plan_copy(each, EVERYTHING) for each in request.log_dirs]
     result = BackupResult()
     with begun_backup(request.repository, request.now_ms) as writer:
         known = KnownFiles(writer)
@@ -151,7 +139,7 @@ def _notice_changes(plans: Sequence[CopyPlan], result: BackupResult) -> None:
     for plan in plans:
         try:
             with phase(f"looking for changes in {plan.directory.path}"):
-                changed = list(changed_since(plan, _EVERYTHING))
+                changed = list(changed_since(plan, EVERYTHING))
         except OSError as failure:
             where = failure.filename or plan.directory.path
             result.unreadable.append(f"{where}: {failure.strerror or failure}")
@@ -196,9 +184,7 @@ class _Run:
         self.added_bytes = 0
         self._statuses: dict[str, FileStatus] = {}
         self._directories: dict[str, _Directory] = {}
-        self._pending: list[tuple[BackupSplit, StoredFiles]] = []
-        self._pending_files = 0
-        self._pending_bytes = 0
+        self._unsynced = UnsyncedWork(self._place_all)
 
     def backed_up(self) -> BackedUpLogDirectory:
         """Store the files and the documents of the directories."""
@@ -287,7 +273,7 @@ class _Run:
         """
         files = [each for split in splits for each in split.files]
         needed_bytes = sum(
-            each.needed_bytes + (0 if each.is_inline else _SPACE_BYTES_PER_FILE) for each in files
+            each.needed_bytes + (0 if each.is_inline else SPACE_BYTES_PER_FILE) for each in files
         )
         free_bytes = free_bytes_at(self.request.repository)
         if needed_bytes > free_bytes:
@@ -300,11 +286,9 @@ class _Run:
         self.result.read_files += sum(len(each.files) for each in splits)
         self.result.read_bytes += sum(each.size_bytes for each in splits)
         job = BackupJob(str(self.writer.folder), self.request.now_ms)
-        size_bytes = sum(split.size_bytes for split in splits)
         with (
             phase(f"storing {self.root}"),
-            open_engine(replace(_HERE, progress=self.progress), total_bytes=size_bytes) as engine,
-            contextlib.closing(engine.run(job, splits)) as results,
+            results_here(job, splits, self.progress) as results,
         ):
             try:
                 for split, stored in results:
@@ -312,20 +296,14 @@ class _Run:
                         raise unwritable(self.request.repository, stored.unwritable)
                     self._take(split, stored)
             finally:
-                self._place_pending()
+                self._unsynced.place_all()
 
     def _take(self, split: BackupSplit, stored: StoredFiles) -> None:
         self.unreadable += stored.unreadable
-        self._pending.append((split, stored))
-        self._pending_files += len(split.files)
-        self._pending_bytes += split.size_bytes
-        if self._pending_files >= _SYNCED_FILES or self._pending_bytes >= _SYNCED_BYTES:
-            self._place_pending()
+        self._unsynced.add((split, stored), len(split.files), split.size_bytes)
 
-    def _place_pending(self) -> None:
-        """Sync what was stored since the last call, and give the pieces their names."""
-        pending, self._pending = self._pending, []
-        self._pending_files = self._pending_bytes = 0
+    def _place_all(self, pending: Sequence[tuple[BackupSplit, StoredFiles]]) -> None:
+        """Sync what was stored, and give the pieces their names."""
         every = [each for _, stored in pending for each in stored.files if each is not None]
         DISK.sync([Path(each.temporary) for each in every if each.temporary is not None])
         for split, stored in pending:
@@ -404,17 +382,7 @@ class _Run:
 
 def _grouped(label: str, files: Iterable[FileToStore]) -> Iterator[BackupSplit]:
     """Put small files of a directory together."""
-    together: list[FileToStore] = []
-    size_bytes = 0
-    for each in files:
-        if together and (
-            len(together) >= _TOGETHER_FILES or size_bytes + each.size_bytes > _TOGETHER_BYTES
-        ):
-            yield _split(label, together)
-            together, size_bytes = [], 0
-        together.append(each)
-        size_bytes += each.size_bytes
-    if together:
+    for together in put_together(files, lambda each: each.size_bytes):
         yield _split(label, together)
 
 

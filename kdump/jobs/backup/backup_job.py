@@ -21,6 +21,7 @@ from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
 from kdump.jobs.verify.finding_row import finding_row
 from kdump.jobs.verify.verify_partition import VerifyJob
+from kdump.jobs.writing.many_files import close_written
 from kdump.repository.documents import Pieces, RepositoryPiece, stored_bytes
 from kdump.repository.piece_writer import PieceDiffersError, PieceWriter
 from kdump.repository.repository_writer import new_piece
@@ -31,7 +32,6 @@ from kdump.storage.unfinished_file import UnfinishedFile
 
 MOST_INLINE_BYTES: Final = 1024
 """Smaller files are in the document of their directory."""
-_SYNCED_ALONE_BYTES: Final = 1 << 20
 
 Damage = tuple[Mapping[str, Any], ...]
 
@@ -139,7 +139,7 @@ class _Run:
         done = [self._file(number, each) for number, each in enumerate(self.split.files)]
         damage = dict(self._small_logs())
         for each in self.new.values():
-            _close(each)
+            close_written(each)
         files = []
         for number, found in enumerate(done):
             if found is not None and number in damage:
@@ -242,14 +242,3 @@ def _require_size(size_bytes: int, file: FileToStore) -> None:
     """
     if size_bytes != file.size_bytes:
         raise EOFError(f"has {size_bytes} bytes now, not {file.size_bytes}: it is in use")
-
-
-def _close(file: UnfinishedFile) -> None:
-    """Close a file; what is large is synced here, while other workers go on."""
-    try:
-        if file.stream.tell() >= _SYNCED_ALONE_BYTES:
-            file.finish()
-        else:
-            file.close()
-    except OSError as failure:
-        raise WriteFailedError(failure) from failure

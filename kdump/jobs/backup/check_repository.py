@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import results_here
 from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.phases import phase
@@ -18,7 +16,6 @@ from kdump.repository.documents import RepositoryPiece, stored_bytes
 from kdump.repository.repository import Repository, RepositoryError, sha256_of
 from kdump.repository.repository_writer import keep_as_damaged
 
-_HERE: Final = EngineOptions(EngineChoice.LOCAL)
 _TOGETHER_PIECES: Final = 64
 _TOGETHER_BYTES: Final = 16 << 20
 
@@ -195,12 +192,11 @@ class _Check:
     def read_pieces(self, progress: Progress) -> None:
         """Compare the bytes of all pieces that are needed."""
         splits = list(self._splits())
-        size_bytes = sum(each.size_bytes for each in splits)
-        self.result.pieces, self.result.size_bytes = len(self.needs), size_bytes
+        self.result.pieces = len(self.needs)
+        self.result.size_bytes = sum(each.size_bytes for each in splits)
         with (
             phase(f"reading {self.repository.path}"),
-            open_engine(replace(_HERE, progress=progress), total_bytes=size_bytes) as engine,
-            contextlib.closing(engine.run(PiecesJob(), splits)) as results,
+            results_here(PiecesJob(), splits, progress) as results,
         ):
             problems = {each: found for _, of_split in results for each, found in of_split.items()}
         unread = {each: PieceProblem(what) for each, what in self.unread.items()}

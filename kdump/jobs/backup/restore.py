@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,7 +27,7 @@ from kdump.apply.unfinished_copy import (
     read_earlier,
     unwritable,
 )
-from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import results_here
 from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.errors import KdumpError, UsageProblem
@@ -36,6 +35,7 @@ from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint, encode_offset_checkpoint
 from kdump.formats.errors import FormatError
 from kdump.formats.names import LOCK_FILE, TopicPartition
+from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork, put_together
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import phase
 from kdump.repository.documents import (
@@ -52,13 +52,6 @@ from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
 from kdump.storage.sparse_writer import WriteFailedError
 from kdump.storage.unfinished_file import UnfinishedFile
-
-_HERE: Final = EngineOptions(EngineChoice.LOCAL)
-_TOGETHER_FILES: Final = 64
-_TOGETHER_BYTES: Final = 8 << 20
-_SYNCED_FILES: Final = 512
-_SYNCED_BYTES: Final = 64 << 20
-_SPACE_BYTES_PER_FILE: Final = 4096
 
 
 class RestoreRequest(Struct, frozen=True):
@@ -407,7 +400,7 @@ def _require_space(request: RestoreRequest, files: Sequence[FileToRestore]) -> N
     for each in files:
         if not is_there(request.into, each.path, _fingerprint(each.file)):
             needed_bytes += each.file.size_bytes - _hole_bytes(request, each.file)
-            needed_bytes += _SPACE_BYTES_PER_FILE
+            needed_bytes += SPACE_BYTES_PER_FILE
     free_bytes = free_bytes_at(around)
     if needed_bytes > free_bytes:
         raise KdumpError(
@@ -457,9 +450,7 @@ class _Run:
         self.copy = copy
         self.result = result
         self.progress = progress
-        self._pending: list[tuple[RestoreSplit, RestoredFiles]] = []
-        self._pending_files = 0
-        self._pending_bytes = 0
+        self._unsynced = UnsyncedWork(self._place_all)
 
     def run(self, files: Sequence[FileToRestore]) -> None:
         """Write what is missing, and finish if everything is there then."""
@@ -485,19 +476,6 @@ class _Run:
     def _is_there(self, file: FileToRestore) -> bool:
         return is_there(self.request.into, file.path, _fingerprint(file.file))
 
-    def _splits(self, files: Sequence[FileToRestore]) -> Iterator[RestoreSplit]:
-        together: list[FileToRestore] = []
-        size_bytes = 0
-        for each in files:
-            is_full = len(together) >= _TOGETHER_FILES
-            if together and (is_full or size_bytes + each.file.size_bytes > _TOGETHER_BYTES):
-                yield self._split(together)
-                together, size_bytes = [], 0
-            together.append(each)
-            size_bytes += each.file.size_bytes
-        if together:
-            yield self._split(together)
-
     def _split(self, files: Sequence[FileToRestore]) -> RestoreSplit:
         return RestoreSplit(
             self.request.repository.path,
@@ -508,27 +486,20 @@ class _Run:
         )
 
     def _write(self, files: Sequence[FileToRestore]) -> None:
-        splits = list(self._splits(files))
-        size_bytes = sum(split.size_bytes for split in splits)
+        splits = [*map(self._split, put_together(files, lambda each: each.file.size_bytes))]
+        job = RestoreJob(str(self.copy.folder))
         with (
             phase(f"restoring {self.request.into}"),
-            open_engine(replace(_HERE, progress=self.progress), total_bytes=size_bytes) as engine,
-            contextlib.closing(engine.run(RestoreJob(str(self.copy.folder)), splits)) as results,
+            results_here(job, splits, self.progress) as results,
         ):
             for split, restored in results:
                 if restored.unwritable is not None:
                     raise unwritable(self.request.into, restored.unwritable)
-                self._pending.append((split, restored))
-                self._pending_files += len(split.files)
-                self._pending_bytes += split.size_bytes
-                if self._pending_files >= _SYNCED_FILES or self._pending_bytes >= _SYNCED_BYTES:
-                    self._place_pending()
-            self._place_pending()
+                self._unsynced.add((split, restored), len(split.files), split.size_bytes)
+            self._unsynced.place_all()
 
-    def _place_pending(self) -> None:
-        """Sync what was written since the last call, and give the files their names."""
-        pending, self._pending = self._pending, []
-        self._pending_files = self._pending_bytes = 0
+    def _place_all(self, pending: Sequence[tuple[RestoreSplit, RestoredFiles]]) -> None:
+        """Sync what was written, and give the files their names."""
         written = [
             (file, path)
             for split, restored in pending

@@ -25,7 +25,7 @@ from kdump.apply.unfinished_copy import (
 )
 from kdump.check.findings import Finding
 from kdump.check.scope import PartitionScope
-from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import results_here
 from kdump.engine.progress import SILENT, Progress
 from kdump.errors import KdumpError, UsageProblem
 from kdump.jobs.copy.checked_copy import CopyCheck, is_report
@@ -38,6 +38,7 @@ from kdump.jobs.copy.copy_plan import (
     changed_since,
     plan_copy,
 )
+from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
@@ -48,14 +49,8 @@ from kdump.storage.location import Location
 from kdump.storage.place_names import kdump_command
 from kdump.storage.places import list_again
 
-_SPACE_BYTES_PER_FILE: Final = 4096
-_HERE: Final = EngineOptions(EngineChoice.LOCAL)
-"""The files are on a disk of this machine, whatever the size of the work."""
 _MOST_FAILURES: Final = 20
 """After so many failures in a row a server is gone: each of them took long."""
-_SYNCED_FILES: Final = 512
-_SYNCED_BYTES: Final = 64 << 20
-"""Small files are synced together, up to so many: most of the time of each would be its sync."""
 _OTHERS_EACH: Final = 64
 """How many small files of a directory are copied as one piece of work."""
 
@@ -245,7 +240,7 @@ class _Work(Struct):
         self.result.kept_bytes = (
             sum(each.size_bytes for each in plan.files()) - self.result.copied_bytes
         )
-        self.result.needed_bytes = sum(each.needed_bytes + _SPACE_BYTES_PER_FILE for each in wanted)
+        self.result.needed_bytes = sum(each.needed_bytes + SPACE_BYTES_PER_FILE for each in wanted)
 
 
 class _Kept(Struct):
@@ -327,9 +322,7 @@ class _Run:
         self._complete = work.complete
         self._made = work.made
         self._failures = 0
-        self._pending: list[tuple[str, CopySplit, WrittenFiles]] = []
-        self._pending_files = 0
-        self._pending_bytes = 0
+        self._unsynced = UnsyncedWork(self._place_all)
         self._work = work.left
         self._waiting = {name: len(splits) for name, splits in work.left.items()}
         self._written: dict[str, list[tuple[CopySplit, WrittenFiles]]] = {
@@ -384,12 +377,7 @@ class _Run:
                 self._ended.append(name)
         self._check_ended()
         job = CopyJob(str(self.copy.folder), self.request.now_ms)
-        size_bytes = sum(split.size_bytes for split in splits)
-        with (
-            phase("copying"),
-            open_engine(replace(_HERE, progress=self.progress), total_bytes=size_bytes) as engine,
-            contextlib.closing(engine.run(job, splits)) as results,
-        ):
+        with phase("copying"), results_here(job, splits, self.progress) as results:
             try:
                 for split, written in results:
                     if written.unwritable is not None:
@@ -397,9 +385,9 @@ class _Run:
                     self._take(owners[id(split)], split, written)
             except BaseException:
                 with contextlib.suppress(OSError, KdumpError):
-                    self._place_pending()
+                    self._unsynced.place_all()
                 raise
-            self._place_pending()
+            self._unsynced.place_all()
 
     def _take(self, name: str, split: CopySplit, written: WrittenFiles) -> None:
         self.result.unreadable += written.unreadable
@@ -408,16 +396,10 @@ class _Run:
             raise unwritable(
                 self.copy.path, f"gave up: nothing can be read any more: {written.unreadable[-1]}"
             )
-        self._pending.append((name, split, written))
-        self._pending_files += len(split.files)
-        self._pending_bytes += split.size_bytes
-        if self._pending_files >= _SYNCED_FILES or self._pending_bytes >= _SYNCED_BYTES:
-            self._place_pending()
+        self._unsynced.add((name, split, written), len(split.files), split.size_bytes)
 
-    def _place_pending(self) -> None:
-        """Sync what was written since the last call, and give the files their names."""
-        pending, self._pending = self._pending, []
-        self._pending_files = self._pending_bytes = 0
+    def _place_all(self, pending: Sequence[tuple[str, CopySplit, WrittenFiles]]) -> None:
+        """Sync what was written, and give the files their names."""
         temporary = [each for _, _, written in pending for each in written.temporary]
         DISK.sync([Path(each) for each in temporary if each is not None])
         for name, split, written in pending:

@@ -21,6 +21,7 @@ from kdump.check.part import Level, SegmentPart
 from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
 from kdump.jobs.copy.copy_plan import CopiedFile
+from kdump.jobs.writing.many_files import close_written
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.passing_storage import PassingStorage
 from kdump.storage.sparse_writer import SparseWriter, WriteFailedError
@@ -29,7 +30,6 @@ from kdump.storage.unfinished_file import UnfinishedFile
 _MODE: Final = 0o666
 """From which the mask of the process is taken away."""
 _BUFFER_BYTES: Final = 64 << 10
-_SYNCED_ALONE_BYTES: Final = 1 << 20
 
 
 class CopySplit(Split, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class _Run:
             self.part = _checked(self.job, self.split.scope)
         for each in done:
             if each is not None:
-                _close(each)
+                close_written(each)
         kept = tuple(None if each is None else each.keep() for each in done)
         return WrittenFiles(kept, tuple(self.unreadable), self.part)
 
@@ -171,16 +171,5 @@ def _finish(new: UnfinishedFile, writer: SparseWriter, file: CopiedFile) -> None
     writer.finish(file.size_bytes)
     try:
         new.set_modified(file.modified_ns)
-    except OSError as failure:
-        raise WriteFailedError(failure) from failure
-
-
-def _close(file: UnfinishedFile) -> None:
-    """Close a file; what is large is synced here, while other workers go on."""
-    try:
-        if file.stream.tell() >= _SYNCED_ALONE_BYTES:
-            file.finish()
-        else:
-            file.close()
     except OSError as failure:
         raise WriteFailedError(failure) from failure
