@@ -26,15 +26,11 @@ def locked_to_write(path: Path) -> Iterator[None]:
         RepositoryError: another kdump writes to it.
         OSError: it cannot be locked.
     """
+    what = f"{path}: another kdump writes to this repository; wait until it ends"
     try:
-        with phase(f"locking {path}"):
-            lock = lock_directory(path)
+        lock = _locked(path, path, what)
     except NotADirectoryError:
         raise UsageProblem(f"{path}: is not a directory: name a new one") from None
-    except BlockingIOError:
-        raise RepositoryError(
-            f"{path}: another kdump writes to this repository; wait until it ends"
-        ) from None
     try:
         yield
     finally:
@@ -49,15 +45,9 @@ def locked_to_remove(path: Path) -> Iterator[None]:
         RepositoryError: another kdump writes to it or reads it.
         OSError: it cannot be locked.
     """
+    what = f"{path}: another kdump checks this repository or restores from it; wait until it ends"
     with locked_to_write(path):
-        try:
-            with phase(f"locking {path}"):
-                lock = lock_directory(path / DATA)
-        except BlockingIOError:
-            raise RepositoryError(
-                f"{path}: another kdump checks this repository or restores from it; wait until"
-                " it ends"
-            ) from None
+        lock = _locked(path, path / DATA, what)
         try:
             yield
         finally:
@@ -73,18 +63,26 @@ def locked_to_read(path: Path) -> Iterator[None]:
     Raises:
         RepositoryError: another kdump removes something from it.
     """
+    what = f"{path}: another kdump removes snapshots from this repository; wait until it ends"
     lock = None
-    try:
-        with phase(f"locking {path}"):
-            lock = lock_directory(path / DATA, is_shared=True)
-    except BlockingIOError:
-        raise RepositoryError(
-            f"{path}: another kdump removes snapshots from this repository; wait until it ends"
-        ) from None
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        lock = _locked(path, path / DATA, what, is_shared=True)
     try:
         yield
     finally:
         if lock is not None:
             close_kept(lock)
+
+
+def _locked(path: Path, directory: Path, what: str, *, is_shared: bool = False) -> int:
+    """Lock a directory of a repository.
+
+    Raises:
+        RepositoryError: another kdump has the lock; says ``what``.
+        OSError: it cannot be locked.
+    """
+    try:
+        with phase(f"locking {path}"):
+            return lock_directory(directory, is_shared=is_shared)
+    except BlockingIOError:
+        raise RepositoryError(what) from None
