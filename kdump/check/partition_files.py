@@ -297,8 +297,9 @@ def _foreign(partition: Partition, path: Location, *, is_file: bool) -> Finding:
     is_loaded = is_file and partition.state not in (PartitionState.DELETE, PartitionState.STRAY)
     base_offset = names.misnamed_base_offset(path.name) if is_loaded else None
     is_swap = path.name.endswith(FileStage.SWAP.value)
-    bases = {segment.base_offset for segment in partition.segments}
-    if base_offset is not None and (is_swap or base_offset not in bases):
+    if base_offset is not None and (
+        is_swap or all(each.base_offset != base_offset for each in partition.segments)
+    ):
         return invariants.LOG_MISNAMED.finding(
             Place(str(path), None, base_offset),
             f"a starting broker begins an empty segment at {base_offset} because of this name: it"

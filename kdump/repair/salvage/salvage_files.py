@@ -190,9 +190,7 @@ def _settle_misnamed(
         reason = "its name is not one that Kafka gives"
         lost = None if is_elsewhere else log.batches
         return [_quarantine_file(directory, log.name, reason, lost)]
-    recorder.leftover(log.name, LeftoverOutcome.PUT_IN_PLACE)
-    directory.rename(log.name, _log_name(log.base_offset))
-    live[log.base_offset] = log.batches
+    _put_in_place(directory, log, live, recorder)
     return []
 
 
@@ -255,10 +253,20 @@ def _settle(
     if log.base_offset in live or _overlaps(log.batches, live):
         reason = "it was being written, and has batches that no log has"
         return [_quarantine_file(directory, log.name, reason, log.batches)]
+    _put_in_place(directory, log, live, recorder)
+    return []
+
+
+def _put_in_place(
+    directory: VirtualDirectory,
+    log: _Unfinished,
+    live: dict[int, ValidBatches],
+    recorder: Recorder,
+) -> None:
+    """Let a log be in use, under its name."""
     recorder.leftover(log.name, LeftoverOutcome.PUT_IN_PLACE)
     directory.rename(log.name, _log_name(log.base_offset))
     live[log.base_offset] = log.batches
-    return []
 
 
 def _overlaps(batches: ValidBatches, live: dict[int, ValidBatches]) -> bool:
