@@ -102,6 +102,10 @@ class EndTxnMarker(NamedTuple):
     coordinator_epoch: int
 
 
+ABORTED: Final = EndTxnMarker(is_abort=True, coordinator_epoch=0)
+"""That a transaction ended and did not commit, where no coordinator says so."""
+
+
 def parse_type(key: bytes | None) -> int:
     """The type of a control record, from its key. Follows ``ControlRecordType.parse``.
 

@@ -293,6 +293,16 @@ class VirtualDirectory:
             if self._listing is not None and not self._listing.try_put(name):
                 self._listing = None
 
+    def put_segment(self, base_offset: int, log: bytes) -> None:
+        """Put a segment into a log, with indexes that are built when it is loaded.
+
+        Raises:
+            Refused: a name of its files is a directory.
+        """
+        self.put(file_name(base_offset, FileKind.LOG), Written(log))
+        for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+            self.put(file_name(base_offset, kind), Written(b""))
+
     def remove(self, name: str) -> bool:
         """Remove ``name``; returns whether it existed."""
         self._is_untouched = False

@@ -25,7 +25,7 @@ from kdump.broker.retention.retention import (
 )
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
-from kdump.formats.names import FileKind, TopicPartition
+from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.index_tail import last_time_entry
 from kdump.log.log_search import SegmentSearch, Trust
@@ -40,8 +40,6 @@ from kdump.target.target_file import Kept, NewBytes, TargetFile
 from kdump.target.virtual_directory import (
     SNAPSHOT_SUFFIX,
     VirtualDirectory,
-    Written,
-    file_name,
     segment_file_names,
 )
 
@@ -118,7 +116,7 @@ class LoadedLog(Struct, frozen=True):
         remaining = [segment.base_offset for segment in segments[count:]]
         if not remaining:
             remaining = [self.log.log_end_offset]
-            _add_empty_segment(directory, self.log.log_end_offset)
+            directory.put_segment(self.log.log_end_offset, b"")  # as a roll does
         for segment in segments[:count]:
             for name in segment_file_names(segment.base_offset):
                 directory.remove(name)
@@ -212,12 +210,6 @@ def _segment(
         timestamp_ms=timestamp_ms,
         has_timestamp=has_timestamp,
     )
-
-
-def _add_empty_segment(directory: VirtualDirectory, base_offset: int) -> None:
-    """Roll the log: add an empty, closed segment."""
-    for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-        directory.put(file_name(base_offset, kind), Written(b""))
 
 
 class Retained(Struct, frozen=True):

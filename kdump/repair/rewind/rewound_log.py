@@ -22,7 +22,7 @@ from kdump.scan.records import RecordColumns
 from kdump.scan.walk import expand_window
 from kdump.state.compacted.latest_records import LatestRecords
 from kdump.storage.location import Location
-from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
+from kdump.target.virtual_directory import VirtualDirectory
 
 _COMPARED = (
     "base_offset",
@@ -137,13 +137,7 @@ def _empty(directory: VirtualDirectory, offset: int) -> None:
             continue
         if parsed.kind is not FileKind.PRODUCER_SNAPSHOT or parsed.offset > offset:
             directory.remove(name)
-    _put_segment(directory, offset, b"")
-
-
-def _put_segment(directory: VirtualDirectory, base_offset: int, log: bytes) -> None:
-    directory.put(file_name(base_offset, FileKind.LOG), Written(log))
-    for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-        directory.put(file_name(base_offset, kind), Written(b""))
+    directory.put_segment(offset, b"")
 
 
 def _removed(directory: VirtualDirectory, cut: int, time_ms: int | None) -> Removed:
@@ -253,7 +247,7 @@ def with_appended(
         default=0,
     )
     batches = encode(end, latest_epoch(log), max(time_ms, 0))
-    _put_segment(directory, end, b"".join(batches))
+    directory.put_segment(end, b"".join(batches))
     again = replace(
         context,
         is_clean=False,

@@ -15,17 +15,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from kdump.broker.loader.valid_batches import ValidBatches
-from kdump.formats.end_txn_marker import EndTxnMarker, encode_end_txn_batch
+from kdump.formats.end_txn_marker import ABORTED, encode_end_txn_batch
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from kdump.scan.batches import Column
-
-_ABORT: Final = EndTxnMarker(is_abort=True, coordinator_epoch=0)
 
 
 class BatchPlace(Struct, frozen=True):
@@ -302,7 +299,7 @@ class _Chunk:
 def abort_marker(offset: int, txn: BatchHeader, timestamp: int) -> bytes:
     """Encode a control batch that aborts the transaction to which the batch ``txn`` belongs."""
     return encode_end_txn_batch(
-        _ABORT,
+        ABORTED,
         txn.producer_id,
         txn.producer_epoch,
         offset=offset,

@@ -29,13 +29,13 @@ from kdump.broker.loader.loader import Recovered, load_directory
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names, producer_snapshot
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
+from kdump.formats.end_txn_marker import ABORTED, encode_end_txn_batch
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.producer_snapshot import ProducerEntry
-from kdump.formats.record_batch import NO_PARTITION_LEADER_EPOCH, BatchHeader
+from kdump.formats.record_batch import NO_PARTITION_LEADER_EPOCH
 from kdump.log.partition import Partition
 from kdump.repair.log_end import end_log
-from kdump.repair.salvage.lost_markers import abort_marker
 from kdump.repair.transplant.lowered_epochs import (
     StoredRange,
     TransplantedFile,
@@ -60,8 +60,12 @@ from kdump.target.target_file import (
 from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
 from kdump.words import counted
 
-_INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
-_COPIED_KINDS: Final = (*_INDEXES, FileKind.LOG, FileKind.TRANSACTION_INDEX)
+_COPIED_KINDS: Final = (
+    FileKind.OFFSET_INDEX,
+    FileKind.TIME_INDEX,
+    FileKind.LOG,
+    FileKind.TRANSACTION_INDEX,
+)
 _FIRST_MAGIC_WITH_EPOCHS: Final = 2
 
 
@@ -225,31 +229,18 @@ def _abort(
     epochs = loaded.leader_epochs
     epoch = epochs[-1].epoch if epochs else NO_PARTITION_LEADER_EPOCH
     end = loaded.log_end_offset
-    markers = []
-    for offset, producer in enumerate(open_txns, end):
-        batch = BatchHeader(
-            base_offset=producer.current_txn_first_offset,
-            length=0,
+    markers = (
+        encode_end_txn_batch(
+            ABORTED,
+            producer.producer_id,
+            producer.epoch,
+            offset=offset,
             partition_leader_epoch=epoch,
-            magic=2,
-            crc=0,
-            attributes=0,
-            last_offset_delta=0,
-            base_timestamp=now_ms,
-            max_timestamp=now_ms,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            base_sequence=0,
-            records_count=0,
+            timestamp=now_ms,
         )
-        markers.append(abort_marker(offset, batch, now_ms))
-    _put_segment(directory, end, b"".join(markers))
-
-
-def _put_segment(directory: VirtualDirectory, base_offset: int, log: bytes) -> None:
-    directory.put(file_name(base_offset, FileKind.LOG), Written(log))
-    for kind in _INDEXES:
-        directory.put(file_name(base_offset, kind), Written(b""))
+        for offset, producer in enumerate(open_txns, end)
+    )
+    directory.put_segment(end, b"".join(markers))
 
 
 def _forget_producers(directory: VirtualDirectory, end_offset: int) -> None:
@@ -257,7 +248,7 @@ def _forget_producers(directory: VirtualDirectory, end_offset: int) -> None:
     for name in directory.snapshot_names():
         directory.remove(name)
     if end_offset not in directory.base_offsets():
-        _put_segment(directory, end_offset, b"")
+        directory.put_segment(end_offset, b"")
     name = file_name(end_offset, FileKind.PRODUCER_SNAPSHOT)
     directory.put(name, Written(producer_snapshot.encode(())))
 
