@@ -89,6 +89,7 @@ PARTITIONS: Final = st.builds(
     size_bytes=INT64,
     problems=tuples(TEXTS),
     missing_offsets=nullable(RANGES),
+    is_cleaned=st.booleans(),
 )
 CLAIMS: Final = st.builds(
     TopicClaim,

@@ -293,7 +293,11 @@ def test_an_epoch_above_the_last_one_is_found(quick_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cleaned_to", "is_quick", "expected"),
-    [(0, False, (range(4, 6), range(9, 12))), (8, False, None), (0, True, None)],
+    [
+        (0, False, ((range(2), range(4, 6), range(9, 12)), False)),
+        (8, False, (None, True)),
+        (0, True, (None, False)),
+    ],
     ids=["lost", "perhaps compacted", "not read"],
 )
 def test_offsets_that_no_batch_has_are_named_unless_the_cleaner_may_have_removed_them(
@@ -306,12 +310,20 @@ def test_offsets_that_no_batch_has_are_named_unless_the_cleaner_may_have_removed
     )
     cleaned = offset_checkpoint({("orders", 0): cleaned_to} if cleaned_to else {})
     (root / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(cleaned)
-    logs = {at: batch([record(at), record(at + 1)]) for at in (0, 2, 6, 12)}
+    logs = {at: batch([record(at), record(at + 1)]) for at in (2, 6, 12)}
     logs[6] += batch([record(8)])
-    logs[0] += logs.pop(2)
+    logs[0] = logs.pop(2)
     partition = write_partition(root / "orders-0", logs)
     (partition / f"{14:020d}.snapshot").write_bytes(producer_snapshot.encode([]))
-    assert orders(root, is_quick=is_quick).missing_offsets == expected
+    found = orders(root, is_quick=is_quick)
+    assert (found.missing_offsets, found.is_cleaned) == expected
+
+
+def test_a_directory_without_a_log_misses_no_offsets(quick_path: Path) -> None:
+    root = write_log_directory(quick_path / "d1")
+    write_partition(root / "orders-0", {})
+    found = orders(root)
+    assert (found.missing_offsets, found.is_cleaned) == ((), False)
 
 
 def test_the_log_start_hides_older_epochs_of_the_checkpoint(quick_path: Path) -> None:

@@ -174,6 +174,20 @@ def test_a_leader_that_lacks_a_batch_of_a_shorter_replica_is_asked_for(
     assert {code for code, _ in of(plan, NAME)} == {"damaged-leader"}
 
 
+def test_a_partition_of_the_topic_that_has_lost_its_log_hides_no_hole_of_a_leader(
+    cluster: Path, quick_path: Path
+) -> None:
+    folder = kill_brokers(cluster, quick_path / "case", [NAME, "orders-0"])
+    (path,) = folder.glob(f"b2-*/{NAME}")
+    take_out_a_batch(path, random.Random(1))
+    for disk, node in DISKS.items():
+        if node != 2:
+            cut_last_batch(folder / disk / NAME)
+    lose_logs(next(folder.glob("b3-*/orders-0")), random.Random(1))
+    plan = planned(collected(folder))
+    assert {code for code, _ in of(plan, NAME)} == {"damaged-leader"}
+
+
 @pytest.mark.parametrize(("is_clean", "stays"), [(True, True), (False, False)])
 def test_a_follower_stays_damaged_unless_a_start_cuts_the_damage_off(
     is_clean: bool, stays: bool, cluster: Path, quick_path: Path

@@ -77,8 +77,8 @@ class HeaderSums(Struct):
         runs: the leader epochs, in the order of the batches.
         highest_producer_id: None if no batch has one.
         last: the last batch; None without one, or if it is of an old format.
-        missing: the offsets that no batch has, between the first and the last one. Those before a
-            batch of an old format are not known: its first offset is not in its header.
+        missing: the offsets that no batch has, from the start of the log to the last one. Those
+            before a batch of an old format are not known: its first offset is not in its header.
     """
 
     runs: list[EpochSpan] = field(default_factory=list)
@@ -87,6 +87,10 @@ class HeaderSums(Struct):
     missing: list[range] = field(default_factory=list)
     _end: int = 0
     _next: int | None = None
+
+    def begin_log(self, start_offset: int | None) -> None:
+        """Begin to take the batches of a log; its start may not be known."""
+        self._next = start_offset
 
     def begin_segment(self, base_offset: int) -> None:
         """Begin to take the batches of a segment."""

@@ -133,7 +133,8 @@ class _Reading:
             size_bytes=self.listed.total_bytes,
             problems=tuple(self.problems),
             keeps_damage=self._keeps_damage(),
-            missing_offsets=self._missing_offsets(),
+            missing_offsets=None if self._is_cleaned() else self._missing_offsets(),
+            is_cleaned=self._is_cleaned(),
         )
 
     # ---- small files
@@ -170,6 +171,7 @@ class _Reading:
         first = len(pairs) if log is not None else self._first_to_replay(replay)
         self.is_checkpoint_true = self._has_all_epochs(history, pairs[:first], end)
         is_whole = not first
+        self.sums.begin_log(self.log_start)
         if not self.split.is_quick or not self.is_checkpoint_true:
             is_whole = self._read_segments(pairs[:first])
         is_complete = self._read_segments(pairs[first:], replay)
@@ -308,15 +310,19 @@ class _Reading:
                 return True
         return False
 
-    def _missing_offsets(self) -> tuple[range, ...] | None:
-        """The offsets in the middle of the log that no batch has, unless the cleaner removed them.
+    def _is_cleaned(self) -> bool:
+        """Whether the cleaner may have removed records of the log.
 
-        More than a few are how a log looks that was compacted once.
+        More than a few gaps are how a log looks that was compacted once.
         """
-        is_lost = self.is_read_whole and not self.split.load.context.is_compacted
-        if not is_lost or len(self.sums.missing) > MOST_MISSING_RANGES:
-            return None
-        return tuple(self.sums.missing)
+        has_line = self.split.load.context.is_compacted is True
+        return has_line or len(self.sums.missing) > MOST_MISSING_RANGES
+
+    def _missing_offsets(self) -> tuple[range, ...] | None:
+        """The offsets that no batch has; None if the log was not read whole."""
+        if self.is_read_whole or not self.partition.segments:
+            return tuple(self.sums.missing)
+        return None
 
     def _of_last_snapshot(self, end_offset: int) -> LogTransactions | None:
         """What the snapshot of a clean shutdown says; None if there is none."""

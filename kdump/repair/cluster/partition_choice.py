@@ -484,9 +484,7 @@ def without_natural_gaps(topic: TopicChoice, configs: Iterable[PlannedConfig]) -
     without a line in the cleaner's checkpoint: so one such line, of any partition, is enough.
     """
     every = [each for found in topic.all_directories.values() for each in found]
-    is_cleaned = any(
-        each.partition.missing_offsets is None and not each.partition.problems for each in every
-    )
+    is_cleaned = any(each.partition.is_cleaned for each in every)
     is_compacted = any(each.name == _CLEANUP_POLICY and _COMPACT in each.value for each in configs)
     if not (is_cleaned or is_compacted):
         return topic
@@ -524,7 +522,10 @@ def _doubtful(replica: DiskReplica, held: LoadedReplica, leader: LoadedReplica) 
 
 
 def lacked(replica: DiskReplica, others: Iterable[DiskReplica]) -> tuple[range, ...]:
-    """The offsets that are missing in the middle of a replica's log, and that others hold."""
+    """The offsets that are missing in a replica's log, and that others hold; none of them twice.
+
+    Others hold everything from their start to their end that is not known to be missing.
+    """
     log = replica.loaded
     if log is None:
         return ()
@@ -543,7 +544,21 @@ def lacked(replica: DiskReplica, others: Iterable[DiskReplica]) -> tuple[range, 
                     start = gap.stop
             if start < stop:
                 found.append(range(start, stop))
-    return tuple(found)
+    return tuple(_merged(found))
+
+
+def _merged(ranges: Iterable[range]) -> Iterator[range]:
+    """The same offsets, each once, in order."""
+    current: range | None = None
+    for each in sorted(ranges, key=lambda each: each.start):
+        if current is not None and each.start <= current.stop:
+            current = range(current.start, max(current.stop, each.stop))
+            continue
+        if current is not None:
+            yield current
+        current = each
+    if current is not None:
+        yield current
 
 
 def _offsets(ranges: Iterable[range]) -> str:

@@ -67,8 +67,10 @@ class CollectedPartition(Struct, frozen=True):
         size_bytes: of its files; None if the directory cannot be listed.
         problems: what is damaged or cannot be read.
         keeps_damage: whether some of the damage is still there when a broker has started.
-        missing_offsets: those that no valid batch has, between the first and the last one; None if
-            the log was not read whole, or if the cleaner may have removed them.
+        missing_offsets: those that no valid batch has, from the start of the log to the last one;
+            None if the log was not read whole, or is cleaned.
+        is_cleaned: whether the cleaner may have removed records, so that offsets are missing
+            without any loss.
     """
 
     directory: str
@@ -88,6 +90,7 @@ class CollectedPartition(Struct, frozen=True):
     problems: tuple[str, ...] = ()
     keeps_damage: bool = False
     missing_offsets: tuple[range, ...] | None = None
+    is_cleaned: bool = False
 
 
 class CollectedVoter(Struct, frozen=True):
@@ -363,6 +366,7 @@ def _partition(document: JsonObject) -> CollectedPartition:
         problems=document.texts("problems"),
         keeps_damage=document.flag("keeps_damage"),
         missing_offsets=_ranges(document, "missing_offsets"),
+        is_cleaned=document.flag("is_cleaned"),
     )
 
 

@@ -339,13 +339,49 @@ def test_what_the_cleaner_may_have_removed_is_not_missing(is_by_policy: bool) ->
     records = [*topic_records("orders", [(1, 2), (2, 1)]), *[policy] * is_by_policy]
     cleaned = replica("orders", 1)
     if not is_by_policy:
-        cleaned = replace(cleaned, missing_offsets=None)
+        cleaned = replace(cleaned, missing_offsets=None, is_cleaned=True)
     holed = replica("orders", missing=[range(10, 20)])
     plan = plan_of(
         disk(1, holed, cleaned, metadata=copy(*records)),
         disk(2, replica("orders", end=90), replica("orders", 1)),
     )
     assert not {"damaged-leader", "damaged-follower"} & codes(plan)
+
+
+def test_a_replica_that_was_not_read_whole_is_taken_to_have_all_of_its_records() -> None:
+    """Nothing says that it was cleaned: another partition without a log neither."""
+    holed = replica("orders", missing=[range(10, 20)])
+    unread = replace(replica("orders", end=90), missing_offsets=None)
+    empty = replace(replica("orders", 1, end=0), missing_offsets=None)
+    plan = plan_of(disk(1, holed, empty), disk(2, unread, replica("orders", 1)))
+    assert ("damaged-leader", "orders") in refusing(plan)
+    plan = plan_of(
+        disk(1, holed), disk(2, replace(unread, log_end_offset=100, loaded=holed.loaded))
+    )
+    assert partition_of(plan, "orders").leader == 2
+
+
+def test_of_two_replicas_with_holes_the_one_leads_that_lacks_less() -> None:
+    small, large = [range(10, 14)], [range(20, 26)]
+    others = [disk(node, replica("orders", end=90)) for node in (3, 4)]
+    for first, second in ((small, large), (large, small)):
+        plan = plan_of(
+            disk(1, replica("orders", missing=first)),
+            disk(2, replica("orders", missing=second)),
+            *others,
+        )
+        assert partition_of(plan, "orders").leader == (1 if first is small else 2)
+
+
+def test_an_offset_that_several_others_hold_is_missing_once() -> None:
+    """Node 1 lacks ten offsets that two others have, node 2 fifteen that only one has."""
+    plan = plan_of(
+        disk(1, replica("orders", missing=[range(10, 20)])),
+        disk(2, replica("orders", missing=[range(40, 55)])),
+        disk(3, replica("orders", end=35)),
+        disk(4, replica("orders", end=35)),
+    )
+    assert partition_of(plan, "orders").leader == 1
 
 
 def test_a_hole_that_all_replicas_have_is_none_of_a_leader() -> None:
