@@ -18,9 +18,20 @@ from kdump.formats.partition_metadata import PartitionMetadata, encode_partition
 
 @pytest.fixture(scope="session")
 def dead_cluster(fixtures: Path) -> Iterator[RunningServer]:
-    """Return a server of the disks of a real cluster."""
-    with opened(*(fixtures / "states" / "clean" / name for name in CLUSTER)) as running:
+    """Return a server of the disks of a real cluster, for tests that only read."""
+    with opened_cluster(fixtures) as running:
         yield running
+
+
+@pytest.fixture
+def dead_cluster_of_a_test(fixtures: Path) -> Iterator[RunningServer]:
+    """Return such a server for one test, which may join and commit there."""
+    with opened_cluster(fixtures) as running:
+        yield running
+
+
+def opened_cluster(fixtures: Path) -> RunningServer:
+    return opened(*(fixtures / "states" / "clean" / name for name in CLUSTER))
 
 
 @pytest.fixture

@@ -108,11 +108,11 @@ def test_aiokafka_reads_what_librdkafka_reads(
 
 
 def test_a_group_of_kafka_python_goes_on_where_it_has_committed(
-    dead_cluster: RunningServer,
+    dead_cluster_of_a_test: RunningServer,
 ) -> None:
     def next_offset() -> int:  # of the only partition
         consumer = kafka.KafkaConsumer(
-            "codec-zstd", **options(dead_cluster, group_id="kafka-python")
+            "codec-zstd", **options(dead_cluster_of_a_test, group_id="kafka-python")
         )
         try:
             polled = consumer.poll(timeout_ms=PATIENCE_S * 1_000, max_records=1)
@@ -129,9 +129,11 @@ def test_a_group_of_kafka_python_goes_on_where_it_has_committed(
     assert next_offset() > first
 
 
-def test_a_group_of_aiokafka_goes_on_where_it_has_committed(dead_cluster: RunningServer) -> None:
+def test_a_group_of_aiokafka_goes_on_where_it_has_committed(
+    dead_cluster_of_a_test: RunningServer,
+) -> None:
     async def next_offset() -> int:  # of the only partition
-        given = options(dead_cluster, group_id="aiokafka")
+        given = options(dead_cluster_of_a_test, group_id="aiokafka")
         async with aiokafka.AIOKafkaConsumer("codec-zstd", **given) as consumer:
             record = await asyncio.wait_for(consumer.getone(), PATIENCE_S)
             key = aiokafka.TopicPartition(record.topic, record.partition)
