@@ -137,6 +137,34 @@ def deleted_up_to(partition: Partition) -> int | None:
     return start_offset if 0 <= first.leader_epoch <= entries[0].epoch else None
 
 
+class Extent(NamedTuple):
+    """How much of a log is there, as far as few reads tell; the greater one has more.
+
+    Attributes:
+        less_in_gaps: the number of offsets between the end of a segment and the next one, negative.
+        batch_bytes: up to the last batch of each segment.
+    """
+
+    less_in_gaps: int
+    batch_bytes: int
+
+
+def read_extent(partition: Partition) -> Extent:
+    """Find out how much of a log is there by the end of each segment.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    small = _SmallLogs(partition)
+    segments = [each for each in partition.segments if each.log_bytes]
+    tails = [_segment_end(partition, each, small) for each in segments]
+    in_gaps = sum(
+        max(following.base_offset - tail.offset, 0)
+        for tail, following in zip(tails, segments[1:], strict=False)
+    )
+    return Extent(-in_gaps, sum(tail.position for tail in tails))
+
+
 class _Ends(NamedTuple):
     """Where a log and its segments end."""
 

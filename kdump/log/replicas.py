@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
@@ -9,6 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from kdump.formats.names import PartitionState, TopicPartition
+from kdump.log.bounds import Extent, read_extent
 from kdump.log.directory import LogDirectory
 from kdump.log.log_search import ReplicaEnd, Trust, checkpointed, find_log_start, log_end
 from kdump.log.partition import Partition
@@ -54,6 +56,7 @@ def replicas_by_partition(
 
 
 _UNREADABLE: Final = ReplicaEnd(-2, 0)
+_UNKNOWN_EXTENT: Final = Extent(-sys.maxsize, 0)
 
 
 class OfPartition(Protocol):
@@ -74,9 +77,9 @@ def most_advanced(
 ) -> Chosen:
     """The replica with the greatest last leader epoch, and among those the longest.
 
-    So a controller would choose among replicas that are not known to be in sync; the first of
-    equals wins. One without a topic id is chosen only where none has one, since its broker renames
-    it to ``-stray``. Of a single replica, no file is read.
+    So a controller would choose among replicas that are not known to be in sync. Of those that end
+    alike, it is the one that :func:`most_whole` finds. One without a topic id is chosen only where
+    none has one, since its broker renames it to ``-stray``. Of a single replica, no file is read.
 
     Args:
         replicas: of one partition, at least one.
@@ -101,7 +104,34 @@ def most_advanced(
             on_failure(replicas[number], failure)
             return False, _UNREADABLE
 
-    return replicas[max(range(len(replicas)), key=rank)]
+    ranks = [rank(number) for number in range(len(replicas))]
+    best = max(ranks)
+    return most_whole([each for each, found in zip(replicas, ranks, strict=True) if found == best])
+
+
+def most_whole(replicas: Sequence[Chosen]) -> Chosen:
+    """The one of replicas that end alike which has most of the log, as far as few reads tell.
+
+    It lacks the fewest offsets between its segments, then it has the most bytes of batches: another
+    one may have lost a segment, or batches that were damaged. The first of equals wins. Of logs
+    that begin alike and have one size, no file is read.
+    """
+    return replicas[0] if _is_one_size(replicas) else max(replicas, key=_extent)
+
+
+def _is_one_size(replicas: Iterable[OfPartition]) -> bool:
+    """Whether logs begin alike and have as many bytes, as those of followers usually have."""
+    logs = [each.partition for each in replicas]
+    found = {(log.log_bytes, *(first.base_offset for first in log.segments[:1])) for log in logs}
+    return len(found) == 1
+
+
+def _extent(replica: OfPartition) -> Extent:
+    """How much of its log is there; less than of any other if it cannot be read."""
+    try:
+        return read_extent(replica.partition)
+    except OSError:
+        return _UNKNOWN_EXTENT
 
 
 class ChosenReplicas(Struct, Generic[Chosen], frozen=True):

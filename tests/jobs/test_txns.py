@@ -287,6 +287,14 @@ def test_the_most_advanced_replica_is_read(tmp_path: Path) -> None:
     assert [each.txn.producer_id for each in found.open_transactions] == [8]
 
 
+def test_a_transaction_does_not_hang_because_one_replica_lacks_its_marker(tmp_path: Path) -> None:
+    steps = two_transactions()
+    roots = [tmp_path / name for name in ("d1", "d2")]
+    for root, held in zip(roots, ([*steps[:2], steps[3]], steps), strict=True):
+        write_transactional_log(root, held, bases=(0,), clean=False)
+    assert [each.txn.producer_id for each in orders(report(*roots)).open_transactions] == [8]
+
+
 @pytest.mark.slow
 def test_workers_have_the_same_result(tmp_path: Path) -> None:
     roots = [tmp_path / f"d{number}" for number in range(3)]

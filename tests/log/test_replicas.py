@@ -42,6 +42,35 @@ def test_the_replica_of_the_greatest_epoch_is_believed_and_not_the_longest(
     assert most_advanced(replicas).node_id == 3
 
 
+@pytest.mark.parametrize("lost", ["segment", "batch"])
+def test_of_replicas_that_end_alike_the_one_that_lacks_something_is_not_believed(
+    lost: str, tmp_path: Path
+) -> None:
+    """Another one has those records, and whoever reads one replica would miss them in silence."""
+    each = [batch([record(offset)]) for offset in range(6)]
+    whole = {0: each[0], 1: each[1] + each[2] + each[3], 4: each[4] + each[5]}
+    holed = {**whole, 1: each[1] + each[3]} if lost == "batch" else {0: whole[0], 4: whole[4]}
+    for disk, segments in ("b1", holed), ("b2", whole), ("b3", holed):
+        write_partition(write_log_directory(tmp_path / disk) / "orders-0", segments)
+    for disks in ("b1", "b2"), ("b2", "b1"), ("b1", "b3", "b2"):
+        found = replicas_by_partition(read_log_directory(local(tmp_path / disk)) for disk in disks)
+        best = most_advanced(found[TopicPartition("orders", 0)])
+        assert best.log_directory.path.name == "b2"
+
+
+def test_a_gap_counts_more_than_the_size(tmp_path: Path) -> None:
+    """Retention has not yet deleted from one what it has deleted from the other."""
+    each = [batch([record(offset)]) for offset in range(9)]
+    b1 = {0: each[0] + each[1] + each[2], 3: each[3] + each[4], 7: each[7] + each[8]}
+    b2 = {3: each[3] + each[4], 5: each[5] + each[6], 7: each[7] + each[8]}
+    for disk, segments in ("b1", b1), ("b2", b2):
+        write_partition(write_log_directory(tmp_path / disk) / "orders-0", segments)
+    found = replicas_by_partition(
+        read_log_directory(local(tmp_path / disk)) for disk in ("b1", "b2")
+    )
+    assert most_advanced(found[TopicPartition("orders", 0)]).log_directory.path.name == "b2"
+
+
 def test_an_empty_log_has_no_epoch(brokers: list[LogDirectory]) -> None:
     replica = replicas_by_partition(brokers)[TopicPartition("empty", 0)][0]
     for trust in Trust:

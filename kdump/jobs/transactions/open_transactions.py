@@ -23,7 +23,7 @@ from kdump.jobs.transactions.partition_transactions import (
 )
 from kdump.log.directory import LogDirectory
 from kdump.log.log_search import ReplicaEnd, Trust, log_end
-from kdump.log.replicas import Replica, replicas_by_partition
+from kdump.log.replicas import Replica, most_whole, replicas_by_partition
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage
 from kdump.phases import during, phase
@@ -208,7 +208,8 @@ def _chosen(
             problems.append(Problem(path, failure.strerror or str(failure), False))
     if not ends:
         return None
-    best, best_end = max(ends, key=lambda each: each[1])
+    best_end = max(end for _, end in ends)
+    best = most_whole([replica for replica, end in ends if end == best_end])
     return PartitionTransactions(
         key,
         best,
