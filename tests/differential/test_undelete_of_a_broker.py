@@ -45,7 +45,7 @@ class Strays:
 
 
 @pytest.fixture(scope="module")
-def strays(
+def left_by_a_broker(
     broker_host: BrokerHost, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Strays]:
     """Let a broker write, take its metadata away, and start it again."""
@@ -68,6 +68,13 @@ def strays(
         with broker_host.broker([d1, d2]):
             pass
         yield Strays([d1, d2], old, consumed)
+
+
+@pytest.fixture
+def strays(left_by_a_broker: Strays, quick_path: Path) -> Strays:
+    """Return a copy of these directories."""
+    log_dirs = [shutil.copytree(each, quick_path / each.name) for each in left_by_a_broker.log_dirs]
+    return Strays(log_dirs, left_by_a_broker.old, left_by_a_broker.consumed)
 
 
 def test_a_restored_topic_that_was_deleted_is_kept_by_the_next_start(
