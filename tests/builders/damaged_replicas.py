@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -81,6 +82,8 @@ def replicas(collections: Iterable[DiskCollection], name: str) -> dict[int, Coll
 # --- damage
 
 
+GARBLED: Final = b"0\n2\n7 x\n"
+"""A checkpoint that no broker can read."""
 Damage = Callable[[Path, random.Random], None]
 """Damages the directory of a partition."""
 
@@ -148,14 +151,23 @@ def zero_a_batch(path: Path, drawn: random.Random) -> None:
         log.write_bytes(content)
 
 
-def take_out_a_batch(path: Path, _drawn: random.Random) -> None:
+def take_out_a_batch(path: Path, drawn: random.Random) -> None:
     """Take a batch out of the middle, as if its segment were lost: nothing of a start notices."""
     log = _a_log(path, None)
     batches = [] if log is None else [data for _, data in batches_of(log.read_bytes())]
     if log is not None and len(batches) > 2:
-        log.write_bytes(b"".join(batches[:1] + batches[2:]))
+        del batches[drawn.randrange(1, len(batches) - 1)]
+        log.write_bytes(b"".join(batches))
         for index in (log.with_suffix(".index"), log.with_suffix(".timeindex")):
             index.unlink(missing_ok=True)
+
+
+def lose_a_segment(path: Path, drawn: random.Random) -> None:
+    """Lose the files of a segment that others follow."""
+    *logs, _ = sorted(path.glob("*.log")) or [path]
+    lost = drawn.choice(logs).stem if logs else None
+    for each in path.glob(f"{lost}.*"):
+        each.unlink()
 
 
 def flip_a_bit(path: Path, drawn: random.Random) -> None:
@@ -214,7 +226,7 @@ def lose_epochs(path: Path, _drawn: random.Random) -> None:
 def raise_epochs(path: Path, drawn: random.Random) -> None:
     """Let the epoch checkpoint claim a later epoch."""
     checkpoint = path / names.LEADER_EPOCH_CHECKPOINT
-    if not checkpoint.exists():
+    if not checkpoint.exists() or checkpoint.read_bytes() == GARBLED:
         return
     entries = decode_leader_epoch_checkpoint(checkpoint.read_bytes())
     last = entries[-1] if entries else EpochEntry(0, 0)
@@ -232,6 +244,7 @@ def nothing(_path: Path, _drawn: random.Random) -> None:
 
 DAMAGES: Final[tuple[Damage, ...]] = (
     *(lose_logs, lose_metadata, move_start, cut_half, empty_logs, zero_a_batch, flip_a_bit),
+    *(take_out_a_batch, lose_a_segment),
     *(lose_epochs, raise_epochs, misplace_a_batch, change_an_epoch, remove, nothing, nothing),
 )
 
@@ -242,7 +255,7 @@ def change_topic_id(path: Path, _drawn: random.Random) -> None:
 
 
 def garble_epochs(path: Path, _drawn: random.Random) -> None:
-    (path / names.LEADER_EPOCH_CHECKPOINT).write_text("0\n2\n7 x\n")
+    (path / names.LEADER_EPOCH_CHECKPOINT).write_bytes(GARBLED)
 
 
 def add_future_snapshot(path: Path, _drawn: random.Random) -> None:
@@ -358,7 +371,7 @@ class Held:
 
 
 def held(valid: Path, damaged: Path, *, misplaced: bool = False) -> set[Held]:
-    """The batches of a valid log that are where they were in a damaged one.
+    """The batches of a valid log that are in a damaged one, too, wherever they are now.
 
     Args:
         valid: the directory of the partition before it was damaged.
@@ -370,10 +383,10 @@ def held(valid: Path, damaged: Path, *, misplaced: bool = False) -> set[Held]:
         # A start gives the second one its name.
         places = [damaged / log.name, damaged / f"{log.name}.swap"]
         content = next((each.read_bytes() for each in places if each.exists()), b"")
-        for at, data in batches_of(log.read_bytes()):
-            same = 8 if misplaced else 0
-            is_like = content[at + same : at + 12] == data[same:12]
-            if is_like and content[at + 16 : at + len(data)] == data[16:]:
+        for _, data in batches_of(log.read_bytes()):
+            is_like = re.escape(data[8:12]) + b".{4}" + re.escape(data[16:])
+            pattern = (b".{8}" if misplaced else re.escape(data[:8])) + is_like
+            if re.search(pattern, content, re.DOTALL):
                 epoch = int.from_bytes(data[12:16], signed=True)
                 found.add(Held(int.from_bytes(data[:8]), data[16:], epoch))
     return found
