@@ -90,6 +90,7 @@ PARTITIONS: Final = st.builds(
     problems=tuples(TEXTS),
     missing_offsets=nullable(RANGES),
     is_cleaned=st.booleans(),
+    dropped_swaps=RANGES,
 )
 CLAIMS: Final = st.builds(
     TopicClaim,

@@ -326,6 +326,19 @@ def test_a_directory_without_a_log_misses_no_offsets(quick_path: Path) -> None:
     assert (found.missing_offsets, found.is_cleaned) == ((), False)
 
 
+def test_records_that_go_with_an_unfinished_swap_are_named(quick_path: Path) -> None:
+    """A start deletes the swap, because a cleaned file says that it is not complete."""
+    root = write_log_directory(quick_path / "d1")
+    partition = write_partition(root / "orders-0", {0: batch([record(0)]) + batch([record(1)])})
+    log = partition / f"{0:020d}.log"
+    (partition / f"{log.name}.cleaned").write_bytes(log.read_bytes())
+    log.rename(partition / f"{log.name}.swap")
+    found = orders(root)
+    assert (found.log_end_offset, found.dropped_swaps) == (None, (range(2),))
+    (problem,) = found.problems
+    assert problem.endswith("with offsets 0 to 1, which no log has")
+
+
 def test_the_log_start_hides_older_epochs_of_the_checkpoint(quick_path: Path) -> None:
     """After records were deleted the checkpoint begins at the log start, within a segment."""
     root = write_epochs(quick_path / "d1", RISING, [(3, 23), (4, 26)])

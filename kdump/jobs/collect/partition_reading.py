@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -30,7 +30,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage
 from kdump.state.epochs.epoch_history import EpochHistory
-from kdump.state.metadata.disk_collection import CollectedLoad, CollectedPartition
+from kdump.state.metadata.disk_collection import CollectedLoad, CollectedPartition, joined
 from kdump.state.transactions.open_transactions import (
     LogTransactions,
     TransactionReplay,
@@ -114,6 +114,7 @@ class _Reading:
             self._compare_epochs(history)
             self._take_snapshots()
         loaded = self._loaded()
+        dropped_swaps = tuple(joined(self._dropped_swaps()))
         log_end = None if end is None else end.offset
         highest = (self.sums.highest_epoch, _epoch_of(end), in_checkpoint)
         return CollectedPartition(
@@ -135,6 +136,7 @@ class _Reading:
             keeps_damage=self._keeps_damage(),
             missing_offsets=None if self._is_cleaned() else self._missing_offsets(),
             is_cleaned=self._is_cleaned(),
+            dropped_swaps=dropped_swaps,
         )
 
     # ---- small files
@@ -295,6 +297,18 @@ class _Reading:
         return CollectedLoad(
             found.log_start_offset, found.log_end_offset, tuple(found.leader_epochs)
         )
+
+    def _dropped_swaps(self) -> Iterator[range]:
+        """The offsets of records that a start deletes because of an unfinished swap."""
+        report = self.outcome.report if isinstance(self.outcome, Recovered) else None
+        for each in () if report is None else report.swap_losses:
+            if each.loss.offsets is not None:
+                first, last = each.loss.offsets
+                self._problem(
+                    f"{each.name}: a starting broker deletes it because of an unfinished swap, with"
+                    f" offsets {first} to {last}, which no log has"
+                )
+                yield range(first, last + 1)
 
     def _keeps_damage(self) -> bool:
         """Whether damage of the log is still there when a broker has loaded it."""

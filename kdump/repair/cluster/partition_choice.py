@@ -23,6 +23,7 @@ from kdump.state.metadata.cluster_plan import (
     Source,
     SourceKind,
 )
+from kdump.state.metadata.disk_collection import joined
 from kdump.state.metadata.metadata_entities import (
     MIGRATING_DIRECTORY,
     NO_LEADER,
@@ -394,6 +395,18 @@ class PartitionPlanner(Struct):
             else:
                 lost = (*lost_as_follower(held, log), *_doubtful(each, held, log))
                 what = _loss(each, lost, leader, winner, replicas) if lost else ""
+            dropped = each.partition.dropped_swaps
+            if each is not winner:
+                dropped = tuple(outside(dropped, log))
+            if dropped:
+                self.notices.add(
+                    notice_codes.LOST_AT_START,
+                    f"{place_of(each.directory)}: a starting broker drops offsets"
+                    f" {_offsets(dropped)} with an unfinished swap; keep them first with kdump"
+                    " recover --policy salvage",
+                    topic.name,
+                    number,
+                )
             if what:
                 is_parted = each is not winner and each.loaded is not None
                 self.notices.add(
@@ -544,21 +557,19 @@ def lacked(replica: DiskReplica, others: Iterable[DiskReplica]) -> tuple[range, 
                     start = gap.stop
             if start < stop:
                 found.append(range(start, stop))
-    return tuple(_merged(found))
+    return tuple(joined(found))
 
 
-def _merged(ranges: Iterable[range]) -> Iterator[range]:
-    """The same offsets, each once, in order."""
-    current: range | None = None
-    for each in sorted(ranges, key=lambda each: each.start):
-        if current is not None and each.start <= current.stop:
-            current = range(current.start, max(current.stop, each.stop))
-            continue
-        if current is not None:
-            yield current
-        current = each
-    if current is not None:
-        yield current
+def outside(ranges: Iterable[range], log: LoadedReplica) -> Iterator[range]:
+    """The parts of some ranges that are before the start or after the end of a log."""
+    for each in ranges:
+        yield from filter(
+            None,
+            (
+                range(each.start, min(each.stop, log.log_start_offset)),
+                range(max(each.start, log.log_end_offset), each.stop),
+            ),
+        )
 
 
 def _offsets(ranges: Iterable[range]) -> str:

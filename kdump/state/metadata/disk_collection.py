@@ -44,6 +44,20 @@ class CollectedLoad(Struct, frozen=True):
     leader_epochs: tuple[EpochEntry, ...]
 
 
+def joined(ranges: Iterable[range]) -> Iterator[range]:
+    """The same offsets, each once, in ranges that rise and do not touch."""
+    current: range | None = None
+    for each in sorted(ranges, key=lambda each: each.start):
+        if current is not None and each.start <= current.stop:
+            current = range(current.start, max(current.stop, each.stop))
+            continue
+        if current is not None:
+            yield current
+        current = each
+    if current is not None:
+        yield current
+
+
 class CollectedPartition(Struct, frozen=True):
     """A partition's directory. What cannot be read is None, never 0; ``problems`` say why.
 
@@ -71,6 +85,8 @@ class CollectedPartition(Struct, frozen=True):
             None if the log was not read whole, or is cleaned.
         is_cleaned: whether the cleaner may have removed records, so that offsets are missing
             without any loss.
+        dropped_swaps: the offsets from the first to the last record of each file that a start
+            deletes or replaces because of an unfinished swap, if no log has those records.
     """
 
     directory: str
@@ -91,6 +107,7 @@ class CollectedPartition(Struct, frozen=True):
     keeps_damage: bool = False
     missing_offsets: tuple[range, ...] | None = None
     is_cleaned: bool = False
+    dropped_swaps: tuple[range, ...] = ()
 
 
 class CollectedVoter(Struct, frozen=True):
@@ -277,15 +294,18 @@ def _directory_fields(directory: CollectedDirectory) -> dict[str, Any]:
 def _partition_fields(partition: CollectedPartition) -> dict[str, Any]:
     loaded, missing = partition.loaded, partition.missing_offsets
     return asdict(partition) | {
-        "missing_offsets": None
-        if missing is None
-        else [[each.start, each.stop - 1] for each in missing],
+        "missing_offsets": None if missing is None else _range_pairs(missing),
+        "dropped_swaps": _range_pairs(partition.dropped_swaps),
         "state": partition.state.name.lower(),
         "leader_epochs": _pairs(partition.leader_epochs),
         "loaded": None
         if loaded is None
         else asdict(loaded) | {"leader_epochs": _pairs(loaded.leader_epochs)},
     }
+
+
+def _range_pairs(ranges: Iterable[range]) -> list[list[int]]:
+    return [[each.start, each.stop - 1] for each in ranges]
 
 
 def _pairs(entries: Iterable[EpochEntry]) -> list[list[int]]:
@@ -365,14 +385,15 @@ def _partition(document: JsonObject) -> CollectedPartition:
         size_bytes=document.optional(document.number, "size_bytes"),
         problems=document.texts("problems"),
         keeps_damage=document.flag("keeps_damage"),
-        missing_offsets=_ranges(document, "missing_offsets"),
+        missing_offsets=None
+        if document.value("missing_offsets") is None
+        else _ranges(document, "missing_offsets"),
         is_cleaned=document.flag("is_cleaned"),
+        dropped_swaps=_ranges(document, "dropped_swaps"),
     )
 
 
-def _ranges(document: JsonObject, name: str) -> tuple[range, ...] | None:
-    if document.value(name) is None:
-        return None
+def _ranges(document: JsonObject, name: str) -> tuple[range, ...]:
     found: list[range] = []
     for first, last, where in _number_pairs(document, name, "the first and the last offset"):
         if last < first or (found and first < found[-1].stop):

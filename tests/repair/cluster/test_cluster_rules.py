@@ -361,6 +361,18 @@ def test_a_replica_that_was_not_read_whole_is_taken_to_have_all_of_its_records()
     assert partition_of(plan, "orders").leader == 2
 
 
+def test_what_goes_with_an_unfinished_swap_is_asked_for_unless_the_leader_has_it() -> None:
+    swapped = replace(replica("orders", end=0), problems=("swap",), dropped_swaps=(range(10, 60),))
+    (what,) = named(plan_of(disk(1, swapped), disk(2, replica("orders", end=0))), "lost-at-start")
+    assert "drops offsets 10 to 59 with an unfinished swap" in what
+    (what,) = named(plan_of(disk(1, swapped), disk(2, replica("orders", end=40))), "lost-at-start")
+    assert "drops offsets 40 to 59 with an unfinished swap" in what
+    assert "lost-at-start" not in codes(plan_of(disk(1, swapped), disk(2, replica("orders"))))
+    whole = replace(swapped, log_end_offset=100, loaded=replica("orders").loaded)
+    plan = plan_of(disk(1, whole), disk(2, replica("orders")))
+    assert partition_of(plan, "orders").leader == 2
+
+
 def test_of_two_replicas_with_holes_the_one_leads_that_lacks_less() -> None:
     small, large = [range(10, 14)], [range(20, 26)]
     others = [disk(node, replica("orders", end=90)) for node in (3, 4)]
