@@ -11,6 +11,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -46,6 +47,7 @@ import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.resource.PatternType;
@@ -72,7 +74,7 @@ final class ClusterClients {
     Object answer(JsonNode request) throws Exception {
         return switch (request.get("do").textValue()) {
             case "connect" -> connect(request);
-            case "describe" -> new ClusterDescription(admin).all(request.get("wait_for"));
+            case "describe" -> answered(() -> new ClusterDescription(admin).all(request.get("wait_for")));
             case "offsets" -> new ClusterDescription(admin).offsets(request);
             case "wait" -> awaitReplicas(request.get("replicas").textValue(), request.get("topics"));
             case "leads" -> awaitLeader(partition(request.get("partition")), request.get("leader").intValue());
@@ -185,13 +187,32 @@ final class ClusterClients {
     private static Object await(Callable<String> missing) throws Exception {
         String found = "";
         for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
-            found = missing.call();
+            found = answered(missing);
             if (found == null) {
                 return true;
             }
             Thread.sleep(GLANCE_MS);
         }
         throw new IllegalStateException(found);
+    }
+
+    /**
+     * Asks until nothing fails that passes by itself: a broker that has not read all of the metadata yet does not know
+     * what another one has just named.
+     */
+    private static <T> T answered(Callable<T> question) throws Exception {
+        long deadline = System.currentTimeMillis() + PATIENCE.toMillis();
+        while (true) {
+            try {
+                return question.call();
+            } catch (ExecutionException failure) {
+                boolean passes = failure.getCause() instanceof RetriableException;
+                if (!passes || System.currentTimeMillis() > deadline) {
+                    throw failure;
+                }
+            }
+            Thread.sleep(GLANCE_MS);
+        }
     }
 
     /** Waits until partitions have leaders, and all their replicas are in sync if {@code replicas} is "all". */
