@@ -65,7 +65,7 @@ def write_disks(jvms: ClusterJvms, folder: Path) -> ClusterDisks:
     cluster = KraftCluster(jvms, folder / "live", [*three_controllers(), *three_brokers()])
     cluster.format()
     cluster.start()
-    cluster_story.tell(cluster.clients, seed=7)
+    cluster_story.tell(cluster.clients, seed=7, port=cluster.nodes[1].client_port)
     # Otherwise broker 3 may be the only one that has a new topic, and takes it with it.
     cluster.clients.wait_for_replicas()
     earlier = cluster.clients.describe()

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from builders.cluster_clients import ClusterClients
+from builders.streams_groups import commit_in_streams_group
 
-GROUPS: Final = ("classic", "consumer", "offsets-only", "in-transactions")
+STREAMS: Final = "streams"
+GROUPS: Final = ("classic", "consumer", "offsets-only", "in-transactions", STREAMS)
 """Groups with offsets in ``__consumer_offsets``; there is also the share group ``shared``."""
 PASSWORD: Final = "secret of alice"
 BASE_MS: Final = 1_750_000_000_000
@@ -25,13 +27,19 @@ def pairs(rng: random.Random, count: int, *, keys: int = 1_000, size: int = 20) 
     ]
 
 
-def tell(clients: ClusterClients, seed: int) -> None:
-    """Let clients do everything once, in an order that does not matter."""
+def tell(clients: ClusterClients, seed: int, port: int) -> None:
+    """Let clients do everything once, in an order that does not matter.
+
+    Args:
+        port: of a broker.
+    """
     rng = random.Random(seed)
     _create(clients)
     _produce(clients, rng)
     _produce_in_transactions(clients, rng)
     _consume(clients, rng)
+    offsets = {("expanded", number): rng.randrange(10) for number in range(4)}
+    commit_in_streams_group(port, STREAMS, offsets)
     _administer(clients)
     clients.wait_for_replicas()
 

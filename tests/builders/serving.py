@@ -100,19 +100,11 @@ class RunningServer:
 
     def connect(self) -> socket.socket:
         """A connection that sends bytes of any kind."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+        return connected(self.port)
 
     def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         """Send one request, and return the response as ``kio`` decodes it."""
-        with self.connect() as connection:
-            connection.sendall(framed(api_key, version, **fields))
-            data = received(connection)
-        schema = load_response_schema(api_key, version)
-        header, start = entity_reader(schema.__header_schema__)(data, 0)
-        assert header.correlation_id == 7
-        answer, size = entity_reader(schema)(data, start)
-        assert start + size == len(data)
-        return answer
+        return answer_at(self.port, api_key, version, **fields)
 
     @contextlib.contextmanager
     def consumer(self, **configs: Any) -> Iterator[Consumer]:
@@ -171,6 +163,24 @@ class Read(NamedTuple):
         if kind == TIMESTAMP_NOT_AVAILABLE:
             timestamp = -1
         return cls(message.offset(), message.key(), message.value(), timestamp)
+
+
+def connected(port: int) -> socket.socket:
+    """A connection to a port of this machine."""
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+
+
+def answer_at(port: int, api_key: int, version: int, **fields: Any) -> Any:
+    """Send one request to a port, and return the response as ``kio`` decodes it."""
+    with connected(port) as connection:
+        connection.sendall(framed(api_key, version, **fields))
+        data = received(connection)
+    schema = load_response_schema(api_key, version)
+    header, start = entity_reader(schema.__header_schema__)(data, 0)
+    assert header.correlation_id == 7
+    answer, size = entity_reader(schema)(data, start)
+    assert start + size == len(data)
+    return answer
 
 
 def framed(api_key: int, version: int, **fields: Any) -> bytes:
