@@ -15,7 +15,7 @@ from builders.cluster_clients import ClusterClients
 from builders.cluster_disks import KILLED, ClusterDisks
 from builders.cluster_jvms import ClusterJvms
 from builders.cluster_nodes import HOST, controller
-from builders.cluster_story import GROUPS
+from builders.cluster_story import GROUPS, STREAMS
 from builders.in_process import run_kdump
 from builders.kraft_cluster import KraftCluster
 from builders.rebuilding import Rebuilding
@@ -104,7 +104,9 @@ def test_from_the_first_line_to_a_consuming_client(
         shown = run_tool(clients, DESCRIBE, names)
         assert f"TopicId: {said['topics']['orders']['id']}" in shown
         groups = run_tool(clients, command("kafka-consumer-groups"), names)
-        assert all(group in groups for group in GROUPS)
+        assert all(group in groups for group in GROUPS if group != STREAMS)
+        hanging = run_tool(clients, command("kafka-transactions"), names).splitlines()
+        assert len(hanging) == 1  # the names of the columns
         record = run_tool(clients, command("kafka-console-consumer"), names)
         values = {
             row[3]

@@ -30,6 +30,7 @@ import org.apache.kafka.tools.GetOffsetShell;
 import org.apache.kafka.tools.LeaderElectionCommand;
 import org.apache.kafka.tools.MetadataQuorumCommand;
 import org.apache.kafka.tools.TopicCommand;
+import org.apache.kafka.tools.TransactionsCommand;
 import org.apache.kafka.tools.consumer.ConsoleConsumer;
 import org.apache.kafka.tools.consumer.group.ConsumerGroupCommand;
 
@@ -193,6 +194,7 @@ public final class ClusterHost {
                 case "kafka-leader-election.sh" -> LeaderElectionCommand.main(all);
                 case "kafka-console-consumer.sh" -> ConsoleConsumer.main(all);
                 case "kafka-get-offsets.sh" -> GetOffsetShell.main(all);
+                case "kafka-transactions.sh" -> TransactionsCommand.main(all);
                 default -> throw new IllegalArgumentException(name);
             }
         } catch (Ended ended) {
