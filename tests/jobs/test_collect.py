@@ -319,6 +319,18 @@ def test_offsets_that_no_batch_has_are_named_unless_the_cleaner_may_have_removed
     assert (found.missing_offsets, found.is_cleaned) == expected
 
 
+def test_a_damaged_last_batch_is_missing_although_a_clean_shutdown_vouches_for_it(
+    quick_path: Path,
+) -> None:
+    """A broker loads it, and no consumer gets its records."""
+    root = write_log_directory(quick_path / "d1", clean=True, recovery_points={("orders", 0): 5})
+    last = bytearray(batch([record(2), record(3), record(4)]))
+    last[-1] ^= 1
+    write_partition(root / "orders-0", {0: batch([record(0), record(1)]) + bytes(last)})
+    found = orders(root)
+    assert (found.log_end_offset, found.missing_offsets) == (5, (range(2, 5),))
+
+
 def test_a_directory_without_a_log_misses_no_offsets(quick_path: Path) -> None:
     root = write_log_directory(quick_path / "d1")
     write_partition(root / "orders-0", {})

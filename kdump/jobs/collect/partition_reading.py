@@ -134,7 +134,7 @@ class _Reading:
             size_bytes=self.listed.total_bytes,
             problems=tuple(self.problems),
             keeps_damage=self._keeps_damage(),
-            missing_offsets=None if self._is_cleaned() else self._missing_offsets(),
+            missing_offsets=None if self._is_cleaned() else self._missing_offsets(log_end),
             is_cleaned=self._is_cleaned(),
             dropped_swaps=dropped_swaps,
         )
@@ -332,11 +332,14 @@ class _Reading:
         has_line = self.split.load.context.is_compacted is True
         return has_line or len(self.sums.missing) > MOST_MISSING_RANGES
 
-    def _missing_offsets(self) -> tuple[range, ...] | None:
+    def _missing_offsets(self, log_end: int | None) -> tuple[range, ...] | None:
         """The offsets that no batch has; None if the log was not read whole."""
-        if self.is_read_whole or not self.partition.segments:
-            return tuple(self.sums.missing)
-        return None
+        if not self.is_read_whole and self.partition.segments:
+            return None
+        # The last batch may be damaged, and vouched for by the checkpoint of a clean shutdown.
+        reached = self.sums.next_offset
+        end = range(0) if reached is None or log_end is None else range(reached, log_end)
+        return (*self.sums.missing, *filter(None, [end]))
 
     def _of_last_snapshot(self, end_offset: int) -> LogTransactions | None:
         """What the snapshot of a clean shutdown says; None if there is none."""
