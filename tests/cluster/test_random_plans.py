@@ -84,11 +84,13 @@ def unsaid_losses(
     found = []
     for name, load in loads(plan, collections).items():
         topic_id, leader = planned_partitions(plan)[name]
-        any_id = name.rpartition("-")[0] not in said_of_ids
+        places = [*after.glob(f"*/{name}"), *after.glob(f"*/{name}.*-delete")]
         batches = {
             (DISKS[path.parent.name], path.name == name): held_of(path, before, name)
-            for path in (*after.glob(f"*/{name}"), *after.glob(f"*/{name}.*-delete"))
-            if any_id or topic_id_of(path) in (topic_id, None)
+            for path in places
+            if topic_id_of(path) in (topic_id, None)
+            # Another topic of the name was deleted.
+            or (path.name == name and name.rpartition("-")[0] not in said_of_ids)
         }
         kept = set[Held]()
         if load is not None:

@@ -428,12 +428,14 @@ class PartitionPlanner(Struct):
             is_removed = each.partition.state is PartitionState.DELETE
             if not is_removed or held is None or each in topic.replicas.get(number, ()):
                 continue
-            first = max(held.log_start_offset, end)
-            if first < held.log_end_offset:
+            after = range(max(held.log_start_offset, end), held.log_end_offset)
+            within = () if leader is None else lacked(leader, [each])
+            ranges = tuple(joined(filter(None, [after, *within])))
+            if ranges:
                 self.notices.add(
                     notice_codes.DELETED_REPLICA,
-                    f"{place_of(each.directory)}: {each.partition.directory}: offsets {first} to"
-                    f" {held.log_end_offset - 1} may be in no other log; restore it with kdump"
+                    f"{place_of(each.directory)}: {each.partition.directory}: offsets"
+                    f" {_offsets(ranges)} may be in no other log; restore it with kdump"
                     " undelete before the broker starts, and collect again",
                     topic.name,
                     number,

@@ -361,6 +361,13 @@ def test_a_replica_that_was_not_read_whole_is_taken_to_have_all_of_its_records()
     assert partition_of(plan, "orders").leader == 2
 
 
+def test_a_deleted_directory_may_have_what_is_missing_in_the_middle_of_the_log() -> None:
+    holed = replica("orders", missing=[range(10, 20)])
+    deleted = replica("orders", end=15, state=PartitionState.DELETE)
+    (what,) = named(plan_of(disk(1, holed), disk(2, deleted)), "deleted-replica")
+    assert "offsets 10 to 14 may be in no other log" in what
+
+
 def test_what_goes_with_an_unfinished_swap_is_asked_for_unless_the_leader_has_it() -> None:
     swapped = replace(replica("orders", end=0), problems=("swap",), dropped_swaps=(range(10, 60),))
     (what,) = named(plan_of(disk(1, swapped), disk(2, replica("orders", end=0))), "lost-at-start")
