@@ -539,7 +539,8 @@ def _doubtful(replica: DiskReplica, held: LoadedReplica, leader: LoadedReplica) 
 def lacked(replica: DiskReplica, others: Iterable[DiskReplica]) -> tuple[range, ...]:
     """The offsets that are missing in a replica's log, and that others hold; none of them twice.
 
-    Others hold everything from their start to their end that is not known to be missing.
+    Others hold everything from their start to their end that is not known to be missing, and what a
+    broker loads after that: those records may be in doubt.
     """
     log = replica.loaded
     if log is None:
@@ -547,11 +548,12 @@ def lacked(replica: DiskReplica, others: Iterable[DiskReplica]) -> tuple[range, 
     found: list[range] = []
     for missing in replica.partition.missing_offsets or ():
         for each in others:
-            held = each.held
+            held, loaded = each.held, each.partition.loaded
             if held is None:
                 continue
+            end = max(held.log_end_offset, 0 if loaded is None else loaded.log_end_offset)
             start = max(missing.start, log.log_start_offset, held.log_start_offset)
-            stop = min(missing.stop, log.log_end_offset, held.log_end_offset)
+            stop = min(missing.stop, log.log_end_offset, end)
             for gap in each.partition.missing_offsets or ():
                 if start < stop and gap.start < stop and start < gap.stop:
                     if start < gap.start:

@@ -361,6 +361,15 @@ def test_a_replica_that_was_not_read_whole_is_taken_to_have_all_of_its_records()
     assert partition_of(plan, "orders").leader == 2
 
 
+def test_a_leader_lacks_what_only_a_batch_in_doubt_has() -> None:
+    """Nothing is before that batch, so that its offsets may be wrong; a broker loads it."""
+    holed = replica("orders", missing=[range(40, 60)])
+    doubted = replica("orders", end=60, missing=[range(10, 40)])
+    doubted = replace(doubted, log_end_offset=10, problems=("nothing is before it",))
+    (what,) = named(plan_of(disk(1, holed), disk(2, doubted)), "damaged-leader")
+    assert "lacks offsets 40 to 59, which node 2 has" in what
+
+
 def test_a_deleted_directory_may_have_what_is_missing_in_the_middle_of_the_log() -> None:
     holed = replica("orders", missing=[range(10, 20)])
     deleted = replica("orders", end=15, state=PartitionState.DELETE)
