@@ -7,6 +7,7 @@ partition takes only a few small reads.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -157,12 +158,8 @@ def read_extent(partition: Partition) -> Extent:
     """
     small = _SmallLogs(partition)
     segments = [each for each in partition.segments if each.log_bytes]
-    tails = [_segment_end(partition, each, small) for each in segments]
-    in_gaps = sum(
-        max(following.base_offset - tail.offset, 0)
-        for tail, following in zip(tails, segments[1:], strict=False)
-    )
-    return Extent(-in_gaps, sum(tail.position for tail in tails))
+    tails = [_segment_end(partition, segment, small) for segment in segments]
+    return Extent(-sum(_gaps(segments, tails)), sum(tail.position for tail in tails))
 
 
 class _Ends(NamedTuple):
@@ -215,12 +212,16 @@ def _find_ends(partition: Partition, known_end: int | None, small: _SmallLogs) -
         return _Ends(active.base_offset + active.log_bytes, None, gaps)
     segments = [each for each in partition.segments if each.log_bytes or each is active]
     tails = [_segment_end(partition, segment, small) for segment in segments]
-    gaps = sum(
-        following.base_offset > tail.offset
-        for tail, following in zip(tails, segments[1:], strict=False)
-    )
+    gaps = len(_gaps(segments, tails))
     latest = max(tail.timestamp for tail in tails)
     return _Ends(tails[-1].offset, None if latest == NO_TIMESTAMP else latest, gaps, tails[-1])
+
+
+def _gaps(segments: Sequence[Segment], ends: Iterable[SegmentEnd]) -> list[int]:
+    """How many offsets are in each gap between the end of a segment and the next one."""
+    between = zip(ends, segments[1:], strict=False)
+    sizes = (following.base_offset - end.offset for end, following in between)
+    return [size for size in sizes if size > 0]
 
 
 def _is_end_of_clean_load(
