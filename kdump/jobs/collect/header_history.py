@@ -79,19 +79,24 @@ class HeaderSums(Struct):
         last: the last batch; None without one, or if it is of an old format.
         missing: the offsets that no batch has, from the start of the log to the last one. Those
             before a batch of an old format are not known: its first offset is not in its header.
-        next_offset: after the last batch; where the log begins before there is one, if known.
     """
 
     runs: list[EpochSpan] = field(default_factory=list)
     highest_producer_id: int | None = None
     last: LastBatch | None = None
     missing: list[range] = field(default_factory=list)
-    next_offset: int | None = None
     _end: int = 0
+    _next: int | None = None
 
     def begin_log(self, start_offset: int | None) -> None:
         """Begin to take the batches of a log; its start may not be known."""
-        self.next_offset = start_offset
+        self._next = start_offset
+
+    def end_log(self, end_offset: int) -> None:
+        """Take note of where the log ends: its last batch may be damaged, and is missing then."""
+        if self._next is not None and self._next < end_offset:
+            self.missing.append(range(self._next, end_offset))
+            self._next = end_offset
 
     def begin_segment(self, base_offset: int) -> None:
         """Begin to take the batches of a segment."""
@@ -120,13 +125,13 @@ class HeaderSums(Struct):
                 self.take_producer_id(highest)
 
     def _take_missing(self, batches: BatchColumns) -> None:
-        start = int(batches.base_offset[0]) if self.next_offset is None else self.next_offset
+        start = int(batches.base_offset[0]) if self._next is None else self._next
         ends = np.maximum.accumulate(np.concatenate(([start], batches.last_offset + 1)))
         before = ends[:-1]
         is_gap = (batches.base_offset > before) & (batches.magic >= _FIRST_MAGIC_WITH_EPOCHS)
         for row in np.flatnonzero(is_gap).tolist():
             self.missing.append(range(int(before[row]), int(batches.base_offset[row])))
-        self.next_offset = int(ends[-1])
+        self._next = int(ends[-1])
 
     def _take_last(self, batches: BatchColumns) -> None:
         before, epoch_before = self._end, -1

@@ -111,11 +111,15 @@ class _Reading:
                 self._take_end(end)
             log = self._read_logs(history, end)
             end = self._without_doubt(history, end)
+            if end is not None:
+                # After a clean shutdown the checkpoint vouches for the last batch.
+                self.sums.end_log(end.offset)
             self._compare_epochs(history)
             self._take_snapshots()
         loaded = self._loaded()
         dropped_swaps = tuple(joined(self._dropped_swaps()))
         log_end = None if end is None else end.offset
+        is_cleaned = self._is_cleaned()
         highest = (self.sums.highest_epoch, _epoch_of(end), in_checkpoint)
         return CollectedPartition(
             directory=self.listed.path.name,
@@ -134,8 +138,8 @@ class _Reading:
             size_bytes=self.listed.total_bytes,
             problems=tuple(self.problems),
             keeps_damage=self._keeps_damage(),
-            missing_offsets=None if self._is_cleaned() else self._missing_offsets(log_end),
-            is_cleaned=self._is_cleaned(),
+            missing_offsets=None if is_cleaned else self._missing_offsets(),
+            is_cleaned=is_cleaned,
             dropped_swaps=dropped_swaps,
         )
 
@@ -332,14 +336,11 @@ class _Reading:
         has_line = self.split.load.context.is_compacted is True
         return has_line or len(self.sums.missing) > MOST_MISSING_RANGES
 
-    def _missing_offsets(self, log_end: int | None) -> tuple[range, ...] | None:
+    def _missing_offsets(self) -> tuple[range, ...] | None:
         """The offsets that no batch has; None if the log was not read whole."""
-        if not self.is_read_whole and self.partition.segments:
-            return None
-        # The last batch may be damaged, and vouched for by the checkpoint of a clean shutdown.
-        reached = self.sums.next_offset
-        end = range(0) if reached is None or log_end is None else range(reached, log_end)
-        return (*self.sums.missing, *filter(None, [end]))
+        if self.is_read_whole or not self.partition.segments:
+            return tuple(self.sums.missing)
+        return None
 
     def _of_last_snapshot(self, end_offset: int) -> LogTransactions | None:
         """What the snapshot of a clean shutdown says; None if there is none."""
