@@ -395,18 +395,7 @@ class PartitionPlanner(Struct):
             else:
                 lost = (*lost_as_follower(held, log), *_doubtful(each, held, log))
                 what = _loss(each, lost, leader, winner, replicas) if lost else ""
-            dropped = each.partition.dropped_swaps
-            if each is not winner:
-                dropped = tuple(outside(dropped, log))
-            if dropped:
-                self.notices.add(
-                    notice_codes.LOST_AT_START,
-                    f"{place_of(each.directory)}: a starting broker drops offsets"
-                    f" {_offsets(dropped)} with an unfinished swap; keep them first with kdump"
-                    " recover --policy salvage",
-                    topic.name,
-                    number,
-                )
+            self._report_dropped_swap(topic, number, each, winner)
             if what:
                 is_parted = each is not winner and each.loaded is not None
                 self.notices.add(
@@ -418,6 +407,22 @@ class PartitionPlanner(Struct):
                     if is_parted and each.node_id in replicas
                     else None,
                 )
+
+    def _report_dropped_swap(
+        self, topic: TopicChoice, number: int, each: DiskReplica, winner: DiskReplica | None
+    ) -> None:
+        """Report the records that a start drops from a replica, and the leader does not have."""
+        dropped = each.partition.dropped_swaps
+        if each is not winner:
+            dropped = tuple(_outside(dropped, _log_of(winner)))
+        if dropped:
+            self.notices.add(
+                notice_codes.LOST_AT_START,
+                f"{place_of(each.directory)}: a starting broker drops offsets {_offsets(dropped)}"
+                f" with an unfinished swap; {_KEEP_FIRST}",
+                topic.name,
+                number,
+            )
 
     def _report_deleted(self, topic: TopicChoice, number: int, leader: DiskReplica | None) -> None:
         """Report records of the topic that only directories have which a broker removes."""
@@ -516,6 +521,7 @@ def _without_gaps(found: DiskReplica) -> DiskReplica:
     return replace(found, partition=replace(found.partition, missing_offsets=None))
 
 
+_KEEP_FIRST: Final = "keep them first with kdump recover --policy salvage"
 NO_RECORDS: Final = LoadedReplica(0, 0, 0, ())
 """The log of a replica that a starting broker does not load."""
 
@@ -564,7 +570,7 @@ def lacked(replica: DiskReplica, others: Iterable[DiskReplica]) -> tuple[range, 
     return tuple(joined(found))
 
 
-def outside(ranges: Iterable[range], log: LoadedReplica) -> Iterator[range]:
+def _outside(ranges: Iterable[range], log: LoadedReplica) -> Iterator[range]:
     """The parts of some ranges that are before the start or after the end of a log."""
     for each in ranges:
         yield from filter(
@@ -594,10 +600,7 @@ def _loss(
     if replica.partition.loaded is None:
         return f"a starting broker does not load it, and offsets {offsets} are in no other log"
     if replica is winner or replica.loaded is None:
-        return (
-            f"a starting broker drops offsets {offsets}, which no replica has; keep them first"
-            " with kdump recover --policy salvage"
-        )
+        return f"a starting broker drops offsets {offsets}, which no replica has; {_KEEP_FIRST}"
     if winner is None:
         return (
             f"node {leader} leads without a disk that was collected; node {replica.node_id} may"
