@@ -175,6 +175,11 @@ def answer_at(port: int, api_key: int, version: int, **fields: Any) -> Any:
     with connected(port) as connection:
         connection.sendall(framed(api_key, version, **fields))
         data = received(connection)
+    return decoded(api_key, version, data)
+
+
+def decoded(api_key: int, version: int, data: bytes) -> Any:
+    """A response from its bytes."""
     schema = load_response_schema(api_key, version)
     header, start = entity_reader(schema.__header_schema__)(data, 0)
     assert header.correlation_id == 7

@@ -13,12 +13,10 @@ from typing import Any, Final, Self
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader
 from scramp import ScramClient, ScramMechanism
 
-from builders.serving import RunningServer, framed, received
+from builders.serving import RunningServer, decoded, framed, received
 from kdump.serve.admission import Admission, Identities, tls_context
 from kdump.serve.authentication import Credentials
 from kdump.state.metadata.authorizer import Authorizer
@@ -161,9 +159,7 @@ class Connection:
         """The next response, to a request of this kind."""
         data = received(self.socket)
         assert data, "the server closed the connection"
-        schema = load_response_schema(api_key, version)
-        _, start = entity_reader(schema.__header_schema__)(data, 0)
-        return entity_reader(schema)(data, start)[0]
+        return decoded(api_key, version, data)
 
     def is_closed(self) -> bool:
         try:

@@ -17,6 +17,7 @@ _OFFSET_COMMIT: Final = 8
 _HEARTBEAT: Final = 88
 _LEAVES: Final = -1
 _SUBTOPOLOGY: Final = "0"
+_MEMBER: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def commit_in_streams_group(port: int, group: str, offsets: Mapping[Partition, int]) -> None:
@@ -57,9 +58,6 @@ def commit_in_streams_group(port: int, group: str, offsets: Mapping[Partition, i
     errors = {each.error_code for topic in committed.topics for each in topic.partitions}
     assert errors == {ErrorCode.none}
     _heartbeat(coordinator, group, _LEAVES)
-
-
-_MEMBER: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def _coordinator(port: int, group: str) -> int:

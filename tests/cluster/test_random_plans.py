@@ -156,48 +156,49 @@ def served(said: dict[str, Any], partitions: set[str]) -> dict[str, tuple[int, i
     }
 
 
-def damaged_cluster(seed: int, disks: ClusterDisks, jvms: ClusterJvms, folder: Path) -> Rebuilding:
+@pytest.fixture
+def rebuilding(
+    seed: int, cluster_disks: ClusterDisks, cluster_jvms: ClusterJvms, case_folder: Path
+) -> Rebuilding:
     """Kill a cluster, take its controllers away, and damage replicas; return how to rebuild it."""
-    disks.copy(KILLED, folder)
-    for node in disks.nodes:
+    folder = cluster_disks.copy(KILLED, case_folder / "case")
+    for node in cluster_disks.nodes:
         if node.is_controller:
             shutil.rmtree(folder / node.disks[0])
     for disk in DISKS if seed % 2 else ():  # nothing was flushed
         (folder / disk / names.RECOVERY_POINT_CHECKPOINT).unlink()
     damage_some(folder, partitions_of(folder), seed, MORE_DAMAGES)
-    cluster = KraftCluster(jvms, folder, [controller(201), *disks.brokers])
+    cluster = KraftCluster(cluster_jvms, folder, [controller(201), *cluster_disks.brokers])
     return Rebuilding(cluster, ["--accept-loss"])
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_plan_names_every_record_that_it_loses(
-    seed: int, cluster_disks: ClusterDisks, cluster_jvms: ClusterJvms, case_folder: Path
+    rebuilding: Rebuilding, cluster_disks: ClusterDisks
 ) -> None:
-    folder = case_folder / "case"
-    rebuilt = damaged_cluster(seed, cluster_disks, cluster_jvms, folder)
-    rebuilt.make_plan()
+    folder = rebuilding.cluster.folder
+    rebuilding.make_plan()
     before = cluster_disks.folder / KILLED
-    assert unsaid_losses(rebuilt.plan, collected(folder), before, folder) == []
+    assert unsaid_losses(rebuilding.plan, collected(folder), before, folder) == []
 
 
 @ON_BOTH_KAFKAS
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_started_cluster_is_what_the_plan_says(
-    seed: int, cluster_disks: ClusterDisks, cluster_jvms: ClusterJvms, case_folder: Path
+    rebuilding: Rebuilding, cluster_disks: ClusterDisks
 ) -> None:
-    folder = case_folder / "case"
-    rebuilt = damaged_cluster(seed, cluster_disks, cluster_jvms, folder)
-    rebuilt.rebuild()
+    folder = rebuilding.cluster.folder
+    rebuilding.rebuild()
     collections = collected(folder)
     before = cluster_disks.folder / KILLED
-    assert unsaid_losses(rebuilt.plan, collections, before, folder) == []
+    assert unsaid_losses(rebuilding.plan, collections, before, folder) == []
     led = {
         name: (leader, load.log_start_offset, load.log_end_offset)
-        for name, load in loads(rebuilt.plan, collections).items()
-        if load is not None and (leader := planned_partitions(rebuilt.plan)[name][1]) >= 0
+        for name, load in loads(rebuilding.plan, collections).items()
+        if load is not None and (leader := planned_partitions(rebuilding.plan)[name][1]) >= 0
     }
     assert len(led) > 10
     remove_refused(collections, folder)
 
-    with rebuilt.running() as clients:
+    with rebuilding.running() as clients:
         assert settled(clients, led) == led
