@@ -22,6 +22,7 @@ from kdump.formats.checkpoints import (
     decode_offset_checkpoint,
     encode_leader_epoch_checkpoint,
 )
+from kdump.formats.names import PartitionState
 from kdump.jobs.collect.collect import CollectRequest, collect
 from kdump.log.directory import read_log_directory
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
@@ -76,6 +77,7 @@ def replicas(collections: Iterable[DiskCollection], name: str) -> dict[int, Coll
         for directory in collection.log_directories
         for each in directory.partitions
         if each.directory == name
+        or (f"{each.topic}-{each.partition}", each.state) == (name, PartitionState.FUTURE)
     }
 
 
@@ -300,6 +302,11 @@ def mark_as_stray(path: Path, _drawn: random.Random) -> None:
     path.rename(f"{path}.{7:032x}-stray")
 
 
+def mark_as_future(path: Path, _drawn: random.Random) -> None:
+    """Leave only a copy that the broker was making on this disk."""
+    path.rename(f"{path}.{7:032x}-future")
+
+
 def raise_high_watermark(path: Path, _drawn: random.Random) -> None:
     _set_offset(path, names.REPLICATION_OFFSET_CHECKPOINT, 999_999)
 
@@ -312,7 +319,8 @@ def raise_recovery_point(path: Path, _drawn: random.Random) -> None:
 MORE_DAMAGES: Final[tuple[Damage, ...]] = (
     *DAMAGES,
     *(change_topic_id, garble_epochs, add_future_snapshot, damage_transaction_index),
-    *(leave_cleaned, leave_swapped, leave_deleted, mark_as_deleted, mark_as_stray),
+    *(leave_cleaned, leave_swapped, leave_deleted),
+    *(mark_as_deleted, mark_as_stray, mark_as_future),
     *(raise_high_watermark, raise_recovery_point),
 )
 """With those of small files, leftover files and whole directories."""

@@ -64,7 +64,7 @@ from kdump.state.metadata.cluster_plan import (
 )
 from kdump.state.metadata.collected_image import image_of_records
 from kdump.state.metadata.disk_collection import DiskCollection
-from kdump.state.metadata.image_records import ImageLoss, records_of
+from kdump.state.metadata.image_records import DIRECTORY_ASSIGNMENT, ImageLoss, records_of
 from kdump.state.metadata.metadata_image import (
     METADATA_VERSION,
     EntityKind,
@@ -150,10 +150,11 @@ class _Planner(Struct, frozen=True):
             raise UsageProblem(
                 "no collection says which cluster it is of; name it with --set cluster.id=ID"
             )
-        topics, first_leaders = self._topics()
         features = choose_features(
             self.evidence, self.copy, self.copy_source, self.overrides, self.notices
         )
+        levels = {each.name: each.level for each in features}
+        topics, first_leaders = self._topics(levels[METADATA_VERSION] >= DIRECTORY_ASSIGNMENT)
         kraft_version, kraft_source = self._kraft_version(features)
         seen = self._seen()
         offset, epoch = self._above_all_copies(seen)
@@ -233,9 +234,14 @@ class _Planner(Struct, frozen=True):
 
     # --- topics
 
-    def _topics(self) -> tuple[tuple[PlannedTopic, ...], Any]:
+    def _topics(self, assigns_directories: bool) -> tuple[tuple[PlannedTopic, ...], Any]:
         chooser = TopicChooser(
-            self.evidence, self.copy, self.copy_source, self.overrides, self.notices
+            self.evidence,
+            self.copy,
+            self.copy_source,
+            self.overrides,
+            self.notices,
+            assigns_directories,
         )
         choices = chooser.choose()
         partitions = PartitionPlanner(

@@ -49,6 +49,11 @@ class DiskReplica(Struct, frozen=True):
         return NOTHING if loaded is None else (loaded.latest_epoch, loaded.log_end_offset)
 
     @property
+    def is_future(self) -> bool:
+        """Whether it is a copy that the broker was making on another disk."""
+        return self.partition.state is PartitionState.FUTURE
+
+    @property
     def becomes_stray(self) -> bool:
         """Whether a starting broker renames it to ``-stray``: it has no topic id."""
         return self.partition.topic_id is None

@@ -52,14 +52,16 @@ DELETED_TOPIC: Final = _refusal(
     "topics that a copy says were deleted, and that disks still have",
     for_all="deleted=keep",
 )
-STRAY_TOPIC: Final = _refusal(_LOSS, "stray-topic", "topics that only -stray directories have")
+STRAY_TOPIC: Final = _refusal(
+    _LOSS, "stray-topic", "topics that only -stray and -future directories have"
+)
 STRAY_PARTITION: Final = _refusal(
     _LOSS, "stray-partition", "partitions that only -stray directories have"
 )
 DELETED_REPLICA: Final = _refusal(
     _LOSS,
     "deleted-replica",
-    "records that only -delete directories have, which a starting broker removes",
+    "records that only -delete and -future directories have, which a broker removes",
 )
 DROPPED_PARTITION: Final = _refusal(
     _LOSS, "dropped-partition", "partitions beyond the number that was set"
@@ -78,6 +80,11 @@ LOST_AT_START: Final = _refusal(
     _LOSS,
     "lost-at-start",
     "records that a starting broker drops or does not load, and that no replica has",
+)
+FUTURE_ONLY: Final = _refusal(
+    _LOSS,
+    "future-only",
+    "partitions led by a -future directory: a copy that may not have been finished",
 )
 DAMAGED_LEADER: Final = _refusal(
     _LOSS,
@@ -150,7 +157,6 @@ NO_PARTITION_METADATA: Final = _notice(
     "no-partition-metadata",
     "directories without a topic id: a starting broker makes them -stray",
 )
-FUTURE_ONLY: Final = _notice(_WARNING, "future-only", "replicas that are only a -future directory")
 UNREADABLE: Final = _notice(_WARNING, "unreadable", "damage that kdump metadata collect found")
 DAMAGED_FOLLOWER: Final = _notice(
     _WARNING,

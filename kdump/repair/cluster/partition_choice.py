@@ -88,13 +88,6 @@ class PartitionPlanner(Struct):
                     number,
                     override="stray=keep",
                 )
-            elif any(each.partition.state is PartitionState.FUTURE for each in directories):
-                self.notices.add(
-                    notice_codes.FUTURE_ONLY,
-                    f"{place_of(directories[0].directory)}: {directories[0].partition.directory}",
-                    topic.name,
-                    number,
-                )
 
     def _partition(
         self, topic: TopicChoice, number: int, spare: tuple[int, ...]
@@ -112,7 +105,7 @@ class PartitionPlanner(Struct):
                 f" {epoch - 1} is in use, and followers of an epoch below it never get in sync"
             )
         is_as_registered = registered is not None and replicas == registered.replicas
-        self._report_deleted(topic, number, by_node.get(leader))
+        self._report_removed(topic, number, by_node.get(leader))
         if leader >= 0:
             self._report_losses(topic, number, leader, replicas, by_node.get(leader))
             self._report_damaged(topic, number, leader, replicas, by_node)
@@ -166,6 +159,8 @@ class PartitionPlanner(Struct):
         for each in topic.replicas.get(number, ()):
             if each.node_id not in found:
                 found[each.node_id] = each
+                continue
+            if each.becomes_stray or each.is_future is not found[each.node_id].is_future:
                 continue
             self.notices.add(
                 notice_codes.DUPLICATE_REPLICA,
@@ -285,6 +280,7 @@ class PartitionPlanner(Struct):
             return said, (said,), Source(SourceKind.SET, "leader")
         if holders:
             leader = _best(holders, by_node, registered)
+            self._report_future(topic, number, by_node[leader])
             self._report_missing(topic, number, by_node[leader], by_node, registered)
             self._report_claims_ahead(topic, number, by_node[leader])
             return leader, (leader,), by_node[leader].source
@@ -328,6 +324,17 @@ class PartitionPlanner(Struct):
             return not missing
         return directory_id not in missing
 
+    def _report_future(self, topic: TopicChoice, number: int, leader: DiskReplica) -> None:
+        if leader.is_future:
+            self.notices.add(
+                notice_codes.FUTURE_ONLY,
+                f"{place_of(leader.directory)}: {leader.partition.directory} becomes the log, and"
+                f" ends at {_log_of(leader).log_end_offset}; a log that another disk of the node"
+                " has is deleted",
+                topic.name,
+                number,
+            )
+
     def _report_missing(
         self,
         topic: TopicChoice,
@@ -344,11 +351,12 @@ class PartitionPlanner(Struct):
         absent = [
             node
             for node in sorted({*registered.replicas, *in_sync})
-            if node not in by_node and not self._has_all_disks(node, known.get(node))
+            if (node not in by_node or by_node[node].is_future)
+            and not self._has_all_disks(node, known.get(node))
         ]
         log = _log_of(leader)
         committed = max(each.partition.high_watermark or 0 for each in by_node.values())
-        if leader.node_id not in in_sync:
+        if leader.node_id not in in_sync or leader.is_future:
             what = "in sync"
             absent = [node for node in absent if node in in_sync]
         elif leader.highest_epoch > registered.leader_epoch:
@@ -390,8 +398,10 @@ class PartitionPlanner(Struct):
         log = _log_of(winner)
         for each in topic.replicas.get(number, ()):
             held = each.held
-            if held is None:
-                what = "" if each is winner else f"node {leader} leads, and it cannot be read"
+            if held is None and each is winner:
+                what = "a starting broker does not load it, and nothing says which records it has"
+            elif held is None:
+                what = f"node {leader} leads, and it cannot be read"
             else:
                 lost = (*lost_as_follower(held, log), *_doubtful(each, held, log))
                 what = _loss(each, lost, leader, winner, replicas) if lost else ""
@@ -424,24 +434,29 @@ class PartitionPlanner(Struct):
                 number,
             )
 
-    def _report_deleted(self, topic: TopicChoice, number: int, leader: DiskReplica | None) -> None:
+    def _report_removed(self, topic: TopicChoice, number: int, leader: DiskReplica | None) -> None:
         """Report records of the topic that only directories have which a broker removes."""
         # A leader with damage may lack batches before its end.
         end = 0 if leader is None or leader.has_problem else _log_of(leader).log_end_offset
         for each in topic.all_directories.get(number, ()):
             held = each.held
-            is_removed = each.partition.state is PartitionState.DELETE
-            if not is_removed or held is None or each in topic.replicas.get(number, ()):
+            is_removed = each.is_future or each.partition.state is PartitionState.DELETE
+            if not is_removed or each in topic.replicas.get(number, ()):
                 continue
-            after = range(max(held.log_start_offset, end), held.log_end_offset)
-            within = () if leader is None else lacked(leader, [each])
-            ranges = tuple(joined(filter(None, [after, *within])))
-            if ranges:
+            what = "its records"
+            if held is not None:
+                after = range(max(held.log_start_offset, end), held.log_end_offset)
+                within = () if leader is None else lacked(leader, [each])
+                ranges = tuple(joined(filter(None, [after, *within])))
+                what = f"offsets {_offsets(ranges)}" if ranges else ""
+            if what:
+                restore = "restore it with kdump undelete"
+                if each.is_future:
+                    restore = f"give it the name {topic.name}-{number}, in place of any other,"
                 self.notices.add(
                     notice_codes.DELETED_REPLICA,
-                    f"{place_of(each.directory)}: {each.partition.directory}: offsets"
-                    f" {_offsets(ranges)} may be in no other log; restore it with kdump"
-                    " undelete before the broker starts, and collect again",
+                    f"{place_of(each.directory)}: {each.partition.directory}: {what} may be in no"
+                    f" other log; {restore} before the broker starts, and collect again",
                     topic.name,
                     number,
                 )

@@ -71,6 +71,7 @@ class TopicChooser(Struct):
     Attributes:
         copy: the copy that the plan starts with; None without one.
         copy_source: the source of what comes from it.
+        assigns_directories: whether the planned metadata can name a replica's log directory.
     """
 
     evidence: Evidence
@@ -78,6 +79,7 @@ class TopicChooser(Struct):
     copy_source: Source
     overrides: Overrides
     notices: Notices
+    assigns_directories: bool
 
     def choose(self) -> list[TopicChoice]:
         """The topics by name."""
@@ -206,6 +208,8 @@ class TopicChooser(Struct):
             return bool(is_kept or self.overrides.is_stray_kept)
         if state is PartitionState.DELETE:
             return bool(is_kept)
+        if state is PartitionState.FUTURE:
+            return self.assigns_directories and replica.directory.directory_id is not None
         return state is PartitionState.LIVE
 
     def _decide_id(
@@ -294,6 +298,13 @@ class TopicChooser(Struct):
                 name,
                 override="stray=keep",
             )
+        elif futures := [each for each in every if each.is_future]:
+            self.notices.add(
+                notice_codes.STRAY_TOPIC,
+                f"{_places(futures)}; give them names without -future before the brokers start, and"
+                " collect again",
+                name,
+            )
         elif every:
             self.notices.add(
                 notice_codes.LEFTOVER,
@@ -335,7 +346,25 @@ class TopicChooser(Struct):
     def _counting(
         self, name: str, topic_id: str, directories: Mapping[int, Sequence[DiskReplica]]
     ) -> dict[int, list[DiskReplica]]:
-        return _where(_of_id(directories, topic_id), lambda each: self._counts(name, each))
+        """The directories that a starting broker can use, by number.
+
+        If the metadata assigns a replica to the log directory that has a ``-future`` directory of
+        it, that becomes the log (``LogManager.recoverAbandonedFutureLogs``), and a log elsewhere is
+        deleted. So it counts only if there is none.
+        """
+        counting = _where(_of_id(directories, topic_id), lambda each: self._counts(name, each))
+        logs = {
+            (number, each.node_id)
+            for number, replicas in counting.items()
+            for each in replicas
+            if not (each.is_future or each.becomes_stray)
+        }
+        return {
+            number: [
+                each for each in replicas if not (each.is_future and (number, each.node_id) in logs)
+            ]
+            for number, replicas in counting.items()
+        }
 
     def _with_count(self, choice: TopicChoice) -> TopicChoice:
         known = {*choice.in_copy, *choice.in_old_copies, *choice.replicas}

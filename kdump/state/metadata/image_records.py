@@ -37,7 +37,7 @@ _MIGRATION: Final = 8  # 3.4-IV0
 _SCRAM: Final = 11  # 3.5-IV2
 _DELEGATION_TOKENS: Final = 14  # 3.6-IV2
 _CONTROLLER_REGISTRATION: Final = 15  # 3.7-IV0
-_DIRECTORY_ASSIGNMENT: Final = 17  # 3.7-IV2
+DIRECTORY_ASSIGNMENT: Final = 17  # 3.7-IV2
 _ELR: Final = 23  # 4.0-IV1
 _CORDONED_DIRECTORIES: Final = 30  # 4.3-IV0
 
@@ -229,7 +229,7 @@ class _ImageWriter(Struct, frozen=True):
 
     def _brokers(self) -> Iterator[ImageRecord]:
         # ``MetadataVersion.registerBrokerRecordVersion``.
-        since = (_CORDONED_DIRECTORIES, _DIRECTORY_ASSIGNMENT, _MIGRATION)
+        since = (_CORDONED_DIRECTORIES, DIRECTORY_ASSIGNMENT, _MIGRATION)
         version = next((4 - at for at, each in enumerate(since) if self.level >= each), 1)
         optional = (
             ("isMigratingZkBroker", 2, ImageLoss.MIGRATING_BROKERS),
@@ -266,7 +266,7 @@ class _ImageWriter(Struct, frozen=True):
 
     def _partition(self, fields: dict[str, Any]) -> ImageRecord:
         # ``MetadataVersion.partitionRecordVersion``.
-        version = 2 if self.level >= _ELR else 1 if self.level >= _DIRECTORY_ASSIGNMENT else 0
+        version = 2 if self.level >= _ELR else 1 if self.level >= DIRECTORY_ASSIGNMENT else 0
         has_elr = self.image.of(EntityKind.FEATURE).get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
         if version < 2 or not has_elr:
             lists = [fields.pop("eligibleLeaderReplicas"), fields.pop("lastKnownElr")]

@@ -377,6 +377,76 @@ def test_a_deleted_directory_may_have_what_is_missing_in_the_middle_of_the_log()
     assert "offsets 10 to 14 may be in no other log" in what
 
 
+def a_future(end: int | None = 100, topic_id: str | None = "") -> CollectedPartition:
+    """A copy that a broker was making on another of its disks."""
+    return replica("orders", end=end, state=PartitionState.FUTURE, topic_id=topic_id)
+
+
+def test_a_copy_that_was_being_made_becomes_the_log_where_its_node_has_none() -> None:
+    plan = plan_of(
+        disk(1, replica("orders", end=60)),
+        disk(2, replica("other"), path="/data/new"),
+        disk(2, a_future(), directory_id=an_id("another disk")),
+    )
+    planned = partition_of(plan, "orders")
+    assert (planned.leader, planned.isr) == (2, (2,))
+    assert planned.directories == (an_id("1 /data/1"), an_id("another disk"))
+    (what,) = named(plan, "future-only")
+    assert what.startswith("node 2 /data/2: orders-0-future becomes the log, and ends at 100;")
+
+
+def test_a_copy_that_was_being_made_and_does_not_lead_is_a_follower_like_others() -> None:
+    plan = plan_of(disk(1, replica("orders")), disk(2, a_future(60)))
+    assert partition_of(plan, "orders").directories[1] == an_id("2 /data/2")
+    assert not refusing(plan)
+
+
+def test_a_copy_that_was_being_made_does_not_count_beside_its_log() -> None:
+    disks = disk(2, replica("orders", end=60)), disk(2, a_future(), path="/data/other")
+    plan = plan_of(*disks)
+    assert partition_of(plan, "orders").directories == (an_id("2 /data/2"),)
+    assert codes(plan).isdisjoint({"future-only", "duplicate-replica"})
+    (what,) = named(plan, "deleted-replica")
+    assert "offsets 60 to 99 may be in no other log; give it the name orders-0, in place" in what
+
+
+@pytest.mark.parametrize(
+    ("directory_id", "level"), [(None, 25), (an_id("a disk"), 16)], ids=["without id", "old level"]
+)
+def test_a_copy_that_no_metadata_can_assign_is_named(directory_id: str | None, level: int) -> None:
+    settings = [("feature.metadata.version", str(level))]
+    plan = plan_of(disk(1, a_future(), directory_id=directory_id), settings=settings)
+    assert refusing(plan) == [("stray-topic", "orders")]
+    known = copy(*topic_records("orders", [[1]]), kraft_version=0)
+    plan = plan_of(
+        disk(1, a_future(), directory_id=directory_id, metadata=known), settings=settings
+    )
+    assert partition_of(plan, "orders").leader == -1
+    assert ("deleted-replica", "orders") in refusing(plan)
+
+
+def test_a_log_on_a_missing_disk_may_have_more_than_the_copy_that_was_being_made() -> None:
+    known = topic_records("orders", [[1, 2]], directories=[an_id("1 lost"), an_id("2 /data/2")])
+    plan = plan_of(
+        disk(1, a_future(), metadata=copy(*known)),
+        disk(2, replica("orders", end=60), path="/data/2"),
+    )
+    assert partition_of(plan, "orders").leader == 1
+    (what,) = named(plan, "isr-not-collected")
+    assert "in sync: 1; node 1 leads, and offsets from 100 on are lost" in what
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [(PartitionState.LIVE, "lost-at-start"), (PartitionState.DELETE, "deleted-replica")],
+)
+def test_a_directory_whose_records_are_not_known_is_asked_for(
+    state: PartitionState, code: str
+) -> None:
+    plan = plan_of(disk(1, replica("orders", end=None, state=state), replica("orders", 1)))
+    assert (code, "orders") in refusing(plan)
+
+
 def test_what_goes_with_an_unfinished_swap_is_asked_for_unless_the_leader_has_it() -> None:
     swapped = replace(replica("orders", end=0), problems=("swap",), dropped_swaps=(range(10, 60),))
     (what,) = named(plan_of(disk(1, swapped), disk(2, replica("orders", end=0))), "lost-at-start")
