@@ -10,7 +10,7 @@ from kdump.check.findings import Finding, Place
 from kdump.check.part import ByteAccount
 from kdump.formats import names
 from kdump.formats.errors import FormatError
-from kdump.log.broker import by_broker
+from kdump.log.broker import by_broker, futures_alone
 from kdump.log.cleaner_lines import misplaced_lines
 from kdump.log.directory import LogDirectory
 from kdump.storage.entries import EntryKind
@@ -50,6 +50,16 @@ def check_cleaner_lines(directories: Iterable[LogDirectory]) -> Iterator[Finding
                     expected="one line, in the directory of the log",
                     found=lines if line.is_repeated else None,
                 )
+
+
+def check_futures(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
+    """Check that the log of each partition that is being moved is in a directory of its broker."""
+    for each in futures_alone(directories):
+        yield invariants.DIRECTORY_FUTURE_ALONE.finding(
+            Place(str(each.path)),
+            "no given directory has the log that is being moved here: if its disk is lost, a broker"
+            " begins an empty log, and deletes what is here",
+        )
 
 
 def _check_problems(directory: LogDirectory) -> Iterator[Finding]:

@@ -399,6 +399,12 @@ DIRECTORY_DELETE: Final = _register(
 DIRECTORY_FUTURE: Final = _register(
     "directory-future", INFO, "a partition being moved to this directory", Remedy.NONE
 )
+DIRECTORY_FUTURE_ALONE: Final = _register(
+    "directory-future-alone",
+    WARNING,
+    "a partition being moved whose log is in no given directory",
+    Remedy.NONE,
+)
 DIRECTORY_STRAY: Final = _register(
     "directory-stray", INFO, "a partition that a broker renamed to -stray", Remedy.NONE
 )

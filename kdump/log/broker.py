@@ -67,6 +67,24 @@ def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Location, Loca
     return {path: other for places in found.values() for path, other in _others(places)}
 
 
+def futures_alone(directories: Iterable[LogDirectory]) -> list[Partition]:
+    """The ``-future`` directories whose log is in no directory of their broker.
+
+    Args:
+        directories: all log directories, also of several brokers.
+    """
+    found = []
+    for own in by_broker(directories).values():
+        partitions = [partition for directory in own for partition in directory.partitions]
+        logs = {each.topic_partition for each in partitions if each.state is PartitionState.LIVE}
+        found += [
+            each
+            for each in partitions
+            if each.state is PartitionState.FUTURE and each.topic_partition not in logs
+        ]
+    return found
+
+
 def _others(places: Sequence[_Place]) -> Iterator[tuple[Location, Location]]:
     """Pair each directory of a log with another directory of the same log."""
     if len(places) == 1:

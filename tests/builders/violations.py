@@ -597,7 +597,7 @@ def a_partition_waits_for_deletion(partition: Path) -> None:
     (partition.parent / "gone-0.184f5a4c945d4277a4671794019b3c74-delete").mkdir()
 
 
-@by_files("directory-future")
+@by_files("directory-future", "directory-future-alone")
 def a_partition_is_being_moved(partition: Path) -> None:
     path = partition.parent / "moving-0.184f5a4c945d4277a4671794019b3c74-future"
     path.mkdir()

@@ -116,6 +116,17 @@ def test_a_partition_being_moved_is_not_a_second_one(two_disks: tuple[Path, Path
     assert "partition-twice" not in codes(findings_in(*two_disks))
 
 
+def test_a_partition_being_moved_whose_log_is_lost_will_be_emptied(
+    two_disks: tuple[Path, Path],
+) -> None:
+    moving = two_disks[1] / "orders-0.184f5a4c945d4277a4671794019b3c74-future"
+    shutil.copytree(two_disks[0] / "orders-0", moving)
+    assert "directory-future-alone" not in codes(findings_in(*two_disks))
+    shutil.rmtree(two_disks[0] / "orders-0")
+    (found,) = findings_in(*two_disks, at_least=Severity.WARNING)
+    assert (found.code, found.place.path) == ("directory-future-alone", str(moving))
+
+
 def owned(mode: int, user: int, group: int, *, is_directory: bool = False) -> Ownership:
     return Ownership(user, group, mode, is_directory)
 

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "cleaner-line-misplaced",
     "directory-id-twice",
     "partition-twice",
+    "directory-future-alone",
     "file-permissions",
     "partition-metadata-mismatch",
     "topic-config-refused",

@@ -17,6 +17,7 @@ from kdump.check.directory import (
     check_access,
     check_cleaner_lines,
     check_directory,
+    check_futures,
     foreign_files,
     root_account,
     unreadable,
@@ -277,6 +278,7 @@ class _Verification:
             each for each in self.request.directories if each.path not in self.request.living
         ]
         yield from check_cleaner_lines(stopped)
+        yield from check_futures(stopped)
         yield from check_start(stopped)
         if self.request.remote is not None:
             from kdump.jobs.verify.verify_remote import metadata_findings
