@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -32,6 +32,7 @@ from kdump.serve.group_answers import (
     OFFSET_COMMIT,
     OFFSET_FETCH,
     SHARE_GROUP_DESCRIBE,
+    STREAMS_GROUP_DESCRIBE,
     SYNC_GROUP,
 )
 from kdump.serve.message_shapes import nested_entity
@@ -86,6 +87,7 @@ _ASSIGNMENTS: Final[Mapping[int, tuple[str, ...]]] = {
     DESCRIBE_GROUPS: (),
     CONSUMER_GROUP_DESCRIBE: ("assignment", "target_assignment"),
     SHARE_GROUP_DESCRIBE: ("assignment",),
+    STREAMS_GROUP_DESCRIBE: (),
 }
 """The fields of a member whose topics one has to be allowed to describe."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -427,7 +429,10 @@ class Authorization:
                 groups.append(_refused_group(each["group_id"]))
             elif not all(
                 access.may_topic("DESCRIBE", name)
-                for name in _assigned_topics(each, _ASSIGNMENTS[request.api_key])
+                for name in (
+                    *_assigned_topics(each, _ASSIGNMENTS[request.api_key]),
+                    *_topology_topics(each.get("topology")),
+                )
             ):
                 why = (
                     "The group has described topic(s) that the client is not authorized to"
@@ -592,8 +597,18 @@ def _refused_group(group_id: str) -> dict[str, Any]:
         "group_epoch": 0,
         "assignment_epoch": 0,
         "assignor_name": "",
+        "topology": None,
         "members": (),
     }
+
+
+def _topology_topics(topology: Answer | None) -> Iterator[str]:
+    """All topics that a group of Kafka Streams reads and writes."""
+    for each in () if topology is None else topology["subtopologies"]:
+        yield from each["source_topics"]
+        yield from each["repartition_sink_topics"]
+        for topic in (*each["repartition_source_topics"], *each["state_changelog_topics"]):
+            yield topic["name"]
 
 
 def _assigned_topics(group: Answer, assignments: Iterable[str]) -> Iterable[str]:
@@ -621,7 +636,7 @@ RULES: Final[Mapping[int, Rule]] = {
     DESCRIBE_SHARE_GROUP_OFFSETS: Authorization._share_offsets,
     LIST_GROUPS: Authorization._list_groups,
     **dict.fromkeys(
-        (DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE, SHARE_GROUP_DESCRIBE),
+        _ASSIGNMENTS,
         Authorization._describe_groups,
     ),
     LIST_TRANSACTIONS: Authorization._list_transactions,

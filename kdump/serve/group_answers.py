@@ -21,6 +21,7 @@ from kdump.serve.classic_groups import (
 )
 from kdump.serve.disk_groups import DiskGroups, FoundGroups
 from kdump.serve.messages import Answer, Request
+from kdump.serve.streams_descriptions import described_streams
 from kdump.state.groups.group_image import Group, GroupState, GroupType
 from kdump.state.groups.group_members import AssignedPartitions, Assignment
 
@@ -34,6 +35,7 @@ DESCRIBE_GROUPS: Final = 15
 LIST_GROUPS: Final = 16
 CONSUMER_GROUP_DESCRIBE: Final = 69
 SHARE_GROUP_DESCRIBE: Final = 77
+STREAMS_GROUP_DESCRIBE: Final = 89
 DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
 
 _UNKNOWN: Final = -1
@@ -95,6 +97,7 @@ class GroupAnswers:
             LIST_GROUPS: self.list_groups,
             CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
             SHARE_GROUP_DESCRIBE: self.share_group_describe,
+            STREAMS_GROUP_DESCRIBE: self.streams_group_describe,
             DESCRIBE_SHARE_GROUP_OFFSETS: self.describe_share_group_offsets,
         }
 
@@ -362,6 +365,9 @@ class GroupAnswers:
     async def share_group_describe(self, request: Request, _caller: Caller) -> Answer:
         return await self._described_members(request, GroupType.SHARE)
 
+    async def streams_group_describe(self, request: Request, _caller: Caller) -> Answer:
+        return await self._described_members(request, GroupType.STREAMS)
+
     async def _described_members(self, request: Request, wanted: GroupType) -> Answer:
         found = await self._found()
         live = {each.group_id for each in self._lived()}
@@ -384,10 +390,15 @@ class GroupAnswers:
         if report is None or report.group.type is not wanted:
             return _not_found(group_id, wanted)
         group, names = report.group, found.report.topic_names
-        return {
+        described: dict[str, Any] = {
             "group_state": _state(group),
             "group_epoch": group.epoch or 0,
             "assignment_epoch": group.assignment_epoch or 0,
+        }
+        if wanted is GroupType.STREAMS:
+            return {**described, **described_streams(group)}
+        return {
+            **described,
             "assignor_name": group.protocol or "",
             "members": [
                 {
@@ -585,5 +596,6 @@ def _not_found(group_id: str, wanted: GroupType) -> Answer:
         "group_epoch": 0,
         "assignment_epoch": 0,
         "assignor_name": "",
+        "topology": None,
         "members": (),
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from kdump.log.valid_windows import Damage
 
@@ -23,6 +25,8 @@ def states_of(replay: Path) -> Iterator[tuple[int, State]]:
         words = tuple(line.split("\t"))
         if words[0] == "committed":
             continue
+        if words[0] == "streams":
+            words = ("streams", canonical(json.loads(words[1])))
         if words[0] != "after":
             state.add(words)
             continue
@@ -31,6 +35,12 @@ def states_of(replay: Path) -> Iterator[tuple[int, State]]:
         end, state = int(words[1]), set()
     assert end is not None
     yield end, state
+
+
+def canonical(description: Mapping[str, Any]) -> str:
+    """The description of a group as JSON that does not depend on the order of fields or members."""
+    members = sorted(description["members"], key=lambda each: str(each["memberId"]))
+    return json.dumps({**description, "members": members}, sort_keys=True)
 
 
 def fail(damage: Damage) -> None:

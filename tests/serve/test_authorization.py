@@ -28,7 +28,7 @@ CLUSTER: Final = ErrorCode.cluster_authorization_failed
 TRANSACTION: Final = ErrorCode.transactional_id_authorization_failed
 REFUSALS: Final = {
     **dict.fromkeys((1, 2, 3, 23, 61, 75), TOPIC),
-    **dict.fromkeys((8, 9, 10, 11, 12, 13, 14, 15, 69, 77, 90), GROUP),
+    **dict.fromkeys((8, 9, 10, 11, 12, 13, 14, 15, 69, 77, 89, 90), GROUP),
     **dict.fromkeys((29, 32, 35, 46, 48, 50, 55, 74), CLUSTER),
     **dict.fromkeys((16, 41, 60, 66), None),
     65: TRANSACTION,

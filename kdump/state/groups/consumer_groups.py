@@ -48,6 +48,7 @@ from kdump.state.groups.group_records import (
     RecordEntry,
     WaitingOffset,
 )
+from kdump.state.groups.streams_topology import StreamsTopology, streams_topology
 from kdump.words import counted
 
 NO_EPOCH: Final = -1
@@ -223,10 +224,10 @@ class _GroupReader:
         epoch = metadata.get("epoch", _INITIAL_EPOCH)
         assignment_epoch = self._assignment_epoch(record_types[3], since)
         members = self._members(group_type, since)
-        topology = self._alive(types.STREAMS_GROUP_TOPOLOGY, "", since)
+        topology = self._topology(since)
         is_ready = group_type is not GroupType.STREAMS or (
             topology is not None
-            and topology["epoch"] == metadata.get("validatedTopologyEpoch", _INITIAL_TOPOLOGY_EPOCH)
+            and topology.epoch == metadata.get("validatedTopologyEpoch", _INITIAL_TOPOLOGY_EPOCH)
         )
         return Group(
             self.group_id,
@@ -239,8 +240,13 @@ class _GroupReader:
             members=members,
             share_partitions=self._share_partitions(since),
             subscribed_topics=self._subscribed_topics(members, topology, since),
+            topology=topology,
             record_offset=self.records.entry(metadata_type).value.offset,
         )
+
+    def _topology(self, since: int) -> StreamsTopology | None:
+        value = self._alive(types.STREAMS_GROUP_TOPOLOGY, "", since)
+        return None if value is None else streams_topology(value)
 
     def _alive(self, record_type: RecordType, name: str, since: int) -> MessageValue | None:
         entry = self.records.entries[record_type].get(name)
@@ -283,7 +289,7 @@ class _GroupReader:
         }
 
     def _subscribed_topics(
-        self, members: Iterable[GroupMember], topology: MessageValue | None, since: int
+        self, members: Iterable[GroupMember], topology: StreamsTopology | None, since: int
     ) -> frozenset[str]:
         topics: set[str] = set()
         for member in members:
@@ -294,9 +300,7 @@ class _GroupReader:
                 )
                 topics.update(resolved["topics"] if resolved else ())
         if members and topology is not None:
-            for each in topology["subtopologies"]:
-                topics.update(each["sourceTopics"])
-                topics.update(source["name"] for source in each["repartitionSourceTopics"])
+            topics.update(*(each.read_topics for each in topology.subtopologies))
         return frozenset(topics)
 
     def _offsets(self) -> Iterator[tuple[TopicPartition, PartitionOffsets]]:

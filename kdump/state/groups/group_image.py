@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from kdump.formats.names import TopicPartition
 from kdump.log.batch_validity import NO_OFFSET
 from kdump.state.groups.group_members import CONSUMER_PROTOCOL_TYPE, GroupMember
+from kdump.state.groups.streams_topology import StreamsTopology
 
 
 class GroupType(enum.Enum):
@@ -98,6 +99,7 @@ class Group(Struct, frozen=True):
         offsets: by partition.
         share_partitions: topics by id with the partitions whose state a share group keeps.
         subscribed_topics: of all members; None if that is not known.
+        topology: of a group of Kafka Streams; None without its record.
         record_offset: of the latest record about the group itself.
     """
 
@@ -115,6 +117,7 @@ class Group(Struct, frozen=True):
     offsets: Mapping[TopicPartition, PartitionOffsets] = field(default_factory=dict)
     share_partitions: Mapping[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     subscribed_topics: frozenset[str] | None = frozenset()
+    topology: StreamsTopology | None = None
     record_offset: int = NO_OFFSET
 
     @property

@@ -71,6 +71,22 @@ class AssignedTasks(Struct, frozen=True):
 Assignment = tuple[AssignedPartitions | AssignedTasks, ...]
 
 
+class StreamsProcess(Struct, frozen=True):
+    """What a member of a group of Kafka Streams says of itself.
+
+    Attributes:
+        process_id: the same for all members in one process.
+        topology_epoch: of the topology that it has.
+        endpoint: host and port for interactive queries; None without one.
+        client_tags: names and values.
+    """
+
+    process_id: str
+    topology_epoch: int
+    endpoint: tuple[str, int] | None
+    client_tags: tuple[tuple[str, str], ...]
+
+
 class GroupMember(Struct, frozen=True):
     """A member of a group.
 
@@ -85,6 +101,7 @@ class GroupMember(Struct, frozen=True):
         assigned: what it has now.
         target: what it shall have; None for a classic group.
         subscription: of a member of a classic group, as it sent it; likewise its assignment.
+        process: of a member of a group of Kafka Streams; None where the record with it is missing.
     """
 
     member_id: str
@@ -101,6 +118,7 @@ class GroupMember(Struct, frozen=True):
     target: Assignment | None = None
     subscription: bytes = b""
     assignment: bytes = b""
+    process: StreamsProcess | None = None
 
 
 class MemberRecords(Struct):
@@ -193,6 +211,17 @@ def streams_member(member_id: str, records: MemberRecords) -> GroupMember:
         state=None if current is None else _state(current, _STREAMS_MEMBER_STATES),
         assigned=() if records.has_left else _tasks(current),
         target=_tasks(records.target),
+        process=None if records.metadata is None else _process(records.metadata),
+    )
+
+
+def _process(metadata: MessageValue) -> StreamsProcess:
+    endpoint = metadata["userEndpoint"]
+    return StreamsProcess(
+        metadata["processId"],
+        metadata["topologyEpoch"],
+        None if endpoint is None else (endpoint["host"], endpoint["port"]),
+        tuple((each["key"], each["value"]) for each in metadata["clientTags"]),
     )
 
 

@@ -21,6 +21,7 @@ import org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.QuorumInfo;
+import org.apache.kafka.clients.admin.StreamsGroupDescription;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.admin.TransactionDescription;
 import org.apache.kafka.clients.admin.TransactionListing;
@@ -171,9 +172,21 @@ final class ClusterDescription {
                         : Arrays.asList(committed.offset(), committed.leaderEpoch().orElse(null), committed.metadata())));
             }
             row.put("offsets", offsets);
+            if (type == GroupType.STREAMS) {
+                row.put("topology", topology(each.groupId()));
+            }
             found.put(each.groupId(), row);
         }
         return found;
+    }
+
+    private Object topology(String group) throws Exception {
+        StreamsGroupDescription description = admin.describeStreamsGroups(Set.of(group)).all().get().get(group);
+        List<Object> subtopologies = new ArrayList<>();
+        description.subtopologies().forEach(each -> subtopologies.add(List.of(each.subtopologyId(),
+            List.copyOf(each.sourceTopics()), List.copyOf(each.stateChangelogTopics().keySet()))));
+        return Map.of("epochs", List.of(description.groupEpoch(), description.targetAssignmentEpoch(),
+            description.topologyEpoch()), "subtopologies", subtopologies, "members", description.members().size());
     }
 
     private Map<String, Object> transactions() throws Exception {

@@ -20,6 +20,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.message.StreamsGroupDescribeResponseDataJsonConverter.DescribedGroupJsonConverter;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.record.internal.ControlRecordType;
 import org.apache.kafka.common.record.internal.EndTransactionMarker;
@@ -59,6 +60,8 @@ import org.apache.kafka.coordinator.group.generated.StreamsGroupMemberMetadataKe
 import org.apache.kafka.coordinator.group.generated.StreamsGroupMemberMetadataValue;
 import org.apache.kafka.coordinator.group.generated.StreamsGroupMetadataKey;
 import org.apache.kafka.coordinator.group.generated.StreamsGroupMetadataValue;
+import org.apache.kafka.coordinator.group.generated.StreamsGroupTargetAssignmentMemberKey;
+import org.apache.kafka.coordinator.group.generated.StreamsGroupTargetAssignmentMemberValue;
 import org.apache.kafka.coordinator.group.generated.StreamsGroupTargetAssignmentMetadataKey;
 import org.apache.kafka.coordinator.group.generated.StreamsGroupTopologyKey;
 import org.apache.kafka.coordinator.group.generated.StreamsGroupTopologyValue;
@@ -75,7 +78,8 @@ import org.apache.kafka.timeline.SnapshotRegistry;
  * <p>{@code java GroupReplays DIRECTORY SEED COUNT} writes {@code DIRECTORY/NUMBER/00000000000000000000.log} and
  * {@code DIRECTORY/NUMBER/states} for the numbers 0 to COUNT - 1. The states are lines of words separated by tabs:
  * {@code after} with the byte where a batch ends, then {@code group}, {@code offset} and {@code pending}; also
- * {@code committed}, with the offsets that a marker commits.
+ * {@code committed}, with the offsets that a marker commits, and {@code streams}, with the description of a group of
+ * Kafka Streams as JSON.
  */
 public final class GroupReplays {
     private static final int BATCHES = 50;
@@ -309,16 +313,61 @@ public final class GroupReplays {
     private void changeStreams(List<CoordinatorRecord> records, String group, String member, int epoch) {
         members.get(group).add(member);
         records.add(record(new StreamsGroupMemberMetadataKey().setGroupId(group).setMemberId(member),
-            new StreamsGroupMemberMetadataValue().setClientId("c").setClientHost("h").setProcessId("p"), 0));
+            new StreamsGroupMemberMetadataValue().setClientId("c").setClientHost("h")
+                .setProcessId("p" + random.nextInt(2)).setTopologyEpoch(random.nextInt(2))
+                .setInstanceId(random.nextBoolean() ? "i" : null).setRackId(random.nextBoolean() ? "r" : null)
+                .setUserEndpoint(random.nextBoolean() ? null
+                    : new StreamsGroupMemberMetadataValue.Endpoint().setHost("host").setPort(random.nextInt(65_536)))
+                .setClientTags(random.nextBoolean() ? List.of()
+                    : List.of(new StreamsGroupMemberMetadataValue.KeyValue().setKey("zone").setValue("z"))),
+            0));
         StreamsGroupMetadataValue value = new StreamsGroupMetadataValue().setEpoch(epoch);
         records.add(record(keyOf(group, "streams"), value.setValidatedTopologyEpoch(random.nextInt(2)), 0));
         if (random.nextBoolean()) {
             records.add(record(new StreamsGroupTopologyKey().setGroupId(group),
-                new StreamsGroupTopologyValue().setEpoch(random.nextInt(2)).setSubtopologies(List.of()), 0));
+                new StreamsGroupTopologyValue().setEpoch(random.nextInt(2)).setSubtopologies(subtopologies()), 0));
+        }
+        if (random.nextBoolean()) {
+            records.add(record(
+                new StreamsGroupTargetAssignmentMemberKey().setGroupId(group).setMemberId(member),
+                new StreamsGroupTargetAssignmentMemberValue().setActiveTasks(
+                    List.of(new StreamsGroupTargetAssignmentMemberValue.TaskIds()
+                        .setSubtopologyId("1").setPartitions(List.of(2, 0)))), 0));
         }
         records.add(record(new StreamsGroupCurrentMemberAssignmentKey().setGroupId(group).setMemberId(member),
             new StreamsGroupCurrentMemberAssignmentValue().setMemberEpoch(epoch)
-                .setState((byte) (1 + random.nextInt(3))), 0));
+                .setState((byte) (1 + random.nextInt(3)))
+                .setActiveTasks(tasks("1", "0")).setStandbyTasks(tasks("0")).setWarmupTasks(tasks()), 0));
+    }
+
+    private List<StreamsGroupCurrentMemberAssignmentValue.TaskIds> tasks(String... subtopologies) {
+        List<StreamsGroupCurrentMemberAssignmentValue.TaskIds> found = new ArrayList<>();
+        for (String subtopology : subtopologies) {
+            if (random.nextBoolean()) {
+                found.add(new StreamsGroupCurrentMemberAssignmentValue.TaskIds()
+                    .setSubtopologyId(subtopology).setPartitions(List.of(3, 1)));
+            }
+        }
+        return found;
+    }
+
+    private List<StreamsGroupTopologyValue.Subtopology> subtopologies() {
+        List<StreamsGroupTopologyValue.Subtopology> found = new ArrayList<>();
+        for (int number = random.nextInt(3); number > 0; number--) {
+            found.add(new StreamsGroupTopologyValue.Subtopology().setSubtopologyId(String.valueOf(number))
+                .setSourceTopics(List.of("t1", "t0")).setSourceTopicRegex(List.of("x.*"))
+                .setRepartitionSinkTopics(List.of("sink-b", "sink-a"))
+                .setRepartitionSourceTopics(List.of(topic("source-b", 3), topic("source-a", 0)))
+                .setStateChangelogTopics(List.of(topic("state-b", 0), topic("state-a", 0))));
+        }
+        return found;
+    }
+
+    private StreamsGroupTopologyValue.TopicInfo topic(String name, int partitions) {
+        return new StreamsGroupTopologyValue.TopicInfo().setName(name).setPartitions(partitions)
+            .setReplicationFactor((short) random.nextInt(4))
+            .setTopicConfigs(List.of(
+                new StreamsGroupTopologyValue.TopicConfig().setKey("retention.ms").setValue("7")));
     }
 
     /** Follows what a broker does with the batches of a log when it loads a coordinator. */
@@ -357,6 +406,10 @@ public final class GroupReplays {
             } else if (group instanceof StreamsGroup streams) {
                 words.add(String.valueOf(streams.groupEpoch()));
                 words.add(String.valueOf(streams.members().size()));
+                if (streams.topology().isPresent()) {
+                    states.add("streams\t" + DescribedGroupJsonConverter.write(
+                        streams.asDescribedGroup(Long.MAX_VALUE), (short) 0));
+                }
             }
             states.add(String.join("\t", words));
         }
