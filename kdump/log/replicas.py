@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from kdump.formats.names import PartitionState, TopicPartition
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
 from kdump.log.bounds import Extent, read_extent
 from kdump.log.directory import LogDirectory
 from kdump.log.log_search import ReplicaEnd, Trust, checkpointed, find_log_start, log_end
 from kdump.log.partition import Partition
+from kdump.words import counted
 
 
 class Replica(Struct, frozen=True):
@@ -53,6 +54,31 @@ def replicas_by_partition(
             if partition.topic_partition is not None and partition.state is PartitionState.LIVE:
                 found[partition.topic_partition].append(Replica(directory, partition))
     return dict(found)
+
+
+def left_in_copies(
+    partitions: Iterable[Partition], read: Collection[TopicPartition], done: str
+) -> str | None:
+    """Say that only ``-stray`` and ``-future`` directories have some partitions; None if not so.
+
+    Args:
+        partitions: of log directories, in any state.
+        read: the partitions that are read all the same.
+        done: what the command does with records, as in "searched".
+    """
+    found: dict[TopicPartition, Partition] = {}
+    for each in partitions:
+        key = each.topic_partition
+        is_copy = each.state in (PartitionState.STRAY, PartitionState.FUTURE)
+        if is_copy and key is not None and key not in read and key.topic != CLUSTER_METADATA_TOPIC:
+            found.setdefault(key, each)
+    if not found:
+        return None
+    first = min(str(each.path) for each in found.values())
+    return (
+        f"not {done}: {counted(len(found), 'partition')} that only -stray or -future directories"
+        f" have (first: {first})"
+    )
 
 
 _UNREADABLE: Final = ReplicaEnd(-2, 0)

@@ -15,7 +15,7 @@ from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kdump.formats.uuids import parse_uuid
 from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.log.directory import LogDirectory
-from kdump.log.replicas import Replica, choose_replicas, replicas_by_partition
+from kdump.log.replicas import Replica, choose_replicas, left_in_copies, replicas_by_partition
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
 from kdump.serve.served_log import CommittedReaders, ServedLog
@@ -161,6 +161,15 @@ def open_cluster(
         logs[key] = ServedLog(
             key, replica, verified, readers, request.skips_damage, notices.note_damage
         )
+    selected = (
+        each
+        for directory in request.directories
+        for each in directory.partitions
+        if each.topic_partition is not None
+        and request.selection.matches(each.path.name, each.topic_partition)
+    )
+    if (said := left_in_copies(selected, logs.keys(), "served")) is not None:
+        notices.note(said)
     keys = {*logs, *(key for key in registrations if request.selection.matches(str(key), key))}
     return ServedCluster(
         node_id=min(known_nodes, default=0) if request.broker_id is None else request.broker_id,

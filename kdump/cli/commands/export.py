@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.range_options import RangeArguments, range_options
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.formats.names import TopicPartition
 from kdump.jobs.export.file_names import Layout
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.phases import phase
@@ -181,9 +184,10 @@ def _targets(
 ) -> tuple[list[FoundPartition], list[str]]:
     """The partitions to export, each once, and the paths of their other replicas."""
     from kdump.cli.shared.record_targets import TargetFinder, one_of_each
+    from kdump.log.replicas import left_in_copies
 
     finder = TargetFinder(selection, diagnostics, "exported", has_segments=False, has_copies=False)
-    by_key: dict[tuple[str, int], list[FoundPartition]] = {}
+    by_key: dict[TopicPartition, list[FoundPartition]] = {}
     with phase("listing what to export"):
         for path in paths:
             for found in finder.at(path):
@@ -196,6 +200,8 @@ def _targets(
                 same = by_key.setdefault(key, [])
                 if not any(found.partition.path.is_same(each.partition.path) for each in same):
                     same.append(found)
+    if (said := left_in_copies(finder.left_out, by_key.keys(), "exported")) is not None:
+        write_line(f"kdump: {said}; name the directory to export it", sys.stderr)
     replicas = one_of_each(
         (each for same in by_key.values() for each in same),
         diagnostics,

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import write_line
@@ -14,6 +14,7 @@ from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.names import PartitionState
 from kdump.jobs.listing.partition_facts import loaded_or_reported
 from kdump.log.directory import DirectoryKind, directory_kind, read_log_directory
+from kdump.log.partition import Partition
 from kdump.log.replicas import ChosenReplicas, choose_replicas
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
@@ -35,6 +36,7 @@ class TargetFinder(Struct, frozen=True):
         missing_hint: added if there is nothing at a path.
         has_segments: whether a path may be a segment's log.
         has_copies: whether the deleted, stray and moving partitions of a log directory count.
+        left_out: those partitions, if they do not count.
     """
 
     selection: PartitionSelection
@@ -43,6 +45,7 @@ class TargetFinder(Struct, frozen=True):
     missing_hint: str = ""
     has_segments: bool = True
     has_copies: bool = True
+    left_out: list[Partition] = field(default_factory=list)
 
     def at(self, path: Location) -> Iterator[FoundPartition]:
         """The selected partitions at a path, which is a directory or a segment's log."""
@@ -87,6 +90,7 @@ class TargetFinder(Struct, frozen=True):
             write_line(f"kdump: {said}", sys.stderr)
         for partition in directory.partitions:
             if not self.has_copies and partition.state is not PartitionState.LIVE:
+                self.left_out.append(partition)
                 continue
             loaded = loaded_or_reported(partition, self.diagnostics)
             key = partition.topic_partition

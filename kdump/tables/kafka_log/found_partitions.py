@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
@@ -18,7 +18,7 @@ from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.lock_holders import note_holder_around
 from kdump.log.partition import Partition
-from kdump.log.replicas import choose_replicas
+from kdump.log.replicas import choose_replicas, left_in_copies
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
@@ -61,6 +61,18 @@ class FoundPartition(Struct, frozen=True):
         return self.is_whole and is_live and self.topic_partition is not None
 
 
+class _Seen(Struct):
+    """What paths have, whether it is read or not.
+
+    Attributes:
+        present: the partitions whose logs they have.
+        copies: selected directories that are deleted, stray or moving.
+    """
+
+    present: set[TopicPartition] = field(default_factory=set)
+    copies: list[Partition] = field(default_factory=list)
+
+
 def find_partitions(
     options: SourceOptions, filters: PushedFilters, *, skips_unreadable: bool = False
 ) -> list[FoundPartition]:
@@ -79,14 +91,16 @@ def find_partitions(
         KdumpError: a selected partition cannot be listed.
         OSError: a file cannot be read.
     """
-    present = set[TopicPartition]()
+    seen = _Seen()
     found: list[FoundPartition] = []
     for path in locations(options):
         with unreadable_logged(is_skipped=skips_unreadable):
-            for each in _found(path, options, filters, present, skips_unreadable=skips_unreadable):
+            for each in _found(path, options, filters, seen, skips_unreadable=skips_unreadable):
                 # One by one, so that those before a failure are kept.
                 found += [each] if options.topics.has(each.topic_partition) else []
-    _refuse_missing(options, present)
+    _refuse_missing(options, seen.present)
+    if (said := left_in_copies(seen.copies, seen.present, "read")) is not None:
+        _LOG.warning("%s; name the directory to read it", said, extra=with_status(ExitStatus.SOUND))
     if not skips_unreadable:
         _refuse_incomplete_archives(options)
     if options.replicas is Replicas.ALL:
@@ -131,29 +145,29 @@ def _found(
     path: Location,
     options: SourceOptions,
     filters: PushedFilters,
-    present: set[TopicPartition],
+    seen: _Seen,
     *,
     skips_unreadable: bool,
 ) -> Iterator[FoundPartition]:
-    """The selected partitions of a path; adds all that it has to ``present``."""
+    """The selected partitions of a path; adds all that it has to ``seen``."""
     entry_kind = path.kind()
     if entry_kind is None:
         raise UsageProblem(f"{path.as_absolute()} does not exist")
     if entry_kind is EntryKind.FILE:
-        yield from _noted(lone_segment(path), present)
+        yield from _noted(lone_segment(path), seen.present)
         return
     kind = directory.directory_kind(path)
     if kind.is_log_directory:
         yield from _in_log_directory(
-            path, kind, options, filters, present, skips_unreadable=skips_unreadable
+            path, kind, options, filters, seen, skips_unreadable=skips_unreadable
         )
     elif kind.is_partition:
-        yield from _noted(lone_partition(path), present)
+        yield from _noted(lone_partition(path), seen.present)
     elif inside := directory.log_directories_below(path):
         for each in inside:
             kind = directory.directory_kind(each)
             yield from _in_log_directory(
-                each, kind, options, filters, present, skips_unreadable=skips_unreadable
+                each, kind, options, filters, seen, skips_unreadable=skips_unreadable
             )
     else:
         raise UsageProblem(f"{path} is neither a Kafka log directory nor a partition")
@@ -232,13 +246,13 @@ def _in_log_directory(
     kind: DirectoryKind,
     options: SourceOptions,
     filters: PushedFilters,
-    present: set[TopicPartition],
+    seen: _Seen,
     *,
     skips_unreadable: bool,
 ) -> Iterator[FoundPartition]:
     def select(name: str, key: TopicPartition) -> bool:
         if name == str(key):
-            present.add(key)
+            seen.present.add(key)
         return (
             options.topics.has(key)
             and filters.has_topic(key.topic)
@@ -255,7 +269,9 @@ def _in_log_directory(
         _LOG.warning("%s", said, extra=with_status(ExitStatus.SOUND))
     for partition in found.partitions:
         # Future, deleted and stray partitions are read only if their own path is given.
-        if partition.state is PartitionState.LIVE and partition.topic_partition is not None:
+        if partition.state is not PartitionState.LIVE:
+            seen.copies.append(partition)
+        elif partition.topic_partition is not None:
             key = partition.topic_partition
             with unreadable_logged(is_skipped=skips_unreadable):
                 loaded = as_loaded(partition)
