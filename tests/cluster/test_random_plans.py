@@ -36,6 +36,7 @@ SEEDS: Final = (37, 92)
 with the first one, the file of an unfinished swap is all that is left of another partition."""
 EMPTY: Final = CollectedLoad(0, 0, ())
 """What a broker creates where it has no replica."""
+NOT_LOADED: Final = ("-delete", "-stray")
 PATIENCE_S: Final = 300
 
 
@@ -85,7 +86,7 @@ def unsaid_losses(
     for name, load in loads(plan, collections).items():
         topic_id, leader = planned_partitions(plan)[name]
         logs = [*after.glob(f"*/{name}"), *after.glob(f"*/{name}.*-future")]
-        places = [*logs, *after.glob(f"*/{name}.*-delete")]
+        places = [*logs, *(path for end in NOT_LOADED for path in after.glob(f"*/{name}.*{end}"))]
         batches = {
             (DISKS[path.parent.name], path in logs): held_of(path, before, name)
             for path in places

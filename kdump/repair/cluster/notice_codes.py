@@ -56,7 +56,7 @@ STRAY_TOPIC: Final = _refusal(
     _LOSS, "stray-topic", "topics that only -stray and -future directories have"
 )
 STRAY_PARTITION: Final = _refusal(
-    _LOSS, "stray-partition", "partitions that only -stray directories have"
+    _LOSS, "stray-partition", "records that only -stray directories have"
 )
 DELETED_REPLICA: Final = _refusal(
     _LOSS,

@@ -105,7 +105,7 @@ class PartitionPlanner(Struct):
                 f" {epoch - 1} is in use, and followers of an epoch below it never get in sync"
             )
         is_as_registered = registered is not None and replicas == registered.replicas
-        self._report_removed(topic, number, by_node.get(leader))
+        self._report_not_loaded(topic, number, by_node.get(leader))
         if leader >= 0:
             self._report_losses(topic, number, leader, replicas, by_node.get(leader))
             self._report_damaged(topic, number, leader, replicas, by_node)
@@ -434,14 +434,18 @@ class PartitionPlanner(Struct):
                 number,
             )
 
-    def _report_removed(self, topic: TopicChoice, number: int, leader: DiskReplica | None) -> None:
-        """Report records of the topic that only directories have which a broker removes."""
+    def _report_not_loaded(
+        self, topic: TopicChoice, number: int, leader: DiskReplica | None
+    ) -> None:
+        """Report records that only directories have which are not the log of a replica."""
         # A leader with damage may lack batches before its end.
         end = 0 if leader is None or leader.has_problem else _log_of(leader).log_end_offset
         for each in topic.all_directories.get(number, ()):
             held = each.held
-            is_removed = each.is_future or each.partition.state is PartitionState.DELETE
-            if not is_removed or each in topic.replicas.get(number, ()):
+            is_lone = each.partition.state is PartitionState.STRAY and not topic.replicas.get(
+                number
+            )
+            if each in topic.replicas.get(number, ()) or is_lone:
                 continue
             what = "its records"
             if held is not None:
@@ -454,7 +458,9 @@ class PartitionPlanner(Struct):
                 if each.is_future:
                     restore = f"give it the name {topic.name}-{number}, in place of any other,"
                 self.notices.add(
-                    notice_codes.DELETED_REPLICA,
+                    notice_codes.STRAY_PARTITION
+                    if each.partition.state is PartitionState.STRAY
+                    else notice_codes.DELETED_REPLICA,
                     f"{place_of(each.directory)}: {each.partition.directory}: {what} may be in no"
                     f" other log; {restore} before the broker starts, and collect again",
                     topic.name,

@@ -377,6 +377,14 @@ def test_a_deleted_directory_may_have_what_is_missing_in_the_middle_of_the_log()
     assert "offsets 10 to 14 may be in no other log" in what
 
 
+@pytest.mark.parametrize(("end", "offsets"), [(100, "offsets 60 to 99"), (60, None)])
+def test_records_that_only_a_stray_directory_has_are_named(end: int, offsets: str | None) -> None:
+    stray = replica("orders", end=end, state=PartitionState.STRAY)
+    plan = plan_of(disk(1, replica("orders", end=60)), disk(2, stray))
+    assert refusing(plan) == ([] if offsets is None else [("stray-partition", "orders")])
+    assert [each for each in named(plan, "stray-partition") if str(offsets) not in each] == []
+
+
 def a_future(end: int | None = 100, topic_id: str | None = "") -> CollectedPartition:
     """A copy that a broker was making on another of its disks."""
     return replica("orders", end=end, state=PartitionState.FUTURE, topic_id=topic_id)
