@@ -439,7 +439,7 @@ class PartitionPlanner(Struct):
     ) -> None:
         """Report records that only directories have which are not the log of a replica."""
         # A leader with damage may lack batches before its end.
-        end = 0 if leader is None or leader.has_problem else _log_of(leader).log_end_offset
+        log = NO_RECORDS if leader is None or leader.has_problem else _log_of(leader)
         for each in topic.all_directories.get(number, ()):
             held = each.held
             is_lone = each.partition.state is PartitionState.STRAY and not topic.replicas.get(
@@ -449,9 +449,10 @@ class PartitionPlanner(Struct):
                 continue
             what = "its records"
             if held is not None:
-                after = range(max(held.log_start_offset, end), held.log_end_offset)
+                # What is before the leader's log was deleted.
+                lost = [e for e in lost_as_follower(held, log) if e.start >= log.log_start_offset]
                 within = () if leader is None else lacked(leader, [each])
-                ranges = tuple(joined(filter(None, [after, *within])))
+                ranges = tuple(joined([*lost, *within]))
                 what = f"offsets {_offsets(ranges)}" if ranges else ""
             if what:
                 restore = "restore it with kdump undelete"
