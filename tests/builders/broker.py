@@ -69,21 +69,25 @@ class BrokerHost(JavaServer):
 
     All brokers have the same address, so that a producer does not notice that one was replaced by
     another. They log to ``log``.
+
+    Attributes:
+        address: of all brokers.
     """
 
     def __init__(self, classpath: str, log: Path, *, patience_s: int = 60) -> None:
         self._log = log
         self._log_start_bytes = 0
         client_port, controller_port = _free_ports(2)
+        self.address = f"{HOST}:{client_port}"
         self._listeners = {
-            "listeners": f"PLAINTEXT://{HOST}:{client_port},CONTROLLER://{HOST}:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{controller_port}",
             "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
         }
         super().__init__(
             classpath,
             "BrokerHost",
             "-Xmx384m",
-            f"-Daddress={HOST}:{client_port}",
+            f"-Daddress={self.address}",
             f"-Dpatience={patience_s}",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
             "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients=error",

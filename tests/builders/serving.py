@@ -131,22 +131,8 @@ class RunningServer:
         start: int = OFFSET_BEGINNING,
     ) -> dict[tuple[str, int], list[Read]]:
         """All records of partitions from an offset on."""
-        found: dict[tuple[str, int], list[Read]] = {each: [] for each in partitions}
-        left = set(found)
         with self.consumer(isolation_level=level) as consumer:
-            consumer.assign([TopicPartition(*key, start) for key in found])
-            while left:
-                each = consumer.poll(PATIENCE_S)
-                assert each is not None, f"nothing comes from {left}"
-                key = (str(each.topic()), int(each.partition() or 0))
-                error = each.error()
-                if error is None:
-                    found[key].append(Read.of(each))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    left.discard(key)
-                else:
-                    raise AssertionError(str(error))
-        return found
+            return read_with(consumer, partitions, start)
 
 
 class Read(NamedTuple):
@@ -163,6 +149,31 @@ class Read(NamedTuple):
         if kind == TIMESTAMP_NOT_AVAILABLE:
             timestamp = -1
         return cls(message.offset(), message.key(), message.value(), timestamp)
+
+
+def read_with(
+    consumer: Consumer, partitions: Iterable[tuple[str, int]], start: int = OFFSET_BEGINNING
+) -> dict[tuple[str, int], list[Read]]:
+    """All records of partitions from an offset on.
+
+    Args:
+        consumer: with ``enable.partition.eof``.
+    """
+    found: dict[tuple[str, int], list[Read]] = {each: [] for each in partitions}
+    left = set(found)
+    consumer.assign([TopicPartition(*key, start) for key in found])
+    while left:
+        each = consumer.poll(PATIENCE_S)
+        assert each is not None, f"nothing comes from {left}"
+        key = (str(each.topic()), int(each.partition() or 0))
+        error = each.error()
+        if error is None:
+            found[key].append(Read.of(each))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            left.discard(key)
+        else:
+            raise AssertionError(str(error))
+    return found
 
 
 def connected(port: int) -> socket.socket:
