@@ -475,9 +475,8 @@ _SHOWN_PLACES: Final = 3
 
 
 def _places(replicas: Iterable[DiskReplica]) -> str:
-    """Where some directories are: ``3 directories on node 1 /data/d1, node 2 /data/d1``."""
-    found = list(replicas)
-    places = sorted({place_of(each.directory) for each in found})
+    """Which directories these are: ``2 directories (node 1 /data/a-0, node 2 /data/a-0)``."""
+    places = sorted(f"{place_of(each.directory)}/{each.partition.directory}" for each in replicas)
     shown = ", ".join(places[:_SHOWN_PLACES])
     more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
-    return f"{counted(len(found), 'directory', 'directories')} on {shown}{more}"
+    return f"{counted(len(places), 'directory', 'directories')} ({shown}{more})"
