@@ -235,6 +235,7 @@ class _Planner(Struct, frozen=True):
     # --- topics
 
     def _topics(self, assigns_directories: bool) -> tuple[tuple[PlannedTopic, ...], Any]:
+        missing = missing_disks(self.evidence, self.copy)
         chooser = TopicChooser(
             self.evidence,
             self.copy,
@@ -242,6 +243,7 @@ class _Planner(Struct, frozen=True):
             self.overrides,
             self.notices,
             assigns_directories,
+            missing,
         )
         choices = chooser.choose()
         partitions = PartitionPlanner(
@@ -249,7 +251,7 @@ class _Planner(Struct, frozen=True):
             self.copy_source,
             self.overrides,
             self.notices,
-            missing_disks(self.evidence, self.copy),
+            missing,
         )
         in_copy = self._copied_configs()
         configs = ConfigPlanner(

@@ -440,12 +440,10 @@ class PartitionPlanner(Struct):
         """Report records that only directories have which are not the log of a replica."""
         # A leader with damage may lack batches before its end.
         log = NO_RECORDS if leader is None or leader.has_problem else _log_of(leader)
+        own = topic.replicas.get(number, ())
         for each in topic.all_directories.get(number, ()):
-            held = each.held
-            is_lone = each.partition.state is PartitionState.STRAY and not topic.replicas.get(
-                number
-            )
-            if each in topic.replicas.get(number, ()) or is_lone:
+            held, is_stray = each.held, each.partition.state is PartitionState.STRAY
+            if each in own or (is_stray and not own):
                 continue
             what = "its records"
             if held is not None:
@@ -459,9 +457,7 @@ class PartitionPlanner(Struct):
                 if each.is_future:
                     restore = f"give it the name {topic.name}-{number}, in place of any other,"
                 self.notices.add(
-                    notice_codes.STRAY_PARTITION
-                    if each.partition.state is PartitionState.STRAY
-                    else notice_codes.DELETED_REPLICA,
+                    notice_codes.STRAY_PARTITION if is_stray else notice_codes.DELETED_REPLICA,
                     f"{place_of(each.directory)}: {each.partition.directory}: {what} may be in no"
                     f" other log; {restore} before the broker starts, and collect again",
                     topic.name,

@@ -72,6 +72,7 @@ class TopicChooser(Struct):
         copy: the copy that the plan starts with; None without one.
         copy_source: the source of what comes from it.
         assigns_directories: whether the planned metadata can name a replica's log directory.
+        missing: the log directories that were not collected, by node.
     """
 
     evidence: Evidence
@@ -80,6 +81,7 @@ class TopicChooser(Struct):
     overrides: Overrides
     notices: Notices
     assigns_directories: bool
+    missing: Mapping[int, frozenset[str]]
 
     def choose(self) -> list[TopicChoice]:
         """The topics by name."""
@@ -350,21 +352,21 @@ class TopicChooser(Struct):
 
         If the metadata assigns a replica to the log directory that has a ``-future`` directory of
         it, that becomes the log (``LogManager.recoverAbandonedFutureLogs``), and a log elsewhere is
-        deleted. So it counts only if there is none.
+        deleted. So it counts only where its node has no log; and, if a disk of the node may have
+        one, only where no other node has.
         """
-        counting = _where(_of_id(directories, topic_id), lambda each: self._counts(name, each))
-        logs = {
-            (number, each.node_id)
-            for number, replicas in counting.items()
-            for each in replicas
-            if not (each.is_future or each.becomes_stray)
-        }
-        return {
-            number: [
-                each for each in replicas if not (each.is_future and (number, each.node_id) in logs)
+
+        def is_log(each: DiskReplica) -> bool:
+            return not (each.is_future or each.becomes_stray)
+
+        found = _where(_of_id(directories, topic_id), lambda each: self._counts(name, each))
+        for number, replicas in found.items():
+            with_log = {each.node_id for each in replicas if is_log(each)}
+            without = {*self.missing} | with_log if with_log else set[int]()
+            found[number] = [
+                each for each in replicas if not (each.is_future and each.node_id in without)
             ]
-            for number, replicas in counting.items()
-        }
+        return found
 
     def _with_count(self, choice: TopicChoice) -> TopicChoice:
         known = {*choice.in_copy, *choice.in_old_copies, *choice.replicas}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
@@ -443,15 +444,24 @@ def test_a_copy_that_no_metadata_can_assign_is_named(directory_id: str | None, l
     assert ("deleted-replica", "orders") in refusing(plan)
 
 
+KNOWN: Final = topic_records("orders", [[1, 2]], directories=[an_id("1 lost"), an_id("2 /data/2")])
+"""Partition 0 has a replica on a disk of node 1 that was not collected."""
+
+
 def test_a_log_on_a_missing_disk_may_have_more_than_the_copy_that_was_being_made() -> None:
-    known = topic_records("orders", [[1, 2]], directories=[an_id("1 lost"), an_id("2 /data/2")])
-    plan = plan_of(
-        disk(1, a_future(), metadata=copy(*known)),
-        disk(2, replica("orders", end=60), path="/data/2"),
-    )
+    plan = plan_of(disk(1, a_future(), metadata=copy(*KNOWN)), disk(2, path="/data/2"))
     assert partition_of(plan, "orders").leader == 1
     (what,) = named(plan, "isr-not-collected")
     assert "in sync: 1; node 1 leads, and offsets from 100 on are lost" in what
+
+
+def test_a_log_on_a_missing_disk_is_left_there_if_another_node_has_the_partition() -> None:
+    other = disk(2, replica("orders"), path="/data/2")
+    plan = plan_of(disk(1, a_future(60), metadata=copy(*KNOWN)), other)
+    assert partition_of(plan, "orders").directories == (an_id("1 lost"), an_id("2 /data/2"))
+    assert not refusing(plan)
+    plan = plan_of(disk(1, a_future(200), metadata=copy(*KNOWN)), other)
+    assert refusing(plan) == [("deleted-replica", "orders")]
 
 
 @pytest.mark.parametrize(
