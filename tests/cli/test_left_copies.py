@@ -55,9 +55,11 @@ def test_partitions_that_only_copies_have_are_named(
 
 
 def test_a_server_names_them_when_it_starts(disks: tuple[Path, Path]) -> None:
-    assert not any("directories have" in line for line in opened(*disks).lines)
+    with opened(*disks) as server:
+        assert not any("directories have" in line for line in server.lines)
     shutil.rmtree(disks[0] / "orders-0")
-    assert any("not served: 1 partition that only" in line for line in opened(*disks).lines)
+    with opened(*disks) as server:
+        assert any("not served: 1 partition that only" in line for line in server.lines)
 
 
 def test_a_directory_that_is_named_itself_is_read(disks: tuple[Path, Path]) -> None:
