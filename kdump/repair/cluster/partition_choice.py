@@ -450,7 +450,7 @@ class PartitionPlanner(Struct):
                 # What is before the leader's log was deleted.
                 lost = [e for e in lost_as_follower(held, log) if e.start >= log.log_start_offset]
                 within = () if leader is None else lacked(leader, [each])
-                ranges = tuple(joined([*lost, *within]))
+                ranges = tuple(joined([*lost, *_doubtful(each, held, log), *within]))
                 what = f"offsets {_offsets(ranges)}" if ranges else ""
             if what:
                 restore = "restore it with kdump undelete"

@@ -444,6 +444,15 @@ def test_a_copy_that_no_metadata_can_assign_is_named(directory_id: str | None, l
     assert ("deleted-replica", "orders") in refusing(plan)
 
 
+def test_a_batch_in_doubt_of_a_directory_that_is_not_loaded_is_asked_for() -> None:
+    deleted = replica("orders", end=60, state=PartitionState.DELETE)
+    in_doubt = replace(deleted, loaded=replica("orders", end=70).loaded)
+    (what,) = named(
+        plan_of(disk(1, replica("orders", end=60)), disk(2, in_doubt)), "deleted-replica"
+    )
+    assert "offsets 60 to 69 may be in no other log" in what
+
+
 KNOWN: Final = topic_records("orders", [[1, 2]], directories=[an_id("1 lost"), an_id("2 /data/2")])
 """Partition 0 has a replica on a disk of node 1 that was not collected."""
 
