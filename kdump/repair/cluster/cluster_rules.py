@@ -7,7 +7,7 @@ and epoch above those of every copy, so that brokers with old copies fetch the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -54,7 +54,6 @@ from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
     MovedAside,
     PlannedController,
-    PlannedFeature,
     PlannedRecord,
     PlannedTopic,
     ResourceConfig,
@@ -153,9 +152,9 @@ class _Planner(Struct, frozen=True):
         features = choose_features(
             self.evidence, self.copy, self.copy_source, self.overrides, self.notices
         )
-        levels = {each.name: each.level for each in features}
-        topics, first_leaders = self._topics(levels[METADATA_VERSION] >= DIRECTORY_ASSIGNMENT)
-        kraft_version, kraft_source = self._kraft_version(features)
+        level = next(each.level for each in features if each.name == METADATA_VERSION)
+        topics, first_leaders = self._topics(level >= DIRECTORY_ASSIGNMENT)
+        kraft_version, kraft_source = self._kraft_version(level)
         seen = self._seen()
         offset, epoch = self._above_all_copies(seen)
         producer_id = self._next_producer_id(seen.highest_producer_id)
@@ -386,10 +385,9 @@ class _Planner(Struct, frozen=True):
                     " name another id with --controller, unless the node becomes both",
                 )
 
-    def _kraft_version(self, features: Iterable[PlannedFeature]) -> tuple[int, Source]:
+    def _kraft_version(self, level: int) -> tuple[int, Source]:
         said = self.overrides.kraft_version
         named = [each for each in self.request.controllers if each.directory_id is not None]
-        level = next(each.level for each in features if each.name == METADATA_VERSION)
         if said is not None:
             version, source = said, Source(SourceKind.SET, "kraft.version")
         elif named:

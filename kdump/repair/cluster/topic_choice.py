@@ -210,7 +210,7 @@ class TopicChooser(Struct):
             return bool(is_kept or self.overrides.is_stray_kept)
         if state is PartitionState.DELETE:
             return bool(is_kept)
-        if state is PartitionState.FUTURE:
+        if replica.is_future:
             return self.assigns_directories and replica.directory.directory_id is not None
         return state is PartitionState.LIVE
 
@@ -373,7 +373,7 @@ class TopicChooser(Struct):
         future = {
             number
             for number, replicas in choice.all_directories.items()
-            if any(each.partition.state is PartitionState.FUTURE for each in replicas)
+            if any(each.is_future for each in replicas)
         }
         known |= future
         claimed = set(choice.claims) - known
