@@ -19,6 +19,7 @@ from kdump.formats.schemas.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
+from kdump.state.groups.streams_topology import KeyValue, key_values
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 LEFT_EPOCH: Final = -1
@@ -71,20 +72,28 @@ class AssignedTasks(Struct, frozen=True):
 Assignment = tuple[AssignedPartitions | AssignedTasks, ...]
 
 
+class Endpoint(Struct, frozen=True):
+    """Where a member answers interactive queries."""
+
+    host: str
+    port: int
+
+
 class StreamsProcess(Struct, frozen=True):
     """What a member of a group of Kafka Streams says of itself.
+
+    The fields have the names of ``StreamsGroupDescribeResponse``.
 
     Attributes:
         process_id: the same for all members in one process.
         topology_epoch: of the topology that it has.
-        endpoint: host and port for interactive queries; None without one.
-        client_tags: names and values.
+        user_endpoint: None without one.
     """
 
     process_id: str
     topology_epoch: int
-    endpoint: tuple[str, int] | None
-    client_tags: tuple[tuple[str, str], ...]
+    user_endpoint: Endpoint | None
+    client_tags: tuple[KeyValue, ...]
 
 
 class GroupMember(Struct, frozen=True):
@@ -220,8 +229,8 @@ def _process(metadata: MessageValue) -> StreamsProcess:
     return StreamsProcess(
         metadata["processId"],
         metadata["topologyEpoch"],
-        None if endpoint is None else (endpoint["host"], endpoint["port"]),
-        tuple((each["key"], each["value"]) for each in metadata["clientTags"]),
+        None if endpoint is None else Endpoint(endpoint["host"], endpoint["port"]),
+        key_values(metadata["clientTags"]),
     )
 
 

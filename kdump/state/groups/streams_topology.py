@@ -9,19 +9,25 @@ from msgspec import Struct
 from kdump.formats.message_decoder import MessageValue
 
 
+class KeyValue(Struct, frozen=True):
+    """A setting of a topic, or a tag of a client."""
+
+    key: str
+    value: str
+
+
 class InternalTopic(Struct, frozen=True):
     """A topic that the coordinator creates for a group.
 
     Attributes:
-        partition_count: 0 if the group does not say, as for every changelog topic.
+        partitions: their number; 0 if the group does not say, as for every changelog topic.
         replication_factor: 0 for that of new topics.
-        configs: names and values.
     """
 
     name: str
-    partition_count: int
+    partitions: int
     replication_factor: int
-    configs: tuple[tuple[str, str], ...]
+    topic_configs: tuple[KeyValue, ...]
 
 
 class Subtopology(Struct, frozen=True):
@@ -49,6 +55,8 @@ class Subtopology(Struct, frozen=True):
 class StreamsTopology(Struct, frozen=True):
     """The topology of a group, as its record has it (``StreamsTopology``).
 
+    The fields have the names of ``StreamsGroupDescribeResponse``.
+
     Attributes:
         subtopologies: by id.
     """
@@ -72,13 +80,18 @@ def streams_topology(value: MessageValue) -> StreamsTopology:
     return StreamsTopology(value["epoch"], tuple(sorted(found, key=lambda e: e.subtopology_id)))
 
 
+def key_values(found: Iterable[MessageValue]) -> tuple[KeyValue, ...]:
+    """Settings or tags, in the order of the record."""
+    return tuple(KeyValue(each["key"], each["value"]) for each in found)
+
+
 def _internal_topics(found: Iterable[MessageValue]) -> tuple[InternalTopic, ...]:
     topics = (
         InternalTopic(
             each["name"],
             each["partitions"],
             each["replicationFactor"],
-            tuple((config["key"], config["value"]) for config in each["topicConfigs"]),
+            key_values(each["topicConfigs"]),
         )
         for each in found
     )
