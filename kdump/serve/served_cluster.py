@@ -165,7 +165,7 @@ def open_cluster(
         each
         for directory in request.directories
         for each in directory.partitions
-        if each.topic_partition is not None
+        if request.broker_id in (None, Replica(directory, each).node_id)
         and request.selection.matches(each.path.name, each.topic_partition)
     )
     if (said := left_in_copies(selected, logs.keys(), "served")) is not None:

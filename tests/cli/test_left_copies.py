@@ -12,6 +12,7 @@ from builders.batches import batches
 from builders.in_process import run_kdump
 from builders.log_directories import write_log_directory, write_partition
 from builders.serving import opened
+from kdump.formats import names
 
 ID: Final = "184f5a4c945d4277a4671794019b3c74"
 
@@ -60,6 +61,17 @@ def test_a_server_names_them_when_it_starts(disks: tuple[Path, Path]) -> None:
     shutil.rmtree(disks[0] / "orders-0")
     with opened(*disks) as server:
         assert any("not served: 1 partition that only" in line for line in server.lines)
+
+
+def test_a_server_of_one_broker_names_only_those_of_that_broker(
+    disks: tuple[Path, Path],
+) -> None:
+    properties = disks[1] / names.META_PROPERTIES
+    properties.write_bytes(properties.read_bytes().replace(b"node.id=7", b"node.id=8"))
+    shutil.rmtree(disks[0] / "orders-0")
+    for broker_id, is_named in ((7, False), (8, True)):
+        with opened(*disks, broker_id=broker_id) as server:
+            assert any("directories have" in line for line in server.lines) is is_named
 
 
 def test_a_directory_that_is_named_itself_is_read(disks: tuple[Path, Path]) -> None:
