@@ -58,7 +58,7 @@ def check_futures(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
         yield invariants.DIRECTORY_FUTURE_ALONE.finding(
             Place(str(each.path)),
             "no given directory has the log that is being moved here: if its disk is lost, a broker"
-            " begins an empty log, and deletes what is here",
+            " creates an empty log, and deletes the records that were copied",
         )
 
 

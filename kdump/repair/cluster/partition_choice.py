@@ -455,7 +455,7 @@ class PartitionPlanner(Struct):
             if what:
                 restore = "restore it with kdump undelete"
                 if each.is_future:
-                    restore = f"give it the name {topic.name}-{number}, in place of any other,"
+                    restore = f"rename it to {topic.name}-{number}, in place of any other,"
                 self.notices.add(
                     notice_codes.STRAY_PARTITION if is_stray else notice_codes.DELETED_REPLICA,
                     f"{place_of(each.directory)}: {each.partition.directory}: {what} may be in no"

@@ -303,7 +303,7 @@ class TopicChooser(Struct):
         elif futures := [each for each in every if each.is_future]:
             self.notices.add(
                 notice_codes.STRAY_TOPIC,
-                f"{_places(futures)}; give them names without -future before the brokers start, and"
+                f"{_places(futures)}; rename them to TOPIC-PARTITION before the brokers start, and"
                 " collect again",
                 name,
             )

@@ -426,7 +426,7 @@ def test_a_copy_that_was_being_made_does_not_count_beside_its_log() -> None:
     assert partition_of(plan, "orders").directories == (an_id("2 /data/2"),)
     assert codes(plan).isdisjoint({"future-only", "duplicate-replica"})
     (what,) = named(plan, "deleted-replica")
-    assert "offsets 60 to 99 may be in no other log; give it the name orders-0, in place" in what
+    assert "offsets 60 to 99 may be in no other log; rename it to orders-0, in place" in what
 
 
 @pytest.mark.parametrize(
