@@ -31,9 +31,10 @@ pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
 DAMAGED: Final = ("orders", "pairs", "expanded", "trimmed", "recreated", "younger")
 """Topics with some damaged replicas; none has transactions that the coordinator may end."""
-SEEDS: Final = (37, 92)
-"""With both, a ``-delete`` directory is all that is left of a partition, and ``-future`` ones lead;
-with the first one, the file of an unfinished swap is all that is left of another partition."""
+SEEDS: Final = (37, 92, 1002)
+"""With the first two, a ``-delete`` directory is all that is left of a partition; with the first,
+the file of an unfinished swap, of another; with the last, a ``-stray`` directory has what no log
+has. With all, ``-future`` directories lead."""
 EMPTY: Final = CollectedLoad(0, 0, ())
 """What a broker creates where it has no replica."""
 NOT_LOADED: Final = ("-delete", "-stray")
