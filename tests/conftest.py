@@ -173,6 +173,18 @@ def newest_consumer_classpath(repository_root: Path, testrun_uid: str) -> str:
 
 
 @pytest.fixture(scope="session")
+def mirror_maker_classpath(repository_root: Path, testrun_uid: str) -> str:
+    """Return the classpath of MirrorMaker 2."""
+    return _or_skip(kafka_jars.mirror_maker_classpath, repository_root, testrun_uid)
+
+
+@pytest.fixture(scope="session")
+def spark_kafka_jars(repository_root: Path, testrun_uid: str) -> Path:
+    """Return the folder with the jars of Spark's own source for Kafka."""
+    return Path(_or_skip(kafka_jars.spark_kafka_classpath, repository_root, testrun_uid)).parent
+
+
+@pytest.fixture(scope="session")
 def loader_server(java_classpath: str) -> Iterator[LoaderServer]:
     """Return Kafka's loader as a server: a JVM takes long to start."""
     with LoaderServer(java_classpath) as running:

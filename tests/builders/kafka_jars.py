@@ -47,6 +47,16 @@ def newest_classpath() -> str:
     return fetch_jars("kafka-newest-jars", NEWEST_POM)
 
 
+def mirror_maker_classpath() -> str:
+    """Fetch the jars of MirrorMaker 2, as :func:`jars_classpath` does."""
+    return fetch_jars("mirror-maker-jars", _ROOT / "tests" / "java" / "mirror-maker" / "pom.xml")
+
+
+def spark_kafka_classpath() -> str:
+    """Fetch the jars of Spark's own source for Kafka, as :func:`jars_classpath` does."""
+    return fetch_jars("spark-kafka-jars", _ROOT / "tests" / "java" / "spark-kafka" / "pom.xml")
+
+
 def fetch_jars(name: str, pom: Path) -> str:
     """Fetch the dependencies of a POM into ``build/NAME``; return their classpath.
 

@@ -8,11 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from builders.kafka_jars import fetch_jars
-
 SOURCE: Final = "dead"
 """The name of the source: its topics get names that begin with it and a dot."""
-_POM: Final = Path(__file__).resolve().parents[1] / "java" / "mirror-maker" / "pom.xml"
 _TARGET: Final = "new"
 _INTERNAL: Final = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
 _STORES: Final = ("offset.storage", "status.storage", "config.storage")
@@ -32,14 +29,6 @@ _PROPERTIES: Final = {
     "refresh.groups.interval.seconds": "3",
     "offset.lag.max": "0",
 }
-
-
-def fetch_mirror_maker() -> str:
-    """Fetch its jars, and return their classpath.
-
-    Failures are those of :func:`~builders.kafka_jars.fetch_jars`.
-    """
-    return fetch_jars("mirror-maker-jars", _POM)
 
 
 @contextlib.contextmanager

@@ -109,20 +109,8 @@ class RunningServer:
     @contextlib.contextmanager
     def consumer(self, **configs: Any) -> Iterator[Consumer]:
         """A consumer of librdkafka; the names of ``configs`` have ``_`` for the dot."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.address,
-                "group.id": "tests",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 50,
-                **{name.replace("_", "."): value for name, value in configs.items()},
-            }
-        )
-        try:
+        with opened_consumer(self.address, **configs) as consumer:
             yield consumer
-        finally:
-            consumer.close()
 
     def read(
         self,
@@ -149,6 +137,25 @@ class Read(NamedTuple):
         if kind == TIMESTAMP_NOT_AVAILABLE:
             timestamp = -1
         return cls(message.offset(), message.key(), message.value(), timestamp)
+
+
+@contextlib.contextmanager
+def opened_consumer(address: str, **configs: Any) -> Iterator[Consumer]:
+    """A consumer of any cluster; the names of ``configs`` have ``_`` for the dot."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "tests",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
+            **{name.replace("_", "."): value for name, value in configs.items()},
+        }
+    )
+    try:
+        yield consumer
+    finally:
+        consumer.close()
 
 
 def read_with(

@@ -6,15 +6,13 @@ import json
 import subprocess
 import sys
 from base64 import b64decode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from builders.kafka_jars import fetch_jars
 from builders.serving import Read
 
 LEVELS: Final = ("read_uncommitted", "read_committed")
-_POM: Final = Path(__file__).resolve().parents[1] / "java" / "spark-kafka" / "pom.xml"
 _PROGRAM: Final = """
 import json
 import sys
@@ -22,7 +20,7 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import base64, col, expr
 
-jars, address, topics, out = sys.argv[1:]
+jars, address, topics, levels, out = sys.argv[1:]
 spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.jars", jars)
@@ -51,7 +49,7 @@ def rows(reader, level):
     )
 
 
-for level in ("read_uncommitted", "read_committed"):
+for level in levels.split(","):
     rows(spark.read, level).write.json(f"{out}/{level}", ignoreNullFields=False)
 stream = rows(spark.readStream, "read_uncommitted").writeStream.format("json")
 stream = stream.option("path", f"{out}/stream").option("ignoreNullFields", "false")
@@ -63,16 +61,11 @@ spark.stop()
 Rows = dict[tuple[str, int], list[Read]]
 
 
-def fetch_spark_kafka() -> list[Path]:
-    """Fetch the source's jars; failures are those of :func:`~builders.kafka_jars.fetch_jars`."""
-    return sorted(Path(fetch_jars("spark-kafka-jars", _POM)).parent.glob("*.jar"))
-
-
 def read_with_spark(
-    jars: Sequence[Path], address: str, topics: Iterable[str], folder: Path
+    jars: Iterable[Path], address: str, topics: Iterable[str], folder: Path
 ) -> dict[str, Rows]:
     """All records of topics: by level, and as ``stream``; by topic and number, in order."""
-    names = ",".join(map(str, jars)), address, ",".join(topics), str(folder)
+    names = ",".join(map(str, jars)), address, ",".join(topics), ",".join(LEVELS), str(folder)
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *names], capture_output=True, text=True, check=False
     )

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from builders.broker import BrokerHost
-from builders.kafka_jars import ReferenceUnavailable
-from builders.mirror_maker import SOURCE, fetch_mirror_maker, mirroring
-from builders.serving import CLUSTER, PATIENCE_S, Read, RunningServer, opened, read_with
+from builders.mirror_maker import SOURCE, mirroring
+from builders.serving import (
+    CLUSTER,
+    PATIENCE_S,
+    Read,
+    RunningServer,
+    opened,
+    opened_consumer,
+    read_with,
+)
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
@@ -56,14 +62,12 @@ def mirrored(
     expected: Mirrored,
     broker_host: BrokerHost,
     broker_log_dirs: list[Path],
+    mirror_maker_classpath: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Mirrored:
     """What the living broker has when all records and some offsets have arrived."""
-    try:
-        classpath = fetch_mirror_maker()
-    except ReferenceUnavailable as reason:
-        pytest.skip(str(reason))
     folder = tmp_path_factory.mktemp("mirror")
+    classpath = mirror_maker_classpath
     with (
         broker_host.broker(broker_log_dirs),
         mirroring(classpath, dead.address, broker_host.address, TOPICS, [GROUP], folder) as log,
@@ -79,7 +83,7 @@ def mirrored(
 
 def _found(address: str, expected: Mirrored) -> Mirrored:
     keys = [(f"{SOURCE}.{topic}", number) for topic, number in expected.records]
-    with _consumer(address) as consumer:
+    with opened_consumer(address, group_id=GROUP) as consumer:
         topics = consumer.list_topics(timeout=PATIENCE_S).topics
         if not {(name, number) for name in topics for number in topics[name].partitions} >= {*keys}:
             return Mirrored({}, {})
@@ -105,19 +109,9 @@ def _without_offsets(found: dict[Key, list[Read]]) -> dict[Key, list[Read]]:
 
 
 def _committed(address: str, keys: list[Key]) -> dict[Key, int]:
-    with _consumer(address) as consumer:
+    with opened_consumer(address, group_id=GROUP) as consumer:
         offsets = consumer.committed([TopicPartition(*key) for key in keys], timeout=PATIENCE_S)
     return {(each.topic, each.partition): each.offset for each in offsets if each.offset >= 0}
-
-
-@contextlib.contextmanager
-def _consumer(address: str) -> Iterator[Consumer]:
-    configs = {"bootstrap.servers": address, "group.id": GROUP, "enable.auto.commit": False}
-    consumer = Consumer({**configs, "enable.partition.eof": True})
-    try:
-        yield consumer
-    finally:
-        consumer.close()
 
 
 def test_the_records_are_those_of_the_dead_cluster(mirrored: Mirrored, expected: Mirrored) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from builders.kafka_jars import ReferenceUnavailable
 from builders.serving import RunningServer
-from builders.spark_kafka import LEVELS, Rows, fetch_spark_kafka, read_with_spark
+from builders.spark_kafka import LEVELS, Rows, read_with_spark
 
 pytestmark = [pytest.mark.soak, pytest.mark.slow]
 
@@ -16,14 +16,12 @@ TOPICS: Final = ("orders", "txn-a", "txn-hang", "codec-zstd", "codec-snappy", "u
 
 
 @pytest.fixture(scope="module")
-def found(dead_cluster: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
+def found(
+    dead_cluster: RunningServer, spark_kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Rows]:
     """What Spark reads, at both levels and as a stream."""
-    try:
-        jars = fetch_spark_kafka()
-    except ReferenceUnavailable as reason:
-        pytest.skip(str(reason))
     folder = tmp_path_factory.mktemp("spark")
-    return read_with_spark(jars, dead_cluster.address, TOPICS, folder)
+    return read_with_spark(spark_kafka_jars.glob("*.jar"), dead_cluster.address, TOPICS, folder)
 
 
 def expected(server: RunningServer, level: str) -> Rows:
