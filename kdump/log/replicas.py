@@ -97,50 +97,86 @@ class OfPartition(Protocol):
 Chosen = TypeVar("Chosen", bound=OfPartition)
 
 
+class RankedReplica(Struct, Generic[Chosen], frozen=True):
+    """A replica, and what counts when one of several is chosen.
+
+    Attributes:
+        is_kept: whether its broker keeps it, as far as the replica says: it renames one without a
+            topic id to ``-stray``.
+        end: None if it cannot be read.
+        failure: why.
+    """
+
+    replica: Chosen
+    is_kept: bool
+    end: ReplicaEnd | None
+    failure: OSError | None = None
+
+    @property
+    def rank(self) -> tuple[bool, ReplicaEnd]:
+        """The greater one is the more advanced."""
+        return self.is_kept, self.end or _UNREADABLE
+
+
+def rank_replicas(
+    replicas: Iterable[Chosen], trust: Trust = Trust.HEADERS
+) -> list[RankedReplica[Chosen]]:
+    """Order replicas of one partition, the most advanced first, and find where they end.
+
+    That is the one with the greatest last leader epoch, and among those the longest. So a
+    controller would choose among replicas that are not known to be in sync. Of those that end
+    alike, the first has most of the log, as far as few reads tell: it lacks the fewest offsets
+    between its segments, then it has the most bytes of batches; another one may have lost a
+    segment, or batches that were damaged. One without a topic id comes after those that have one,
+    and one that cannot be read is the last.
+
+    Args:
+        replicas: at least one.
+        trust: what counts as the end of a log.
+    """
+    found = [_ranked(each, trust) for each in replicas]
+    best = max(each.rank for each in found)
+    first = _most_whole([each.replica for each in found if each.rank == best])
+    return sorted(found, key=lambda each: (each.rank, each.replica is first), reverse=True)
+
+
+def _ranked(replica: Chosen, trust: Trust) -> RankedReplica[Chosen]:
+    partition = replica.partition
+    is_kept = partition.is_cluster_metadata or partition.known_topic_id is not None
+    try:
+        return RankedReplica(replica, is_kept, log_end(partition, trust))
+    except OSError as failure:
+        return RankedReplica(replica, False, None, failure)
+
+
 def most_advanced(
     replicas: Sequence[Chosen],
     on_failure: Callable[[Chosen, OSError], None] | None = None,
 ) -> Chosen:
-    """The replica with the greatest last leader epoch, and among those the longest.
-
-    So a controller would choose among replicas that are not known to be in sync. Of those that end
-    alike, it is the one that :func:`most_whole` finds. One without a topic id is chosen only where
-    none has one, since its broker renames it to ``-stray``. Of a single replica, no file is read.
+    """The first of replicas as :func:`rank_replicas` orders them; of a single one nothing is read.
 
     Args:
         replicas: of one partition, at least one.
-        on_failure: takes each replica whose end cannot be read, and why; such a replica is chosen
-            only where there is no other.
+        on_failure: takes each replica whose end cannot be read, and why.
 
     Raises:
         OSError: a log cannot be read, and nothing takes the failure.
     """
     if len(replicas) == 1:
         return replicas[0]
-    partitions = [each.partition for each in replicas]
-    has_id = [each.known_topic_id is not None for each in partitions]
-
-    def rank(number: int) -> tuple[bool, ReplicaEnd]:
-        is_kept = has_id[number] or partitions[number].is_cluster_metadata
-        try:
-            return is_kept, log_end(partitions[number], Trust.HEADERS)
-        except OSError as failure:
+    ranked = rank_replicas(replicas)
+    for each in ranked:
+        if each.failure is not None:
             if on_failure is None:
-                raise
-            on_failure(replicas[number], failure)
-            return False, _UNREADABLE
-
-    ranks = [rank(number) for number in range(len(replicas))]
-    best = max(ranks)
-    return most_whole([each for each, found in zip(replicas, ranks, strict=True) if found == best])
+                raise each.failure
+            on_failure(each.replica, each.failure)
+    return ranked[0].replica
 
 
-def most_whole(replicas: Sequence[Chosen]) -> Chosen:
-    """The one of replicas that end alike which has most of the log, as far as few reads tell.
+def _most_whole(replicas: Sequence[Chosen]) -> Chosen:
+    """Of replicas that end alike, the one with most of the log; the first of equals.
 
-    It lacks the fewest offsets between its segments, then it has the most bytes of batches: another
-    one may have lost a segment, or batches that were damaged. The first of equals wins. Of logs
-    that begin alike and have one size, no file is read.
+    Of logs that begin alike and have one size, no file is read.
     """
     return replicas[0] if _is_one_size(replicas) else max(replicas, key=_extent)
 

@@ -124,6 +124,17 @@ def test_a_torn_log_does_not_hide_a_longer_replica(tmp_path: Path) -> None:
     assert [each["log_dir"] for each in summary_of(outcome)["skipped"]] == ["d1"]
 
 
+def test_a_replica_that_becomes_stray_is_not_believed_and_what_only_it_has_is_shown(
+    tmp_path: Path,
+) -> None:
+    """Its broker has no log after a start, however far the log in the directory reaches."""
+    stray = replica_of(tmp_path / "d1", *SAME, (0, b"g", 4))
+    replica_of(tmp_path / "d2", *SAME)
+    (stray / names.PARTITION_METADATA).unlink()
+    found = offsets_in(groups(tmp_path, "--output", "jsonl"))
+    assert found == {"g": (3, False, [("d1", 4)]), "h": (2, False, [])}
+
+
 def test_offsets_that_an_unclean_election_gave_up_are_shown(tmp_path: Path) -> None:
     common = ((0, b"g", 1), (0, b"h", 2))
     replica_of(tmp_path / "d1", *common, (0, b"g", 50), (0, b"only", 7), (0, b"h", 2))

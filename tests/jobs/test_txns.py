@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import uuid
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from builders.transactional_logs import (
 )
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
-from kdump.formats.names import FileKind, OffsetFileName
+from kdump.formats.names import PARTITION_METADATA, FileKind, OffsetFileName
+from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.jobs.transactions.open_transactions import (
     PartitionTransactions,
     TxnsReport,
@@ -293,6 +295,32 @@ def test_a_transaction_does_not_hang_because_one_replica_lacks_its_marker(tmp_pa
     for root, held in zip(roots, ([*steps[:2], steps[3]], steps), strict=True):
         write_transactional_log(root, held, bases=(0,), clean=False)
     assert [each.txn.producer_id for each in orders(report(*roots)).open_transactions] == [8]
+
+
+def test_topics_of_one_name_with_different_ids_are_read_each(tmp_path: Path) -> None:
+    steps = two_transactions()
+    roots = [tmp_path / name for name in ("d1", "d2")]
+    for root, held in zip(roots, (steps, steps[:2]), strict=True):
+        write_transactional_log(root, held, bases=(0,), clean=True)
+    recreated = encode_partition_metadata(PartitionMetadata(0, uuid.UUID(int=77)))
+    (roots[0] / "orders-0" / PARTITION_METADATA).write_bytes(recreated)
+    assert {
+        str(each.replica.log_directory.path): [
+            txn.txn.producer_id for txn in each.open_transactions
+        ]
+        for each in report(*roots).partitions
+        if each.topic_partition.topic == "orders"
+    } == {str(roots[0]): [8], str(roots[1]): [7, 8]}
+
+
+def test_a_replica_that_becomes_stray_is_read_only_where_there_is_no_other(tmp_path: Path) -> None:
+    steps = two_transactions()
+    roots = [tmp_path / name for name in ("d1", "d2")]
+    for root, held in zip(roots, (steps, steps[:2]), strict=True):
+        write_transactional_log(root, held, bases=(0,), clean=True)
+    (roots[0] / "orders-0" / PARTITION_METADATA).unlink()
+    assert str(orders(report(*roots)).replica.log_directory.path) == str(roots[1])
+    assert str(orders(report(roots[0])).replica.log_directory.path) == str(roots[0])
 
 
 @pytest.mark.slow

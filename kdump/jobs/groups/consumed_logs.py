@@ -12,10 +12,10 @@ from msgspec import Struct
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PARTITION_METADATA, TopicPartition
 from kdump.log.bounds import is_certain_end
-from kdump.log.log_search import EMPTY, ReplicaEnd, Trust, log_end
+from kdump.log.log_search import ReplicaEnd, Trust
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
-from kdump.log.replicas import Replica
+from kdump.log.replicas import Replica, rank_replicas
 from kdump.log.valid_windows import Damage
 from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
@@ -72,7 +72,7 @@ class ConsumedLogs:
         if key not in self._logs:
             known = None if self._image is None else self._image.topics.get(key.topic)
             of_topic = [
-                (replica, topic_id)
+                replica
                 for replica in self._replicas.get(key, ())
                 if (topic_id := self._topic_id(replica)) is None
                 or known is None
@@ -126,23 +126,23 @@ class ConsumedLogs:
                         self._names.setdefault(topic_id, key.topic)
         return self._names
 
-    def _consumed(self, replicas: Sequence[tuple[Replica, str | None]]) -> ConsumedLog:
-        """The most advanced of the replicas that can be read; each is given with its topic id."""
-        found: list[tuple[ReplicaEnd | None, Replica, str | None]] = []
-        for replica, topic_id in replicas:
-            try:
-                end = _end_of(replica.partition)
-            except OSError as failure:
-                self.problems.append(FileProblem(replica.partition.path, failure))
-            else:
-                found.append((end, replica, topic_id))
-        if not found:
-            replica, topic_id = replicas[0]
-            return _consumed_log(replica, None, None, topic_id, have_other_ends=False)
-        end, replica, topic_id = max(found, key=lambda each: each[0] or EMPTY)
-        offsets = {None if each[0] is None else each[0].offset for each in found}
-        is_certain = None if end is None else self._is_certain(replica, end.offset)
-        return _consumed_log(replica, end, is_certain, topic_id, have_other_ends=len(offsets) > 1)
+    def _consumed(self, replicas: Sequence[Replica]) -> ConsumedLog:
+        """The most advanced of replicas, by checksums, because lag is counted from its end."""
+        ranked = rank_replicas(replicas, Trust.CHECKSUMS)
+        for each in ranked:
+            if each.failure is not None:
+                self.problems.append(FileProblem(each.replica.partition.path, each.failure))
+        replica = ranked[0].replica
+        end = ranked[0].end if _says_end(replica.partition) else None
+        return ConsumedLog(
+            replica,
+            replica.log_start_offset,
+            replica.high_watermark,
+            end,
+            None if end is None else self._is_certain(replica, end.offset),
+            self._topic_id(replica),
+            len({each.end.offset for each in ranked if each.end is not None}) > 1,
+        )
 
     def _is_certain(self, replica: Replica, end_offset: int) -> bool:
         try:
@@ -170,26 +170,5 @@ class ConsumedLogs:
             return None
 
 
-def _end_of(partition: Partition) -> ReplicaEnd | None:
-    """By checksums, because lag is counted from it; None for a log that says no end."""
-    is_known = partition.segments and not partition.is_0_7
-    return log_end(partition, Trust.CHECKSUMS) if is_known else None
-
-
-def _consumed_log(
-    replica: Replica,
-    end: ReplicaEnd | None,
-    is_end_certain: bool | None,
-    topic_id: str | None,
-    *,
-    have_other_ends: bool,
-) -> ConsumedLog:
-    return ConsumedLog(
-        replica,
-        replica.log_start_offset,
-        replica.high_watermark,
-        end,
-        is_end_certain,
-        topic_id,
-        have_other_ends,
-    )
+def _says_end(partition: Partition) -> bool:
+    return bool(partition.segments) and not partition.is_0_7

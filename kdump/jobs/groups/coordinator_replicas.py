@@ -24,8 +24,8 @@ from kdump.jobs.groups.coordinator_logs import (
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.batch_validity import NO_OFFSET
 from kdump.log.directory import LogDirectory
-from kdump.log.log_search import ReplicaEnd, Trust, log_end
-from kdump.log.replicas import Replica, replicas_by_partition
+from kdump.log.log_search import ReplicaEnd
+from kdump.log.replicas import Replica, rank_replicas, replicas_by_partition
 from kdump.phases import phase
 from kdump.state.compacted.latest_records import LatestRecords
 from kdump.state.epochs.follower_truncation import LoadedReplica, truncation_as_follower
@@ -73,9 +73,14 @@ class ChosenLog(Struct, frozen=True):
 
 
 class _Candidate(Struct, frozen=True):
-    """A replica, and where its log ends by its headers; or why that is not known."""
+    """A replica, and where its log ends by its headers; or why that is not known.
+
+    Attributes:
+        is_kept: whether its broker keeps it.
+    """
 
     replica: Replica
+    is_kept: bool = True
     end: ReplicaEnd | None = None
     failure: Unreadable | None = None
 
@@ -134,15 +139,17 @@ def _ranked(replicas: Sequence[Replica]) -> list[_Candidate]:
     """The replicas of a partition, the most advanced one first."""
     if len(replicas) == 1:
         return [_Candidate(replicas[0])]
-    found = []
-    for replica in replicas:
-        try:
-            found.append(_Candidate(replica, log_end(replica.partition, Trust.HEADERS)))
-        except OSError as failure:
-            why = Unreadable.of(failure, replica.partition.path)
-            found.append(_Candidate(replica, failure=why))
-    lowest = ReplicaEnd(-2, 0)
-    return sorted(found, key=lambda each: each.end or lowest, reverse=True)
+    return [
+        _Candidate(
+            each.replica,
+            each.is_kept,
+            each.end,
+            None
+            if each.failure is None
+            else Unreadable.of(each.failure, each.replica.partition.path),
+        )
+        for each in rank_replicas(replicas)
+    ]
 
 
 def _is_needed(other: _Candidate, first: _Read) -> bool:
@@ -162,7 +169,7 @@ def _parted_at(other: _Candidate, chosen: _Read) -> int:
     """
     assert other.end is not None
     if other.end.leader_epoch == chosen.end.leader_epoch:
-        return max(other.end.offset, chosen.end.offset)
+        return chosen.end.offset
     try:
         truncation = truncation_as_follower(
             _loaded(other.replica, other.end), _loaded(chosen.candidate.replica, chosen.end)
@@ -185,7 +192,7 @@ def _chosen(
     candidates: Sequence[_Candidate], read: Sequence[_Read], not_loaded: Iterable[Location]
 ) -> ChosenLog:
     """Believe the replica whose valid batches reach furthest; of equal ones one without gaps."""
-    best = max(read, key=lambda each: (each.end, each.log.is_gapless))
+    best = max(read, key=lambda each: (each.candidate.is_kept, each.end, each.log.is_gapless))
     others = [each for each in read if each is not best]
     unreadable = [each for each in candidates if each.failure and each is not best.candidate]
     skipped = [each.candidate for each in others if _claims_more(each, best)]

@@ -22,8 +22,8 @@ from kdump.jobs.transactions.partition_transactions import (
     all_txns,
 )
 from kdump.log.directory import LogDirectory
-from kdump.log.log_search import ReplicaEnd, Trust, log_end
-from kdump.log.replicas import Replica, most_whole, replicas_by_partition
+from kdump.log.log_search import ReplicaEnd
+from kdump.log.replicas import Replica, by_topic_id, rank_replicas, replicas_by_partition
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage
 from kdump.phases import during, phase
@@ -161,7 +161,8 @@ def txns(
         chosen = [
             each
             for key, replicas in sorted(replicas_by_partition(request.directories).items())
-            if (each := _chosen(request, key, replicas, problems)) is not None
+            for of_topic in _by_topic(request, key, replicas)
+            if (each := _chosen(key, of_topic, problems)) is not None
         ]
     results = run_job(TxnsJob(), [_split(each) for each in chosen], options)
     read: list[tuple[PartitionTransactions, TxnsResult]] = []
@@ -176,10 +177,10 @@ def txns(
         else:
             problems.append(Problem(outcome.path, outcome.what, False))
     coordinators = _coordinators(request, read)
-    is_read = {each.topic_partition: (each, result) for each, result in read}
+    results_of = {each.replica.partition.path: result for each, result in read}
     partitions = [
-        _judged(*is_read[each.topic_partition], coordinators, request)
-        if each.topic_partition in is_read
+        _judged(each, results_of[each.replica.partition.path], coordinators, request)
+        if each.replica.partition.path in results_of
         else each
         for each in chosen
         if each.replica.partition in request.selection
@@ -187,29 +188,34 @@ def txns(
     return TxnsReport(coordinators, partitions, damages, problems)
 
 
-def _chosen(
-    request: TxnsRequest,
-    key: TopicPartition,
-    replicas: Sequence[Replica],
-    problems: list[Problem],
-) -> PartitionTransactions | None:
-    """The most advanced replica of a partition; None if the partition is not to be read."""
+def _by_topic(
+    request: TxnsRequest, key: TopicPartition, replicas: Sequence[Replica]
+) -> list[list[Replica]]:
+    """The replicas of a partition that is to be read; topics with different ids are different."""
     is_selected = any(each.partition in request.selection for each in replicas)
     if key.topic == CLUSTER_METADATA_TOPIC or replicas[0].partition.is_0_7:
-        return None
+        return []
     if not is_selected and key.topic != TRANSACTION_STATE_TOPIC:
-        return None
-    ends: list[tuple[Replica, ReplicaEnd]] = []
-    for replica in replicas:
-        try:
-            ends.append((replica, log_end(replica.partition, Trust.HEADERS)))
-        except OSError as failure:
-            path = failure.filename or str(replica.partition.path)
+        return []
+    if key.topic == TRANSACTION_STATE_TOPIC or len(replicas) == 1:
+        return [list(replicas)]
+    ids = [each.partition.known_topic_id for each in replicas]
+    return [[replicas[number] for number in numbers] for numbers in by_topic_id(ids)]
+
+
+def _chosen(
+    key: TopicPartition, replicas: Sequence[Replica], problems: list[Problem]
+) -> PartitionTransactions | None:
+    """The most advanced replica of a partition; None if none can be read."""
+    ranked = rank_replicas(replicas)
+    for each in ranked:
+        if (failure := each.failure) is not None:
+            path = failure.filename or str(each.replica.partition.path)
             problems.append(Problem(path, failure.strerror or str(failure), False))
+    ends = [(each.replica, each.end) for each in ranked if each.end is not None]
     if not ends:
         return None
-    best_end = max(end for _, end in ends)
-    best = most_whole([replica for replica, end in ends if end == best_end])
+    best, best_end = ends[0]
     return PartitionTransactions(
         key,
         best,
