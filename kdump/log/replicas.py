@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -101,8 +101,8 @@ class RankedReplica(Struct, Generic[Chosen], frozen=True):
     """A replica, and what counts when one of several is chosen.
 
     Attributes:
-        is_kept: whether its broker keeps it, as far as the replica says: it renames one without a
-            topic id to ``-stray``.
+        is_kept: whether its broker keeps it, as far as is known: it renames one without a topic
+            id, or with another one than the metadata has, to ``-stray``.
         end: None if it cannot be read.
         failure: why.
     """
@@ -119,7 +119,7 @@ class RankedReplica(Struct, Generic[Chosen], frozen=True):
 
 
 def rank_replicas(
-    replicas: Iterable[Chosen], trust: Trust = Trust.HEADERS
+    replicas: Iterable[Chosen], trust: Trust = Trust.HEADERS, topic_id: str | None = None
 ) -> list[RankedReplica[Chosen]]:
     """Order replicas of one partition, the most advanced first, and find where they end.
 
@@ -127,22 +127,25 @@ def rank_replicas(
     controller would choose among replicas that are not known to be in sync. Of those that end
     alike, the first has most of the log, as far as few reads tell: it lacks the fewest offsets
     between its segments, then it has the most bytes of batches; another one may have lost a
-    segment, or batches that were damaged. One without a topic id comes after those that have one,
-    and one that cannot be read is the last.
+    segment, or batches that were damaged. One that its broker does not keep comes after those that
+    it keeps, and one that cannot be read is the last.
 
     Args:
         replicas: at least one.
         trust: what counts as the end of a log.
+        topic_id: as the cluster's metadata has it; None if it is not known.
     """
-    found = [_ranked(each, trust) for each in replicas]
+    found = [_ranked(each, trust, topic_id) for each in replicas]
     best = max(each.rank for each in found)
     first = _most_whole([each.replica for each in found if each.rank == best])
     return sorted(found, key=lambda each: (each.rank, each.replica is first), reverse=True)
 
 
-def _ranked(replica: Chosen, trust: Trust) -> RankedReplica[Chosen]:
+def _ranked(replica: Chosen, trust: Trust, topic_id: str | None) -> RankedReplica[Chosen]:
     partition = replica.partition
-    is_kept = partition.is_cluster_metadata or partition.known_topic_id is not None
+    own_id = partition.known_topic_id
+    has_id = own_id is not None and topic_id in (None, own_id)
+    is_kept = partition.is_cluster_metadata or has_id
     try:
         return RankedReplica(replica, is_kept, log_end(partition, trust))
     except OSError as failure:
@@ -214,10 +217,7 @@ class ChosenReplicas(Struct, Generic[Chosen], frozen=True):
 
 
 def choose_replicas(
-    replicas: Iterable[Chosen],
-    on_failure: Callable[[Chosen, OSError], None],
-    *,
-    is_one_a_name: bool = False,
+    replicas: Iterable[Chosen], on_failure: Callable[[Chosen, OSError], None]
 ) -> ChosenReplicas[Chosen]:
     """Choose the most advanced replica of each partition, so that each record is read once.
 
@@ -227,7 +227,6 @@ def choose_replicas(
     Args:
         replicas: of any partitions.
         on_failure: takes each replica whose end cannot be read, and why.
-        is_one_a_name: whether there can be only one topic of a name.
     """
     ordered = list(replicas)
     named = defaultdict[TopicPartition | None, list[Chosen]](list)
@@ -236,8 +235,8 @@ def choose_replicas(
     best: list[Chosen] = []
     for group in named.values():
         # No file is read to choose from one.
-        is_one_topic = is_one_a_name or len(group) == 1
-        topic_ids = [None if is_one_topic else each.partition.known_topic_id for each in group]
+        is_one = len(group) == 1
+        topic_ids = [None if is_one else each.partition.known_topic_id for each in group]
         best += [
             most_advanced([group[number] for number in numbers], on_failure)
             for numbers in by_topic_id(topic_ids)
@@ -246,6 +245,47 @@ def choose_replicas(
     return ChosenReplicas(
         tuple(each for each in ordered if id(each) in chosen),
         tuple(each for each in ordered if id(each) not in chosen),
+    )
+
+
+def of_one_topic(
+    replicas: Iterable[Chosen], find_topic_ids: Callable[[], Mapping[str, str]]
+) -> tuple[list[Chosen], list[Chosen]]:
+    """Divide replicas into those of one topic of each name, and those of other topics.
+
+    For what is addressed by the name of a topic. Of topics with one name and different ids, the
+    one that the cluster's metadata has counts; if it says nothing of them, the one with the most
+    replicas: that of a deleted topic is left on a disk that was away.
+
+    Args:
+        replicas: of any partitions.
+        find_topic_ids: finds the ids of topics by name, as the metadata has them; asked only where
+            ids differ.
+    """
+    ordered = list(replicas)
+    by_topic = defaultdict[str, list[Chosen]](list)
+    for each in ordered:
+        if (key := each.partition.topic_partition) is not None:
+            by_topic[key.topic].append(each)
+    others = set[int]()
+    for topic, group in by_topic.items():
+        # Those in one log directory are of one topic: no file is read.
+        if len({each.partition.path.parent for each in group}) == 1:
+            continue
+        topic_ids = [each.partition.known_topic_id for each in group]
+        found = Counter(each for each in topic_ids if each is not None)
+        if len(found) > 1:
+            current = find_topic_ids().get(topic)
+            if current not in found:
+                ((current, _),) = found.most_common(1)
+            others |= {
+                id(each)
+                for each, topic_id in zip(group, topic_ids, strict=True)
+                if topic_id not in (None, current)
+            }
+    return (
+        [each for each in ordered if id(each) not in others],
+        [each for each in ordered if id(each) in others],
     )
 
 

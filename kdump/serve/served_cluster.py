@@ -15,7 +15,13 @@ from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kdump.formats.uuids import parse_uuid
 from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.log.directory import LogDirectory
-from kdump.log.replicas import Replica, choose_replicas, left_in_copies, replicas_by_partition
+from kdump.log.replicas import (
+    Replica,
+    choose_replicas,
+    left_in_copies,
+    of_one_topic,
+    replicas_by_partition,
+)
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
 from kdump.serve.served_log import CommittedReaders, ServedLog
@@ -95,7 +101,8 @@ class ServedCluster:
         image: the cluster's metadata; None if there is none.
         directories: all that were named.
         not_chosen: how many replicas are not served, because another one of the partition is.
-        other_topics: replicas of topics that the cluster's metadata does not have by their ids.
+        other_topics: replicas of topics whose name another topic has, by the cluster's metadata if
+            that is known.
     """
 
     node_id: int
@@ -152,7 +159,7 @@ def open_cluster(
     registrations = _registrations(request.image)
     ids = {} if request.image is None else _topic_ids(request.image)
     replicas, other_topics = _replicas(request, ids)
-    chosen = choose_replicas(replicas, on_failure, is_one_a_name=True)
+    chosen = choose_replicas(replicas, on_failure)
     verified, readers = VerifiedBatches(), CommittedReaders()
     logs: dict[TopicPartition, ServedLog] = {}
     for replica in chosen.chosen:
@@ -227,7 +234,8 @@ def _replicas(request: ServeRequest, ids: Mapping[str, str]) -> tuple[list[Repli
                 other_topics.append(each)
             else:
                 replicas.append(each)
-    return replicas, other_topics
+    replicas, more = of_one_topic(replicas, dict)
+    return replicas, [*other_topics, *more]
 
 
 def _topics(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,20 @@ from builders.batches import batch, record
 from builders.log_directories import write_log_directory, write_partition
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
+from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
+from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.log_search import ReplicaEnd, Trust, log_end
-from kdump.log.replicas import choose_replicas, most_advanced, replicas_by_partition
+from kdump.log.replicas import (
+    choose_replicas,
+    most_advanced,
+    of_one_topic,
+    replicas_by_partition,
+)
 from kdump.storage.local_disk import local
 
 DIVERGED = TopicPartition("div-a", 0)
+OLD_ID, NEW_ID = uuid.UUID(int=77), uuid.UUID(int=78)
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +97,41 @@ def test_a_replica_that_becomes_stray_is_chosen_only_where_there_is_no_other(
     write_partition(write_log_directory(tmp_path / "b2") / "orders-0", {0: batch([record(0)])})
     (longer / names.PARTITION_METADATA).unlink()
 
-    def chosen(*disks: str, is_one_a_name: bool) -> list[str]:
+    def chosen(*disks: str) -> list[str]:
         directories = [read_log_directory(local(tmp_path / disk)) for disk in disks]
         found = replicas_by_partition(directories)[TopicPartition("orders", 0)]
         assert most_advanced(found).log_directory.path.name == disks[-1]
-        best = choose_replicas(found, lambda *_: None, is_one_a_name=is_one_a_name).chosen
+        best = choose_replicas(found, lambda *_: None).chosen
         return [each.log_directory.path.name for each in best]
 
-    for is_one_a_name in (False, True):
-        assert chosen("b1", "b2", is_one_a_name=is_one_a_name) == ["b2"]
-        assert chosen("b1", is_one_a_name=is_one_a_name) == ["b1"]
+    assert chosen("b1", "b2") == ["b2"]
+    assert chosen("b1") == ["b1"]
+
+
+@pytest.mark.parametrize(
+    ("known", "of"),
+    [
+        pytest.param({}, "new", id="most replicas"),
+        pytest.param({"orders": "other"}, "new", id="an id that no replica has"),
+        pytest.param({"orders": format_uuid(OLD_ID)}, "old", id="the metadata"),
+    ],
+)
+def test_of_topics_with_one_name_the_current_one_counts(
+    known: dict[str, str], of: str, tmp_path: Path
+) -> None:
+    """The deleted one may have more records and greater epochs, and other partitions."""
+    for disk, topic_id, partitions in (
+        ("b1", OLD_ID, ("orders-0", "orders-1")),
+        ("b2", NEW_ID, ("orders-0",)),
+        ("b3", NEW_ID, ("orders-0", "orders-2")),
+    ):
+        root = write_log_directory(tmp_path / disk)
+        metadata = encode_partition_metadata(PartitionMetadata(0, topic_id))
+        for name in partitions:
+            write_partition(root / name, others={names.PARTITION_METADATA: metadata})
+    directories = [read_log_directory(local(tmp_path / disk)) for disk in ("b1", "b2", "b3")]
+    replicas = [each for own in replicas_by_partition(directories).values() for each in own]
+    kept, others = of_one_topic(replicas, lambda: known)
+    sides = {"old": {"b1"}, "new": {"b2", "b3"}}
+    assert {each.log_directory.path.name for each in kept} == sides[of]
+    assert len(kept) + len(others) == len(replicas)

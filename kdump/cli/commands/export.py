@@ -22,12 +22,13 @@ from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
-from kdump.formats.names import TopicPartition
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kdump.jobs.export.file_names import Layout
 from kdump.jobs.export.record_formats import FileFormat
 from kdump.phases import phase
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
@@ -184,7 +185,7 @@ def _targets(
 ) -> tuple[list[FoundPartition], list[str]]:
     """The partitions to export, each once, and the paths of their other replicas."""
     from kdump.cli.shared.record_targets import TargetFinder, one_of_each
-    from kdump.log.replicas import left_in_copies
+    from kdump.log.replicas import left_in_copies, of_one_topic
 
     finder = TargetFinder(selection, diagnostics, "exported", has_segments=False, has_copies=False)
     by_key: dict[TopicPartition, list[FoundPartition]] = {}
@@ -202,13 +203,36 @@ def _targets(
                     same.append(found)
     if (said := left_in_copies(finder.left_out, by_key.keys(), "exported")) is not None:
         write_line(f"kdump: {said}; name the directory to export it", sys.stderr)
-    replicas = one_of_each(
-        (each for same in by_key.values() for each in same),
-        diagnostics,
-        "exported",
-        is_one_a_name=True,  # files are named after the topic
+    # Files are named after the topic.
+    of_topic, other_topics = of_one_topic(
+        (each for same in by_key.values() for each in same), lambda: _topic_ids(paths)
     )
-    return list(replicas.chosen), [str(each.partition.path) for each in replicas.others]
+    if other_topics:
+        write_line(
+            f"kdump: not exported: {counted(len(other_topics), 'replica')} of another topic with"
+            f" the same name (first: {other_topics[0].partition.path}); name its log directory"
+            " alone to export it",
+            sys.stderr,
+        )
+    replicas = one_of_each(of_topic, diagnostics, "exported")
+    left_out = (*replicas.others, *other_topics)
+    return list(replicas.chosen), [str(each.partition.path) for each in left_out]
+
+
+def _topic_ids(paths: Sequence[Location]) -> dict[str, str]:
+    """The ids of topics by name, if one of the directories has the cluster's metadata."""
+    from kdump.log.directory import directory_kind, read_log_directory
+    from kdump.state.metadata.cluster import read_newest_image
+
+    image = read_newest_image(
+        partition
+        for path in paths
+        if (kind := directory_kind(path)).is_log_directory
+        for partition in read_log_directory(
+            path, kind, select=lambda _, key: key.topic == CLUSTER_METADATA_TOPIC
+        ).partitions
+    )
+    return {} if image is None else {name: each.topic_id for name, each in image.topics.items()}
 
 
 def _request(

@@ -353,8 +353,8 @@ def _start_lines(
     if cluster.other_topics:
         first = cluster.other_topics[0].partition.path
         yield (
-            f"  {counted(len(cluster.other_topics), 'replica')} not served: of topics with another"
-            f" id than in the cluster's metadata (first: {first})"
+            f"  {counted(len(cluster.other_topics), 'replica')} not served: of another topic with"
+            f" the same name (first: {first}); name its log directory alone to serve it"
         )
     missing = [
         f"{topic.name}-{each.number}"

@@ -104,8 +104,6 @@ def one_of_each(
     diagnostics: Diagnostics,
     done: str,
     hint: str = "",
-    *,
-    is_one_a_name: bool = False,
 ) -> ChosenReplicas[FoundPartition]:
     """Choose among replicas, and say that others are left out.
 
@@ -114,14 +112,13 @@ def one_of_each(
         diagnostics: takes the replicas that cannot be read: they may be better.
         done: what the command does with records, as in "searched".
         hint: what to do to have the others, too.
-        is_one_a_name: as for :func:`~kdump.log.replicas.choose_replicas`.
     """
 
     def failed(replica: FoundPartition, failure: OSError) -> None:
         diagnostics.report(failure.filename or replica.partition.path, failure)
 
     with phase("choosing among replicas"):
-        replicas = choose_replicas(found, failed, is_one_a_name=is_one_a_name)
+        replicas = choose_replicas(found, failed)
     if replicas.others:
         count = counted(len(replicas.others), "other replica")
         first = replicas.others[0].partition.path

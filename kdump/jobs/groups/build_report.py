@@ -86,7 +86,7 @@ class _Reporting:
         self._failures: list[tuple[GroupLog, str]] = []
 
     def report(self, options: EngineOptions) -> GroupsReport:
-        chosen = read_coordinators(self._request.directories, options)
+        chosen = read_coordinators(self._request.directories, options, image=self._request.image)
         of_groups = [each for each in chosen if each.log.partition.topic == OFFSETS_TOPIC]
         of_shares = [each for each in chosen if each.log.partition.topic == SHARE_STATE_TOPIC]
         found = self._groups(of_groups)

@@ -30,6 +30,7 @@ from kdump.phases import phase
 from kdump.state.compacted.latest_records import LatestRecords
 from kdump.state.epochs.follower_truncation import LoadedReplica, truncation_as_follower
 from kdump.state.groups.share_groups import ShareRecords
+from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
 
 
@@ -103,12 +104,14 @@ def read_coordinators(
     options: EngineOptions = DEFAULT_OPTIONS,
     *,
     topics: Collection[str] = (OFFSETS_TOPIC, SHARE_STATE_TOPIC),
+    image: ClusterImage | None = None,
 ) -> list[ChosenLog]:
     """Read the logs of coordinators, each in the replica that reaches furthest.
 
     Args:
         directories: the log directories, with partitions as a starting broker loads them.
         topics: whose partitions to read.
+        image: the cluster's metadata, if there is any.
 
     Raises:
         KdumpError: the engine failed.
@@ -119,7 +122,11 @@ def read_coordinators(
         for key in directory.not_loaded():
             not_loaded.setdefault(key, []).append(directory.path)
     with phase("choosing among replicas"):
-        ranked = {key: _ranked(replicas[key]) for key in sorted(replicas) if key.topic in topics}
+        ranked = {
+            key: _ranked(replicas[key], None if image is None else image.topic_id(key.topic))
+            for key in sorted(replicas)
+            if key.topic in topics
+        }
     first = read_logs(((key, each[0].replica) for key, each in ranked.items()), options)
     read = {log.partition: [_Read(ranked[log.partition][0], log)] for log in first}
     more = [
@@ -135,7 +142,7 @@ def read_coordinators(
     return [_chosen(ranked[key], own, not_loaded.get(key, ())) for key, own in read.items()]
 
 
-def _ranked(replicas: Sequence[Replica]) -> list[_Candidate]:
+def _ranked(replicas: Sequence[Replica], topic_id: str | None) -> list[_Candidate]:
     """The replicas of a partition, the most advanced one first."""
     if len(replicas) == 1:
         return [_Candidate(replicas[0])]
@@ -148,7 +155,7 @@ def _ranked(replicas: Sequence[Replica]) -> list[_Candidate]:
             if each.failure is None
             else Unreadable.of(each.failure, each.replica.partition.path),
         )
-        for each in rank_replicas(replicas)
+        for each in rank_replicas(replicas, topic_id=topic_id)
     ]
 
 

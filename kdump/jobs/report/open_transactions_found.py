@@ -82,12 +82,11 @@ def unstable_partitions(
         KdumpError: the engine failed.
     """
     live = [each for each in reports if each.partition.state is PartitionState.LIVE]
-    leading = choose_replicas(live, lambda *_: None, is_one_a_name=True).chosen
-    chosen = {
-        key: each
-        for each in leading
+    chosen = [
+        (key, each)
+        for each in choose_replicas(live, lambda *_: None).chosen
         if (key := each.partition.topic_partition) is not None and _is_unstable(each)
-    }
+    ]
     if not chosen:
         return [], ()
     selection = PartitionSelection(topics=(TRANSACTION_STATE_TOPIC,))
@@ -96,7 +95,7 @@ def unstable_partitions(
     around = {str(each.path): each for each in directories}
     unstable = [
         _judged(key, report, around.get(report.log_dir), found.coordinators, now_ms)
-        for key, report in sorted(chosen.items())
+        for key, report in sorted(chosen, key=lambda each: each[0])
     ]
     return unstable, found.problems
 

@@ -27,7 +27,7 @@ from kdump.log.replicas import Replica, by_topic_id, rank_replicas, replicas_by_
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage
 from kdump.phases import during, phase
-from kdump.state.metadata.cluster import read_newest_image
+from kdump.state.metadata.cluster import ClusterImage, read_newest_image
 from kdump.state.transactions.hanging_transactions import (
     DEFAULT_MAX_TIMEOUT_MS,
     Coordinators,
@@ -157,12 +157,19 @@ def txns(
     """
     problems: list[Problem] = []
     damages: list[Damage] = []
+    with phase("reading the cluster's metadata"):
+        image = read_newest_image(
+            partition
+            for directory in request.directories
+            for partition in directory.partitions
+            if partition.is_cluster_metadata
+        )
     with phase("choosing among replicas"):
         chosen = [
             each
             for key, replicas in sorted(replicas_by_partition(request.directories).items())
             for of_topic in _by_topic(request, key, replicas)
-            if (each := _chosen(key, of_topic, problems)) is not None
+            if (each := _chosen(key, of_topic, image, problems)) is not None
         ]
     results = run_job(TxnsJob(), [_split(each) for each in chosen], options)
     read: list[tuple[PartitionTransactions, TxnsResult]] = []
@@ -176,7 +183,7 @@ def txns(
             problems.append(Problem(str(each.replica.partition.path), outcome.what, True))
         else:
             problems.append(Problem(outcome.path, outcome.what, False))
-    coordinators = _coordinators(request, read)
+    coordinators = _coordinators(image, read)
     results_of = {each.replica.partition.path: result for each, result in read}
     partitions = [
         _judged(each, results_of[each.replica.partition.path], coordinators, request)
@@ -204,10 +211,14 @@ def _by_topic(
 
 
 def _chosen(
-    key: TopicPartition, replicas: Sequence[Replica], problems: list[Problem]
+    key: TopicPartition,
+    replicas: Sequence[Replica],
+    image: ClusterImage | None,
+    problems: list[Problem],
 ) -> PartitionTransactions | None:
     """The most advanced replica of a partition; None if none can be read."""
-    ranked = rank_replicas(replicas)
+    topic_id = None if image is None else image.topic_id(key.topic)
+    ranked = rank_replicas(replicas, topic_id=topic_id)
     for each in ranked:
         if (failure := each.failure) is not None:
             path = failure.filename or str(each.replica.partition.path)
@@ -265,20 +276,13 @@ def _loading_problem(each: PartitionTransactions, result: TxnsResult) -> Problem
 
 
 def _coordinators(
-    request: TxnsRequest, read: Iterable[tuple[PartitionTransactions, TxnsResult]]
+    image: ClusterImage | None, read: Iterable[tuple[PartitionTransactions, TxnsResult]]
 ) -> Coordinators:
     logs = {
         each.topic_partition.partition: result.coordinator
         for each, result in read
         if result.coordinator is not None
     }
-    with phase("reading the cluster's metadata"):
-        image = read_newest_image(
-            partition
-            for directory in request.directories
-            for partition in directory.partitions
-            if partition.is_cluster_metadata
-        )
     if image is None:
         return Coordinators(logs, None)
     topic = image.topics.get(TRANSACTION_STATE_TOPIC)
