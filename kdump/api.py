@@ -38,12 +38,13 @@ from kdump.log import directory as directories
 from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.log.replicas import most_advanced
+from kdump.log.replicas import most_advanced, of_one_topic
 from kdump.log.segment import Segment
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage, segment_part
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.repair.policies import Policy
+from kdump.state.metadata.cluster import read_newest_image
 from kdump.state.metadata.settings import Settings, read_settings, require_accepted
 from kdump.storage.location import Location
 from kdump.storage.parallel_reads import with_files_at_hand
@@ -241,6 +242,9 @@ class LogDir:
     def partition(self, topic: str, number: int) -> LogPartition:
         """Give a live partition; of several replicas, the most advanced one.
 
+        Of a topic that was deleted and created again, those of the one that the cluster's metadata
+        has are replicas, or without metadata of the one with the most replicas of the partition.
+
         Raises:
             UsageProblem: there is none.
             OSError: a log cannot be read; only of several replicas.
@@ -253,8 +257,14 @@ class LogDir:
         if not found:
             named = " ".join(map(str, self.paths))
             raise UsageProblem(f"{named} has no partition {topic}-{number}")
-        chosen = most_advanced([_Replica(as_loaded(each._partition), each) for each in found])
+        replicas = [_Replica(as_loaded(each._partition), each) for each in found]
+        chosen = most_advanced(of_one_topic(replicas, self._topic_ids)[0])
         return chosen.shown
+
+    def _topic_ids(self) -> Mapping[str, str]:
+        partitions = (each._partition for each in self.partitions)
+        image = read_newest_image(each for each in partitions if each.is_cluster_metadata)
+        return {} if image is None else image.topic_ids
 
     def table(
         self,

@@ -25,7 +25,7 @@ from kdump.log.first_record import FoundRecord
 from kdump.log.log_search import checkpointed, find_log_start
 from kdump.log.partition import Partition
 from kdump.log.record_search import LIMIT_BYTES, RecordInSegment, RecordSearch
-from kdump.log.replicas import Replica, most_advanced, replicas_by_partition
+from kdump.log.replicas import Replica, most_advanced, of_each_topic, replicas_by_partition
 from kdump.log.selection import PartitionSelection
 from kdump.log.special_times import IsolationLevel, SpecialTime
 from kdump.state.epochs.epoch_history import EpochHistory
@@ -439,9 +439,9 @@ class ReplicaAnswer(Struct, frozen=True):
 
 
 def selected_replicas(request: LookupRequest) -> list[list[Replica]]:
-    """The replicas of each selected partition, by topic and number."""
+    """The replicas of each selected partition, by topic, its id and number."""
     found = replicas_by_partition(request.directories)
-    in_order = (found[key] for key in sorted(found))
+    in_order = (group for key in sorted(found) for group in of_each_topic(found[key]))
     selected = (
         [each for each in group if each.partition in request.selection] for group in in_order
     )

@@ -234,18 +234,20 @@ def choose_replicas(
         named[each.partition.topic_partition].append(each)
     best: list[Chosen] = []
     for group in named.values():
-        # No file is read to choose from one.
-        is_one = len(group) == 1
-        topic_ids = [None if is_one else each.partition.known_topic_id for each in group]
-        best += [
-            most_advanced([group[number] for number in numbers], on_failure)
-            for numbers in by_topic_id(topic_ids)
-        ]
+        best += [most_advanced(of_topic, on_failure) for of_topic in of_each_topic(group)]
     chosen = set(map(id, best))
     return ChosenReplicas(
         tuple(each for each in ordered if id(each) in chosen),
         tuple(each for each in ordered if id(each) not in chosen),
     )
+
+
+def of_each_topic(replicas: Sequence[Chosen]) -> list[list[Chosen]]:
+    """Divide replicas of one partition by topic id; of a single one no file is read."""
+    if len(replicas) == 1:
+        return [list(replicas)]
+    topic_ids = [each.partition.known_topic_id for each in replicas]
+    return [[replicas[number] for number in numbers] for numbers in by_topic_id(topic_ids)]
 
 
 def of_one_topic(

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+import kdump
 from builders.batches import batch, record
 from builders.group_records import offset_key, offset_value
 from builders.in_process import run_kdump
@@ -69,3 +70,15 @@ def test_offsets_are_those_of_the_coordinator_that_the_metadata_has(
     outcome = run_kdump(["groups", "--output", "jsonl", *disks], tmp_path)
     (offset,) = (each for each in objects(outcome.stdout) if each["type"] == "offset")
     assert offset["committed_offset"] == 3
+
+
+def test_python_reads_the_topic_that_the_metadata_has(disks: list[str]) -> None:
+    partition = kdump.open_log_dir(*disks).partition("orders", 0)
+    assert str(partition.path) == f"{disks[1]}/orders-0"
+
+
+def test_each_topic_has_a_replica_that_should_lead(disks: list[str], tmp_path: Path) -> None:
+    words = ["lookup", "--offset", "0", "--topic", "orders", "--output", "jsonl", *disks]
+    found = objects(run_kdump(words, tmp_path).stdout)
+    leading = [row["is_most_advanced"] for row in found if "is_most_advanced" in row]
+    assert leading == [True, True]

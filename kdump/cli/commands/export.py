@@ -232,7 +232,7 @@ def _topic_ids(paths: Sequence[Location]) -> dict[str, str]:
             path, kind, select=lambda _, key: key.topic == CLUSTER_METADATA_TOPIC
         ).partitions
     )
-    return {} if image is None else {name: each.topic_id for name, each in image.topics.items()}
+    return {} if image is None else image.topic_ids
 
 
 def _request(

@@ -117,13 +117,14 @@ def read_coordinators(
         KdumpError: the engine failed.
     """
     replicas = replicas_by_partition(directories)
+    topic_ids = {} if image is None else image.topic_ids
     not_loaded: dict[TopicPartition, list[Location]] = {}
     for directory in directories:
         for key in directory.not_loaded():
             not_loaded.setdefault(key, []).append(directory.path)
     with phase("choosing among replicas"):
         ranked = {
-            key: _ranked(replicas[key], None if image is None else image.topic_id(key.topic))
+            key: _ranked(replicas[key], topic_ids.get(key.topic))
             for key in sorted(replicas)
             if key.topic in topics
         }

@@ -6,7 +6,7 @@ coordinators know comes from all partitions of ``__transaction_state`` together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from kdump.jobs.transactions.partition_transactions import (
 )
 from kdump.log.directory import LogDirectory
 from kdump.log.log_search import ReplicaEnd
-from kdump.log.replicas import Replica, by_topic_id, rank_replicas, replicas_by_partition
+from kdump.log.replicas import Replica, of_each_topic, rank_replicas, replicas_by_partition
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage
 from kdump.phases import during, phase
@@ -164,12 +164,13 @@ def txns(
             for partition in directory.partitions
             if partition.is_cluster_metadata
         )
+    topic_ids = {} if image is None else image.topic_ids
     with phase("choosing among replicas"):
         chosen = [
             each
             for key, replicas in sorted(replicas_by_partition(request.directories).items())
             for of_topic in _by_topic(request, key, replicas)
-            if (each := _chosen(key, of_topic, image, problems)) is not None
+            if (each := _chosen(key, of_topic, topic_ids, problems)) is not None
         ]
     results = run_job(TxnsJob(), [_split(each) for each in chosen], options)
     read: list[tuple[PartitionTransactions, TxnsResult]] = []
@@ -204,21 +205,18 @@ def _by_topic(
         return []
     if not is_selected and key.topic != TRANSACTION_STATE_TOPIC:
         return []
-    if key.topic == TRANSACTION_STATE_TOPIC or len(replicas) == 1:
-        return [list(replicas)]
-    ids = [each.partition.known_topic_id for each in replicas]
-    return [[replicas[number] for number in numbers] for numbers in by_topic_id(ids)]
+    # Coordinators are known by the name of their topic.
+    return [list(replicas)] if key.topic == TRANSACTION_STATE_TOPIC else of_each_topic(replicas)
 
 
 def _chosen(
     key: TopicPartition,
     replicas: Sequence[Replica],
-    image: ClusterImage | None,
+    topic_ids: Mapping[str, str],
     problems: list[Problem],
 ) -> PartitionTransactions | None:
     """The most advanced replica of a partition; None if none can be read."""
-    topic_id = None if image is None else image.topic_id(key.topic)
-    ranked = rank_replicas(replicas, topic_id=topic_id)
+    ranked = rank_replicas(replicas, topic_id=topic_ids.get(key.topic))
     for each in ranked:
         if (failure := each.failure) is not None:
             path = failure.filename or str(each.replica.partition.path)

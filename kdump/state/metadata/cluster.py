@@ -93,10 +93,10 @@ class ClusterImage(Struct, frozen=True):
     known_levels: Mapping[int, int] = field(default_factory=dict)
     end: LogEnd = field(default_factory=_log_begin)
 
-    def topic_id(self, name: str) -> str | None:
-        """The id of a topic; None if there is none of that name."""
-        topic = self.topics.get(name)
-        return None if topic is None else topic.topic_id
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """The ids of topics by name."""
+        return {name: topic.topic_id for name, topic in self.topics.items()}
 
     def topic_of(self, topic_id: str) -> ClusterTopic | None:
         """The topic with an id in Kafka's form; None if no topic has it."""
