@@ -14,6 +14,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from msgspec import Struct
 
+from kdump.serve.consumer_groups import matching_topics
 from kdump.serve.fetch_answers import FETCH
 from kdump.serve.finding_answers import (
     DESCRIBE_CLUSTER,
@@ -25,14 +26,18 @@ from kdump.serve.group_answers import (
     CONSUMER_GROUP_DESCRIBE,
     DESCRIBE_GROUPS,
     DESCRIBE_SHARE_GROUP_OFFSETS,
-    HEARTBEAT,
-    JOIN_GROUP,
-    LEAVE_GROUP,
     LIST_GROUPS,
     OFFSET_COMMIT,
     OFFSET_FETCH,
     SHARE_GROUP_DESCRIBE,
     STREAMS_GROUP_DESCRIBE,
+)
+from kdump.serve.group_refusal import GroupRefusal
+from kdump.serve.member_answers import (
+    CONSUMER_GROUP_HEARTBEAT,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
     SYNC_GROUP,
 )
 from kdump.serve.message_shapes import nested_entity
@@ -330,6 +335,28 @@ class Authorization:
                 "members": (),
             }
         return {"error_code": _NO_GROUP_ERROR, "assignment": b"", "members": ()}
+
+    async def _consumer(self, request: Request, access: Access, ask: Ask) -> Answer:
+        """Whether a client may be a member of a group of the consumer protocol.
+
+        A regular expression stands for the topics that the client may describe.
+        """
+        body = request.body
+        refusal = {"member_epoch": 0, "heartbeat_interval": dt.timedelta()}
+        if not access.may_group("READ", body.group_id):
+            return {"error_code": _NO_GROUP_ERROR, **refusal}
+        names = body.subscribed_topic_names or ()
+        if not all(access.may_topic("DESCRIBE", name) for name in names):
+            return {"error_code": _NO_TOPIC_ERROR, **refusal}
+        regex = getattr(body, "subscribed_topic_regex", None)
+        if regex:
+            try:
+                topics = matching_topics(regex, self._cluster.topics)
+            except GroupRefusal as invalid:
+                return {"error_code": invalid.error, "error_message": invalid.what, **refusal}
+            names = (*names, *(each for each in topics if access.may_topic("DESCRIBE", each)))
+            request = _changed(request, subscribed_topic_names=names, subscribed_topic_regex="")
+        return await ask(request)
 
     async def _commit(self, request: Request, access: Access, ask: Ask) -> Answer:
         body = request.body
@@ -631,6 +658,7 @@ RULES: Final[Mapping[int, Rule]] = {
     DESCRIBE_PRODUCERS: Authorization._producers,
     FIND_COORDINATOR: Authorization._coordinators,
     **dict.fromkeys((JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP), Authorization._member),
+    CONSUMER_GROUP_HEARTBEAT: Authorization._consumer,
     OFFSET_COMMIT: Authorization._commit,
     OFFSET_FETCH: Authorization._offsets,
     DESCRIBE_SHARE_GROUP_OFFSETS: Authorization._share_offsets,

@@ -10,21 +10,16 @@ import asyncio
 import enum
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 from msgspec import Struct, field
 
-_GLANCE_S: Final = 0.5
+from kdump.serve.group_refusal import GroupRefusal
+
 _LEAST_SESSION_S: Final = 6.0
 _LONGEST_SESSION_S: Final = 1800.0
-_MOST_GROUPS: Final = 10_000
-"""So many groups are remembered after their members have left."""
-MOST_MEMBERS: Final = 500
-"""So many members of all groups together."""
-LARGEST_MEMBER_BYTES: Final = 256 << 10
-"""So large may be what a member says of itself."""
 
 
 class LiveState(enum.Enum):
@@ -34,19 +29,6 @@ class LiveState(enum.Enum):
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
     STABLE = "Stable"
-
-
-class GroupRefusal(Exception):
-    """A request of a member is refused.
-
-    Attributes:
-        member_id: the id that it should use from now on.
-    """
-
-    def __init__(self, error: ErrorCode, member_id: str = "") -> None:
-        super().__init__(error)
-        self.error = error
-        self.member_id = member_id
 
 
 Protocols = Mapping[str, bytes]
@@ -101,7 +83,7 @@ class JoinedGroup(Struct, frozen=True):
     members: Sequence[tuple[str, str | None, bytes]]
 
 
-class LiveGroup(Struct):
+class ClassicGroup(Struct):
     """A group.
 
     Attributes:
@@ -127,6 +109,16 @@ class LiveGroup(Struct):
     def has_lived(self) -> bool:
         """Whether it has, or had, members here: then it is not as the disk has it any more."""
         return self.generation > 0
+
+    @property
+    def state_name(self) -> str:
+        """Its state as Kafka calls it."""
+        return self.state.value
+
+    @property
+    def members_count(self) -> int:
+        """How many members it has, and may get."""
+        return len(self.members) + len(self.expected)
 
     # ---- Joining ----
 
@@ -350,55 +342,3 @@ def _cancel(member: LiveMember) -> None:
 def _common(protocols: Sequence[Protocols]) -> set[str]:
     """The names that all members support."""
     return set.intersection(*map(set, protocols))
-
-
-class LiveGroups(Struct):
-    """The groups that have, or had, members here.
-
-    Attributes:
-        by_id: by name.
-    """
-
-    by_id: dict[str, LiveGroup] = field(default_factory=dict)
-    _watch: asyncio.Task[None] | None = None
-
-    def of_member(self, group_id: str) -> LiveGroup:
-        """The group of a member.
-
-        Raises:
-            GroupRefusal: it has none.
-        """
-        found = self.by_id.get(group_id)
-        if found is None:
-            raise GroupRefusal(ErrorCode.unknown_member_id)
-        return found
-
-    def to_join(self, group_id: str) -> LiveGroup:
-        """The group that a member joins.
-
-        Raises:
-            GroupRefusal: there are too many members.
-        """
-        if not group_id:
-            raise GroupRefusal(ErrorCode.invalid_group_id)
-        count = sum(len(each.members) + len(each.expected) for each in self.by_id.values())
-        is_new = group_id not in self.by_id
-        if count >= MOST_MEMBERS or (is_new and len(self.by_id) >= _MOST_GROUPS):
-            raise GroupRefusal(ErrorCode.group_max_size_reached)
-        if self._watch is None:
-            self._watch = asyncio.get_running_loop().create_task(self._expire())
-        return self.by_id.setdefault(group_id, LiveGroup(group_id))
-
-    def close(self) -> None:
-        """Stop watching over members."""
-        if self._watch is not None:
-            self._watch.cancel()
-
-    async def _expire(self) -> None:
-        clock: Callable[[], float] = asyncio.get_running_loop().time
-        while True:
-            await asyncio.sleep(_GLANCE_S)
-            for group_id, group in list(self.by_id.items()):
-                group.expire(clock())
-                if not group.has_lived and not group.members and not group.expected:
-                    del self.by_id[group_id]

@@ -12,14 +12,11 @@ from msgspec import Struct
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.group_report import ShareOffsetReport
 from kdump.serve.answering import Answering, Caller, Serving
-from kdump.serve.classic_groups import (
-    LARGEST_MEMBER_BYTES,
-    GroupRefusal,
-    LiveGroup,
-    LiveGroups,
-    LiveMember,
-)
+from kdump.serve.classic_groups import ClassicGroup
+from kdump.serve.consumer_groups import ConsumerGroup
 from kdump.serve.disk_groups import DiskGroups, FoundGroups
+from kdump.serve.group_refusal import GroupRefusal
+from kdump.serve.live_groups import LiveGroups
 from kdump.serve.messages import Answer, Request
 from kdump.serve.streams_descriptions import described_streams
 from kdump.state.groups.group_image import Group, GroupState, GroupType
@@ -27,10 +24,6 @@ from kdump.state.groups.group_members import AssignedPartitions, Assignment
 
 OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
-JOIN_GROUP: Final = 11
-HEARTBEAT: Final = 12
-LEAVE_GROUP: Final = 13
-SYNC_GROUP: Final = 14
 DESCRIBE_GROUPS: Final = 15
 LIST_GROUPS: Final = 16
 CONSUMER_GROUP_DESCRIBE: Final = 69
@@ -39,8 +32,6 @@ STREAMS_GROUP_DESCRIBE: Final = 89
 DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
 
 _UNKNOWN: Final = -1
-_KNOWING_IDS: Final = 4
-"""From this version of ``JoinGroup`` on, a new member joins with an id that it was given."""
 _WITH_TOPIC_IDS: Final = 10
 """From these versions of ``OffsetFetch`` and ``OffsetCommit`` on, topics are named by their ids."""
 _WITH_NOT_FOUND: Final = 6
@@ -50,6 +41,10 @@ _LARGEST_METADATA: Final = 4096
 _MOST_COMMITS: Final = 100_000
 """So many offsets of all groups are kept."""
 _DEAD: Final = "Dead"
+_CONSUMERS: Final = "consumer"
+"""The protocol type of consumers."""
+_OF_CONSUMER_PROTOCOL: Final = 1
+"""The type of a member in ``ConsumerGroupDescribe``."""
 
 
 class ServedOffset(NamedTuple):
@@ -75,8 +70,12 @@ class _NamedTopic(Struct, frozen=True):
         return {"name": self.name, "topic_id": self.topic_id}
 
 
+CommitCheck = Callable[[_NamedTopic, Any], ErrorCode]
+"""Says whether the offset of a partition may be committed, as it stands in a request."""
+
+
 class GroupAnswers:
-    """Answers everything about groups."""
+    """Answers everything about groups, but for what their members say."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
@@ -89,10 +88,6 @@ class GroupAnswers:
         return {
             OFFSET_COMMIT: self.offset_commit,
             OFFSET_FETCH: self.offset_fetch,
-            JOIN_GROUP: self.join_group,
-            HEARTBEAT: self.heartbeat,
-            LEAVE_GROUP: self.leave_group,
-            SYNC_GROUP: self.sync_group,
             DESCRIBE_GROUPS: self.describe_groups,
             LIST_GROUPS: self.list_groups,
             CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
@@ -116,11 +111,27 @@ class GroupAnswers:
             "groups": [
                 {
                     "group_id": each.group_id,
-                    **self._offsets(each.group_id, each.topics, request.version, found),
+                    **(
+                        self._offsets(each.group_id, each.topics, request.version, found)
+                        if (error := self._reader_error(each)) is ErrorCode.none
+                        else {"error_code": error, "topics": ()}
+                    ),
                 }
                 for each in groups
             ]
         }
+
+    def _reader_error(self, asked: Any) -> ErrorCode:
+        """Why a member may not read offsets. Follows ``ConsumerGroup.validateOffsetFetch``."""
+        member_id = getattr(asked, "member_id", None)
+        group = self.live.by_id.get(asked.group_id)
+        if not isinstance(group, ConsumerGroup) or (member_id is None and asked.member_epoch < 0):
+            return ErrorCode.none
+        member = group.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.unknown_member_id
+        is_current = asked.member_epoch == member.epoch
+        return ErrorCode.none if is_current else ErrorCode.stale_member_epoch
 
     def _offsets(
         self, group_id: str, asked: Iterable[Any] | None, version: int, found: FoundGroups
@@ -157,10 +168,9 @@ class GroupAnswers:
         """Keep offsets in memory; nothing is written."""
         body = request.body
         try:
-            self._check_committer(body)
-            error = ErrorCode.none
+            check = self._committer_check(body)
         except GroupRefusal as refusal:
-            error = refusal.error
+            check = _always(refusal.error)
         return {
             "topics": [
                 {
@@ -168,7 +178,8 @@ class GroupAnswers:
                     "partitions": [
                         {
                             "partition_index": each.partition_index,
-                            "error_code": error or self._commit(body.group_id, topic, each),
+                            "error_code": check(topic, each)
+                            or self._commit(body.group_id, topic, each),
                         }
                         for each in partitions
                     ],
@@ -179,21 +190,24 @@ class GroupAnswers:
             ]
         }
 
-    def _check_committer(self, body: Any) -> None:
-        """Whether a client may commit offsets of a group.
+    def _committer_check(self, body: Any) -> CommitCheck:
+        """What says of each partition whether a client may commit an offset of it.
 
         Raises:
-            GroupRefusal: it may not.
+            GroupRefusal: it may not commit any of this group.
         """
-        generation = getattr(body, "generation_id_or_member_epoch", _UNKNOWN)
+        epoch = getattr(body, "generation_id_or_member_epoch", _UNKNOWN)
         group = self.live.by_id.get(body.group_id)
         if group is None or not group.members:
-            if generation >= 0:
+            if epoch >= 0:
                 raise GroupRefusal(ErrorCode.illegal_generation)
-            return
-        if generation < 0:
+            return _always(ErrorCode.none)
+        if isinstance(group, ConsumerGroup):
+            return _by_assignment(group, body.member_id, epoch)
+        if epoch < 0:
             raise GroupRefusal(ErrorCode.unknown_member_id)
-        group.member(body.member_id, generation)
+        group.member(body.member_id, epoch)
+        return _always(ErrorCode.none)
 
     def _commit(self, group_id: str, topic: _NamedTopic, asked: Any) -> ErrorCode:
         if topic.name is None:
@@ -222,88 +236,6 @@ class GroupAnswers:
         topic = self._cluster.topics.get(name)
         return _NamedTopic(name, None if topic is None else topic.topic_id)
 
-    # ---- Members ----
-
-    async def join_group(self, request: Request, caller: Caller) -> Answer:
-        body = request.body
-        session_s = body.session_timeout.total_seconds()
-        rebalance = getattr(body, "rebalance_timeout", None)
-        rebalance_s = session_s if rebalance is None else rebalance.total_seconds()
-        member = LiveMember(
-            body.member_id,
-            getattr(body, "group_instance_id", None),
-            request.client_id or "",
-            f"/{caller.peer}",
-            session_s,
-            rebalance_s if rebalance_s > 0 else session_s,
-            {each.name: bytes(each.metadata) for each in body.protocols},
-        )
-        try:
-            if sum(map(len, member.protocols.values())) > LARGEST_MEMBER_BYTES:
-                raise GroupRefusal(ErrorCode.invalid_request)
-            member_id, joined = await self.live.to_join(body.group_id).join(
-                member, body.protocol_type, must_know_id=request.version >= _KNOWING_IDS
-            )
-        except GroupRefusal as refusal:
-            return {
-                "error_code": refusal.error,
-                "protocol_name": "",
-                "leader": "",
-                "member_id": refusal.member_id or body.member_id,
-                "members": (),
-            }
-        return {
-            "generation_id": joined.generation,
-            "protocol_type": joined.protocol_type,
-            "protocol_name": joined.protocol,
-            "leader": joined.leader,
-            "member_id": member_id,
-            "members": [
-                {"member_id": each, "group_instance_id": instance_id, "metadata": metadata}
-                for each, instance_id, metadata in joined.members
-            ],
-        }
-
-    async def sync_group(self, request: Request, _caller: Caller) -> Answer:
-        body = request.body
-        try:
-            group = self.live.of_member(body.group_id)
-            given = {each.member_id: bytes(each.assignment) for each in body.assignments}
-            assignment = await group.sync(body.member_id, body.generation_id, given)
-        except GroupRefusal as refusal:
-            return {"error_code": refusal.error, "assignment": b""}
-        return {
-            "protocol_type": group.protocol_type,
-            "protocol_name": group.protocol,
-            "assignment": assignment,
-        }
-
-    async def heartbeat(self, request: Request, _caller: Caller) -> Answer:
-        body = request.body
-        return _refused(
-            lambda: self.live.of_member(body.group_id).heartbeat(body.member_id, body.generation_id)
-        )
-
-    async def leave_group(self, request: Request, _caller: Caller) -> Answer:
-        body = request.body
-        if not hasattr(body, "members"):
-            return _refused(lambda: self.live.of_member(body.group_id).leave(body.member_id, None))
-        return {
-            "members": [
-                {
-                    "member_id": each.member_id,
-                    "group_instance_id": each.group_instance_id,
-                    **self._leave(body.group_id, each),
-                }
-                for each in body.members
-            ]
-        }
-
-    def _leave(self, group_id: str, member: Any) -> Answer:
-        return _refused(
-            lambda: self.live.of_member(group_id).leave(member.member_id, member.group_instance_id)
-        )
-
     # ---- Descriptions ----
 
     async def list_groups(self, request: Request, _caller: Caller) -> Answer:
@@ -324,30 +256,25 @@ class GroupAnswers:
             ]
         }
 
-    def _lived(self) -> Iterator[LiveGroup]:
+    def _lived(self) -> Iterator[ClassicGroup | ConsumerGroup]:
         """The groups that read here; others of the same name on the disk are over."""
         return (each for each in self.live.by_id.values() if each.has_lived)
 
     async def describe_groups(self, request: Request, _caller: Caller) -> Answer:
         found = await self._found()
-        live = {each.group_id: each for each in self._lived()}
         return {
             "groups": [
-                {
-                    "group_id": group_id,
-                    **(
-                        _described_live(live[group_id])
-                        if group_id in live
-                        else self._described(group_id, found, request.version)
-                    ),
-                }
+                {"group_id": group_id, **self._described(group_id, found, request.version)}
                 for group_id in request.body.groups
             ]
         }
 
     def _described(self, group_id: str, found: FoundGroups, version: int) -> Answer:
-        """A classic group on the disk; others are not found, as in a coordinator."""
-        report = found.groups.get(group_id)
+        """A classic group; others are not found, as in a coordinator."""
+        live = {each.group_id: each for each in self._lived()}.get(group_id)
+        if isinstance(live, ClassicGroup):
+            return _described_live(live)
+        report = None if live is not None else found.groups.get(group_id)
         group = None if report is None else report.group
         if group is None and group_id in self._commits:
             group = _only_offsets(group_id)
@@ -370,23 +297,18 @@ class GroupAnswers:
 
     async def _described_members(self, request: Request, wanted: GroupType) -> Answer:
         found = await self._found()
-        live = {each.group_id for each in self._lived()}
         return {
             "groups": [
-                {
-                    "group_id": group_id,
-                    **(
-                        _not_found(group_id, wanted)
-                        if group_id in live
-                        else self._described_group(group_id, found, wanted)
-                    ),
-                }
+                {"group_id": group_id, **self._described_group(group_id, found, wanted)}
                 for group_id in request.body.group_ids
             ]
         }
 
     def _described_group(self, group_id: str, found: FoundGroups, wanted: GroupType) -> Answer:
-        report = found.groups.get(group_id)
+        live = {each.group_id: each for each in self._lived()}.get(group_id)
+        if isinstance(live, ConsumerGroup) and wanted is GroupType.CONSUMER:
+            return self._described_consumers(live)
+        report = None if live is not None else found.groups.get(group_id)
         if report is None or report.group.type is not wanted:
             return _not_found(group_id, wanted)
         group, names = report.group, found.report.topic_names
@@ -412,10 +334,48 @@ class GroupAnswers:
                     "subscribed_topic_regex": each.subscribed_regex,
                     "assignment": self._assignment(each.assigned, names),
                     "target_assignment": self._assignment(each.target or (), names),
-                    "member_type": 1,
+                    "member_type": _OF_CONSUMER_PROTOCOL,
                 }
                 for each in group.members
             ],
+        }
+
+    def _described_consumers(self, group: ConsumerGroup) -> Answer:
+        return {
+            "group_state": group.state_name,
+            "group_epoch": group.epoch,
+            "assignment_epoch": group.assignment_epoch,
+            "assignor_name": group.assignor,
+            "members": [
+                {
+                    "member_id": each.member_id,
+                    "instance_id": each.instance_id,
+                    "rack_id": each.rack_id,
+                    "member_epoch": each.epoch,
+                    "client_id": each.client_id,
+                    "client_host": each.client_host,
+                    "subscribed_topic_names": sorted(each.topic_names),
+                    "subscribed_topic_regex": each.topic_regex or None,
+                    "assignment": self._partitions(each.assigned),
+                    "target_assignment": self._partitions(
+                        group.targets.get(each.member_id, frozenset())
+                    ),
+                    "member_type": _OF_CONSUMER_PROTOCOL,
+                }
+                for each in group.members.values()
+            ],
+        }
+
+    def _partitions(self, keys: Iterable[TopicPartition]) -> Answer:
+        return {
+            "topic_partitions": [
+                {
+                    "topic_id": self._by_name(name).topic_id,
+                    "topic_name": name,
+                    "partitions": numbers,
+                }
+                for name, numbers in _by_topic(keys).items()
+            ]
         }
 
     async def describe_share_group_offsets(self, request: Request, _caller: Caller) -> Answer:
@@ -482,6 +442,35 @@ class GroupAnswers:
         return {"topic_partitions": topics}
 
 
+def _always(error: ErrorCode) -> CommitCheck:
+    return lambda _topic, _partition: error
+
+
+def _by_assignment(group: ConsumerGroup, member_id: str, epoch: int) -> CommitCheck:
+    """The check of a member of the consumer protocol.
+
+    Follows ``ConsumerGroup.validateOffsetCommit``: with an earlier epoch it may commit offsets of
+    the partitions that it had then, and still has.
+
+    Raises:
+        GroupRefusal: it is no member, or its epoch is to come.
+    """
+    member = group.members.get(member_id)
+    if member is None:
+        raise GroupRefusal(ErrorCode.unknown_member_id)
+    if epoch > member.epoch:
+        raise GroupRefusal(ErrorCode.stale_member_epoch)
+    if epoch == member.epoch:
+        return _always(ErrorCode.none)
+
+    def check(topic: _NamedTopic, asked: Any) -> ErrorCode:
+        since = member.epoch_of(TopicPartition(topic.name or "", asked.partition_index))
+        is_owner = since is not None and epoch >= since
+        return ErrorCode.none if is_owner else ErrorCode.stale_member_epoch
+
+    return check
+
+
 def _offset_answer(
     topic: _NamedTopic, number: int, offsets: Mapping[TopicPartition, ServedOffset]
 ) -> Answer:
@@ -503,15 +492,6 @@ def _by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return found
 
 
-def _refused(act: Callable[[], None]) -> Answer:
-    """The error of what a member asked for."""
-    try:
-        act()
-    except GroupRefusal as refusal:
-        return {"error_code": refusal.error}
-    return {"error_code": ErrorCode.none}
-
-
 def _state(group: Group) -> str:
     return (group.state or GroupState.EMPTY).value
 
@@ -525,18 +505,22 @@ def _listed(group: Group) -> dict[str, Any]:
     }
 
 
-def _listed_live(group: LiveGroup) -> dict[str, Any]:
+def _listed_live(group: ClassicGroup | ConsumerGroup) -> dict[str, Any]:
+    if isinstance(group, ClassicGroup):
+        protocol_type, group_type = group.protocol_type, GroupType.CLASSIC
+    else:
+        protocol_type, group_type = _CONSUMERS, GroupType.CONSUMER
     return {
         "group_id": group.group_id,
-        "protocol_type": group.protocol_type,
-        "group_state": group.state.value,
-        "group_type": GroupType.CLASSIC.value,
+        "protocol_type": protocol_type,
+        "group_state": group.state_name,
+        "group_type": group_type.value,
     }
 
 
-def _described_live(group: LiveGroup) -> Answer:
+def _described_live(group: ClassicGroup) -> Answer:
     return {
-        "group_state": group.state.value,
+        "group_state": group.state_name,
         "protocol_type": group.protocol_type,
         "protocol_data": group.protocol,
         "members": [

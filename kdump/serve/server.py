@@ -22,10 +22,11 @@ from kdump.serve.authentication import (
     illegal_state,
 )
 from kdump.serve.authorization import RULES, Access, Authorization
-from kdump.serve.classic_groups import LiveGroups
 from kdump.serve.fetch_answers import FETCH, LARGEST_FETCH_BYTES, FetchAnswers
 from kdump.serve.finding_answers import FindingAnswers
 from kdump.serve.group_answers import GroupAnswers
+from kdump.serve.live_groups import LiveGroups
+from kdump.serve.member_answers import MemberAnswers
 from kdump.serve.memory_budget import MemoryBudget
 from kdump.serve.message_shapes import MalformedMessage
 from kdump.serve.messages import Answer, Request, decode_request, encode_response
@@ -104,6 +105,7 @@ class ProtocolServer:
             **OffsetAnswers(serving).handlers(),
             **RefusingAnswers().handlers(),
             **groups.handlers(),
+            **MemberAnswers(serving, groups.live).handlers(),
             **TransactionAnswers(serving).handlers(),
             **LogDirAnswers(serving).handlers(),
         }

@@ -24,7 +24,7 @@ METADATA: Final = 3
 EPOCH: Final = 23
 OFFERED: Final = (
     *(0, FETCH, LIST_OFFSETS, METADATA, *range(8, 17), 18, EPOCH),
-    *(35, 60, 61, 65, 66, 69, 75, 77, 89, 90),
+    *(35, 60, 61, 65, 66, 68, 69, 75, 77, 89, 90),
 )
 
 

@@ -28,7 +28,7 @@ CLUSTER: Final = ErrorCode.cluster_authorization_failed
 TRANSACTION: Final = ErrorCode.transactional_id_authorization_failed
 REFUSALS: Final = {
     **dict.fromkeys((1, 2, 3, 23, 61, 75), TOPIC),
-    **dict.fromkeys((8, 9, 10, 11, 12, 13, 14, 15, 69, 77, 89, 90), GROUP),
+    **dict.fromkeys((8, 9, 10, 11, 12, 13, 14, 15, 68, 69, 77, 89, 90), GROUP),
     **dict.fromkeys((29, 32, 35, 46, 48, 50, 55, 74), CLUSTER),
     **dict.fromkeys((16, 41, 60, 66), None),
     65: TRANSACTION,
@@ -114,6 +114,27 @@ def test_groups_and_transactions_do_not_tell_of_topics_that_are_not_allowed(
             # The share groups of these disks have no members.
             assert bool(told["root"] - {"orders"}) == (api_key != 77), api_key
             assert told["alice"] <= {"orders"}, api_key
+
+
+def test_a_member_gets_topics_that_it_may_describe(
+    dead_cluster: RunningServer, tmp_path: Path
+) -> None:
+    """One that it names is refused; a regular expression does not match others."""
+    cluster = dead_cluster.cluster
+    allowed = admission(tmp_path, GROUPS_ONLY, with_tls=False)
+    joining = {
+        "group_id": "g-new",
+        "member_epoch": 0,
+        "rebalance_timeout": dt.timedelta(seconds=10),
+        "topic_partitions": (),
+    }
+    with RunningServer(cluster, dead_cluster.notices, [], allowed) as server:
+        alice = Connection.of(server, "alice")
+        named = alice.ask(68, 1, **joining, member_id="a", subscribed_topic_names=("payments",))
+        assert named.error_code is TOPIC
+        found = alice.ask(68, 1, **joining, member_id="b", subscribed_topic_regex=".*")
+        topics = {each.topic_id for each in found.assignment.topic_partitions}
+        assert topics == {cluster.topics["orders"].topic_id}
 
 
 def question(schema: Any, cluster: Any, is_everything: bool) -> dict[str, Any]:

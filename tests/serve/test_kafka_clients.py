@@ -92,11 +92,13 @@ def test_admin_lists_the_same_offsets(clients: ClusterClients, said: dict[str, A
         ], name
 
 
-def test_a_member_of_a_group_reads_and_commits(clients: ClusterClients) -> None:
-    clients.join("member", "g-new", ["orders"], 20, "classic")
-    clients.wait_for_state("Stable", "g-new")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_of_a_group_reads_and_commits(protocol: str, clients: ClusterClients) -> None:
+    group = f"g-new-{protocol}"
+    clients.join("member", group, ["orders"], 20, protocol)
+    clients.wait_for_state("Stable", group)
     clients.ask("leave", member="member")
-    clients.wait_for_state("Empty", "g-new")
+    clients.wait_for_state("Empty", group)
 
 
 def test_the_tools_print_what_the_cluster_was(

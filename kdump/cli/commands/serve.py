@@ -266,10 +266,11 @@ def _require_kio() -> None:
     """
     try:
         import kio  # noqa: F401
+        import re2  # noqa: F401
         import scramp  # noqa: F401
     except ImportError as failure:
         raise KdumpError(
-            "serve needs the packages kio and scramp: pip install 'kafka-kdump[serve]'"
+            "serve needs the packages google-re2, kio and scramp: pip install 'kafka-kdump[serve]'"
         ) from failure
 
 
