@@ -16,6 +16,7 @@ from kdump.engine.job import Split
 from kdump.engine.splits import SMALLEST_SPLIT_BYTES, segment_splits
 from kdump.log.batch_validity import LogPart
 from kdump.log.headers import batch_span_at, batch_spans
+from kdump.log.lock_holders import is_in_use_around
 from kdump.log.log_search import SegmentSearch, Trust, is_older
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -80,6 +81,8 @@ def range_splits(
     if records.is_empty:
         return
     to_offset = records.to_offset
+    # A broker may put another file into the place of a segment: offsets count, and not bytes.
+    is_living = is_in_use_around(partition.path)
     chosen = {segment.base_offset for segment in segments}
     for segment, following in partition.with_following():
         if segment.base_offset not in chosen:
@@ -95,7 +98,12 @@ def range_splits(
         ends_here = following is None or (
             to_offset is not None and to_offset < following.base_offset
         )
-        for piece in _pieces(partition, segment, records, size_bytes, ends_here=ends_here):
+        pieces = (
+            segment_splits(partition, segment, max(size_bytes, segment.data_bytes))
+            if is_living
+            else _pieces(partition, segment, records, size_bytes, ends_here=ends_here)
+        )
+        for piece in pieces:
             yield RangeSplit(
                 path=piece.path,
                 start=piece.start,

@@ -22,6 +22,7 @@ from kdump.formats.names import FileKind, OffsetFileName
 from kdump.log.bounds import is_certain_end
 from kdump.log.directory import LogDirectory
 from kdump.log.first_record import FoundRecord
+from kdump.log.living import while_it_changes
 from kdump.log.log_search import checkpointed, find_log_start
 from kdump.log.partition import Partition
 from kdump.log.record_search import LIMIT_BYTES, RecordInSegment, RecordSearch
@@ -161,9 +162,14 @@ class LookupJob(Struct, frozen=True):
 
     question: Question
 
-    def run(self, split: LookupSplit, /) -> LookupAnswer | UnreadableReplica:
+    def run(self, split: LookupSplit, /) -> LookupAnswer | UnreadableReplica | None:
+        """Look into one replica; None if a broker has deleted it meanwhile."""
+
+        def answer(partition: Partition) -> LookupAnswer:
+            return _Lookup(self.question, replace(split, partition=partition)).answer()
+
         try:
-            return _Lookup(self.question, split).answer()
+            return while_it_changes(split.partition, answer, gone=None)
         except OSError as failure:
             what = failure.strerror or str(failure)
             return UnreadableReplica(failure.filename or str(split.path), what)
@@ -464,14 +470,15 @@ def lookup(
 
 
 def _ranked(
-    group: Sequence[Replica], answers: Iterator[LookupAnswer | UnreadableReplica]
+    group: Sequence[Replica], answers: Iterator[LookupAnswer | UnreadableReplica | None]
 ) -> Iterable[ReplicaAnswer]:
     own = [next(answers) for _ in group]
     leader: Replica | None = None
     if all(isinstance(each, LookupAnswer) for each in own):
         leader = most_advanced(group)
     for replica, answer in zip(group, own, strict=True):
-        yield ReplicaAnswer(replica, answer, None if leader is None else replica is leader)
+        if answer is not None:
+            yield ReplicaAnswer(replica, answer, None if leader is None else replica is leader)
 
 
 def lookup_split(replica: Replica) -> LookupSplit:

@@ -18,9 +18,10 @@ from kdump.formats.clean_shutdown import CleanShutdown, decode_clean_shutdown
 from kdump.formats.errors import FormatError
 from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.log.lock_holders import note_holder
+from kdump.log.lock_holders import is_locked, note_holder
 from kdump.log.partition import Partition, read_partition
 from kdump.log.problems import FileProblem
+from kdump.log.settled_listing import read_settled_partition
 from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
@@ -233,6 +234,8 @@ def read_log_directory(
             try:
                 partitions.append(place.read(path))
             except OSError as failure:
+                if isinstance(failure, FileNotFoundError) and is_locked(path):
+                    continue  # the broker has deleted or renamed it meanwhile
                 unreadable.append(place.name)
                 problems.append(FileProblem(path / place.name, failure))
     return msgspec.structs.replace(
@@ -261,12 +264,16 @@ class PartitionPlace(NamedTuple):
         Raises:
             OSError: as :func:`~kdump.log.partition.read_partition`.
         """
-        return read_partition(log_directory / self.name, self.topic_partition, self.state)
+        return self._read(log_directory, keep_entries=False)
 
     def read_with_entries(self, log_directory: Location) -> Partition:
         """As :meth:`read`, and keep the entries of the directory."""
+        return self._read(log_directory, keep_entries=True)
+
+    def _read(self, log_directory: Location, *, keep_entries: bool) -> Partition:
+        read = read_settled_partition if is_locked(log_directory) else read_partition
         path = log_directory / self.name
-        return read_partition(path, self.topic_partition, self.state, keep_entries=True)
+        return read(path, self.topic_partition, self.state, keep_entries=keep_entries)
 
 
 def read_root(

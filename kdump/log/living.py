@@ -15,8 +15,8 @@ several files say together, if all of them are. Who finds that they are not read
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,12 +24,14 @@ from msgspec.structs import replace
 from kdump.formats import names
 from kdump.formats.names import FileStage
 from kdump.log.directory import LogDirectory
+from kdump.log.lock_holders import is_in_use_around
 from kdump.log.partition import Partition, read_partition
+from kdump.log.settled_listing import ATTEMPTS, read_settled_partition
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
-ATTEMPTS: Final = 6
-"""How often a partition is read that keeps changing, before what changes is not judged."""
+Read = TypeVar("Read")
+Gone = TypeVar("Gone")
 
 
 class FileStamp(NamedTuple):
@@ -112,10 +114,21 @@ def glimpse_of(partition: Partition) -> Glimpse | None:
     Raises:
         OSError: as :func:`~kdump.log.partition.read_partition`.
     """
+    return _glimpse(partition, read_partition)
+
+
+def settled_glimpse_of(partition: Partition) -> Glimpse | None:
+    """The same, listed until nothing seems to be missing.
+
+    Raises:
+        OSError: as :func:`~kdump.log.partition.read_partition`.
+    """
+    return _glimpse(partition, read_settled_partition)
+
+
+def _glimpse(partition: Partition, read: Callable[..., Partition]) -> Glimpse | None:
     try:
-        found = read_partition(
-            partition.path, partition.topic_partition, partition.state, keep_entries=True
-        )
+        found = read(partition.path, partition.topic_partition, partition.state, keep_entries=True)
     except FileNotFoundError:
         return None
     files = {
@@ -130,6 +143,40 @@ def glimpse_of(partition: Partition) -> Glimpse | None:
         frozenset(each.offset for each in parsed if each.stage is FileStage.SWAP),
         frozenset(each.offset for each in parsed if each.stage is FileStage.DELETED),
     )
+
+
+def as_in_use(partition: Partition) -> Partition:
+    """A partition without the files that its broker is about to put into place.
+
+    They are not finished, or their segments are still under other names. A broker that starts would
+    go on with them; this one has not stopped.
+    """
+    return replace(partition, leftovers=())
+
+
+def while_it_changes(
+    partition: Partition, read: Callable[[Partition], Read], gone: Gone
+) -> Read | Gone:
+    """What is read of a partition; if files are gone, of the partition as it is listed then.
+
+    Args:
+        partition: as a starting broker loads it.
+        gone: what is read of a partition that the broker has deleted meanwhile.
+
+    Raises:
+        OSError: a file cannot be read, or files are gone of a log that no broker is using.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return read(partition)
+        except FileNotFoundError:
+            if not is_in_use_around(partition.path):
+                raise
+        again = settled_glimpse_of(partition)
+        if again is None:
+            return gone
+        partition = again.partition
+    return read(partition)
 
 
 def with_metadata_again(directory: LogDirectory) -> LogDirectory:

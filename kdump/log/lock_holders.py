@@ -30,13 +30,21 @@ class ReadAs(enum.Enum):
 _noted: Final = dict[Location, str]()
 _living: Final = set[Location]()
 _reported: Final = set[Path]()
+_locked: Final = dict[Location, bool]()
+"""Whether another process had locked a log directory when this process last looked."""
 
 
 def note_holder(log_dir: Location) -> None:
     """Note which other process has locked a log directory that is read."""
-    path = log_dir.storage.local_path(log_dir.path)
-    if path is not None and (holder := lock_holder(path / LOCK_FILE)) is not None:
+    holder = _holder(log_dir)
+    _locked[log_dir] = _locked[log_dir.as_absolute()] = holder is not None
+    if holder is not None:
         _noted[log_dir] = holder
+
+
+def _holder(log_dir: Location) -> str | None:
+    path = log_dir.storage.local_path(log_dir.path)
+    return None if path is None else lock_holder(path / LOCK_FILE)
 
 
 def note_holder_around(path: Location) -> None:
@@ -52,6 +60,21 @@ def note_holder_around(path: Location) -> None:
 def in_use_by(log_dir: Location) -> str | None:
     """The process that had locked a log directory when it was read."""
     return _noted.get(log_dir)
+
+
+def is_locked(log_dir: Location) -> bool:
+    """Whether another process has locked a log directory, as this process last saw it."""
+    if log_dir not in _locked:
+        _locked[log_dir] = _holder(log_dir) is not None
+    return _locked[log_dir]
+
+
+def is_in_use_around(partition: Location) -> bool:
+    """Whether another process has locked the log directory of a partition.
+
+    For who reads records, in any process.
+    """
+    return is_locked(partition.as_absolute().parent)
 
 
 def is_anything_in_use() -> bool:
@@ -94,6 +117,7 @@ def forget_holders() -> None:
     _noted.clear()
     _living.clear()
     _reported.clear()
+    _locked.clear()
 
 
 def holder_of(log_dir: Path) -> str | None:

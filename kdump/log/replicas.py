@@ -12,7 +12,8 @@ from msgspec import Struct
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
 from kdump.log.bounds import Extent, read_extent
 from kdump.log.directory import LogDirectory
-from kdump.log.log_search import ReplicaEnd, Trust, checkpointed, find_log_start, log_end
+from kdump.log.living import while_it_changes
+from kdump.log.log_search import EMPTY, ReplicaEnd, Trust, checkpointed, find_log_start, log_end
 from kdump.log.partition import Partition
 from kdump.words import counted
 
@@ -147,7 +148,8 @@ def _ranked(replica: Chosen, trust: Trust, topic_id: str | None) -> RankedReplic
     has_id = own_id is not None and topic_id in (None, own_id)
     is_kept = partition.is_cluster_metadata or has_id
     try:
-        return RankedReplica(replica, is_kept, log_end(partition, trust))
+        end = while_it_changes(partition, lambda listed: log_end(listed, trust), gone=EMPTY)
+        return RankedReplica(replica, is_kept, end)
     except OSError as failure:
         return RankedReplica(replica, False, None, failure)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kdump.formats.names import FileKind
+from kdump.log.living_windows import log_windows
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.log.valid_windows import Damage, OnDamage, batch_damage, segment_part, valid_windows
+from kdump.log.valid_windows import Damage, OnDamage, batch_damage, segment_part
 from kdump.scan.batches import Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
@@ -36,14 +37,13 @@ def valid_records(
             continue
         if selection.to_offset is not None and segment.base_offset >= selection.to_offset:
             return
-        with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-            path = str(log.location)
-            for step in valid_windows(log, segment_part(segment, following)):
-                if isinstance(step, Damage):
-                    on_damage(step)
-                    continue
-                for records in expand_window(step, selection, with_records=True, only_valid=True):
-                    yield from _reported(records, step, path, on_damage)
+        log = partition.segment_path(segment, FileKind.LOG)
+        for step in log_windows(log, segment_part(segment, following)):
+            if isinstance(step, Damage):
+                on_damage(step)
+                continue
+            for records in expand_window(step, selection, with_records=True, only_valid=True):
+                yield from _reported(records, step, str(log), on_damage)
 
 
 def _ends_before(following: Segment | None, selection: Selection) -> bool:

@@ -107,6 +107,8 @@ class ServedLog(Struct):
             OSError: the replica cannot be read.
         """
         found = LookupJob(question).run(lookup_split(self.replica))
+        if found is None:
+            raise FileNotFoundError(None, "deleted by its broker", str(self.replica.partition.path))
         if isinstance(found, UnreadableReplica):
             raise OSError(None, found.what, found.path)
         return found

@@ -203,7 +203,7 @@ def test_what_is_before_a_segment_that_cannot_be_read_is_uncertain(
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(log.location))
         return valid_windows(log, part, **others)
 
-    monkeypatch.setattr("kdump.jobs.groups.coordinator_logs.valid_windows", failing)
+    monkeypatch.setattr("kdump.log.living_windows.valid_windows", failing)
     outcome = groups(tmp_path, "--output", "jsonl")
     assert outcome.exit_status == 8
     assert offsets_in(outcome) == {"g": (3, True, []), "h": (2, True, [])}
@@ -219,7 +219,7 @@ def test_no_replica_is_skipped_if_none_can_be_read(
     def failing(log: StoredFile, part: LogPart, **others: Any) -> Iterator[Window | Damage]:
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(log.location))
 
-    monkeypatch.setattr("kdump.jobs.groups.coordinator_logs.valid_windows", failing)
+    monkeypatch.setattr("kdump.log.living_windows.valid_windows", failing)
     outcome = groups(tmp_path, "--output", "jsonl")
     assert outcome.exit_status == 8
     assert outcome.stderr.count(b"Input/output error") == 2

@@ -29,8 +29,9 @@ LOG_0_7 = {"00000000000.kafka": b""}
 
 
 @pytest.fixture(autouse=True)
-def pretended_disk(fs: FakeFilesystem) -> None:
-    """Let nothing here touch a real disk."""
+def pretended_disk(fs: FakeFilesystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing here touch a real disk; locks are asked about by numbers of real files."""
+    monkeypatch.setattr("kdump.log.lock_holders.lock_holder", lambda _: None)
     fs.create_dir(ROOT)
 
 
@@ -202,11 +203,15 @@ class TestLogDirectory:
             write_partition(ROOT / name)
 
         def refuse_a(
-            path: Location, topic_partition: TopicPartition, state: PartitionState
+            path: Location,
+            topic_partition: TopicPartition,
+            state: PartitionState,
+            *,
+            keep_entries: bool,
         ) -> Partition:
             if path.name == "a-0":
                 raise PermissionError(13, "Permission denied", str(path))
-            return read_partition(path, topic_partition, state)
+            return read_partition(path, topic_partition, state, keep_entries=keep_entries)
 
         monkeypatch.setattr("kdump.log.directory.read_partition", refuse_a)
         found = read_log_directory(local(ROOT))

@@ -22,8 +22,9 @@ from kdump.jobs.verify.verify import (
 )
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
-from kdump.log.living import ATTEMPTS, is_unreadable, with_metadata_again
+from kdump.log.living import is_unreadable, with_metadata_again
 from kdump.log.lock_holders import ReadAs, is_living
+from kdump.log.settled_listing import ATTEMPTS
 from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location

@@ -28,6 +28,8 @@ from kdump.jobs.export.export_job import ExportJob, ExportSplit, ReadProblem, Wr
 from kdump.jobs.export.export_plan import PartitionExport, plan_partition, unreadable_partition
 from kdump.jobs.export.file_names import Layout, part_path
 from kdump.jobs.export.record_formats import FileFormat
+from kdump.log.living import while_it_changes
+from kdump.log.partition import Partition
 from kdump.payloads.payload_decoder import PayloadDecoder
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.payloads.undecoded import NONE_UNDECODED, Undecoded
@@ -304,23 +306,27 @@ def _refuse_other_options(directory: ExportDirectory, options: Document) -> None
 
 
 def _planned(request: ExportRequest) -> Iterator[PartitionExport]:
-    def planned(found: FoundPartition) -> PartitionExport:
-        try:
+    def planned(found: FoundPartition) -> PartitionExport | None:
+        def of(partition: Partition) -> PartitionExport:
             return plan_partition(
-                found,
+                found.of(partition),
                 request.records,
                 request.layout,
                 request.file_format.value,
                 is_committed=request.is_committed,
                 schemas=request.payloads.schemas,
             )
+
+        try:
+            return while_it_changes(found.partition, of, gone=None)
         except OSError as failure:
             place = failure.filename or found.partition.path
             return unreadable_partition(found, f"{place}: {describe_failure(failure)}")
 
     targets = sorted(request.targets, key=lambda each: each.topic_partition or ("", 0))
     with phase("dividing the work", len(targets)) as dividing:
-        yield from dividing.over(each_read(planned, targets, concurrent_reads()))
+        found = dividing.over(each_read(planned, targets, concurrent_reads()))
+        yield from (each for each in found if each is not None)
 
 
 def _with_earlier(

@@ -14,6 +14,7 @@ from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import describe_failure
 from kdump.engine.range_splits import RangeSplit, RecordRange, range_splits
 from kdump.jobs.grep.search import GrepJob, SearchResult
+from kdump.log.living import while_it_changes
 from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage
 from kdump.phases import phase
@@ -69,7 +70,7 @@ def grep(request: GrepRequest, options: EngineOptions = DEFAULT_OPTIONS) -> Iter
             problems: list[Damage] = []
             failure = None
             try:
-                own = list(_splits(target, request, problems))
+                own = _planned(target, request, problems)
                 splits += own
                 partitions += [target.partition] * len(own)
             except OSError as error:
@@ -93,6 +94,18 @@ def grep(request: GrepRequest, options: EngineOptions = DEFAULT_OPTIONS) -> Iter
                     left -= found.matches
             if left == 0:
                 return
+
+
+def _planned(
+    target: FoundPartition, request: GrepRequest, problems: list[Damage]
+) -> list[RangeSplit]:
+    """The splits of a partition, which a broker may be using; adds damage to ``problems``."""
+
+    def of(partition: Partition) -> list[RangeSplit]:
+        problems.clear()
+        return list(_splits(target.of(partition), request, problems))
+
+    return while_it_changes(target.partition, of, gone=[])
 
 
 def _splits(

@@ -28,6 +28,7 @@ from kdump.formats.errors import FormatError, OverLimitError
 from kdump.formats.java.java_text import java_utf8_bytes
 from kdump.formats.message_set import Message
 from kdump.formats.names import FileKind, parse_offset_file_name
+from kdump.log.lock_holders import is_in_use_around
 from kdump.log.valid_windows import Damage, batch_damage
 from kdump.payloads.record_payloads import Pair, RecordPayloads
 from kdump.payloads.undecoded import NONE_UNDECODED, Undecoded
@@ -166,6 +167,8 @@ class _Search:
         self.job = job
         self.split = split
         self.left = job.most
+        self.is_living = is_in_use_around(split.path.as_absolute().parent)
+        self.next_offset = split.from_offset
         self.line_start = f"{split.path}:".encode("utf-8", "surrogateescape")
         self.selection = replace(
             job.times, from_offset=split.from_offset, to_offset=split.to_offset
@@ -184,6 +187,18 @@ class _Search:
             else:
                 yield from self._in_window(step.window)
 
+    def _rest(self, position: int, from_offset: int | None = None) -> RangeSplit:
+        """What is left of the split: from a byte on, or of a log in use only from an offset on.
+
+        Args:
+            from_offset: after the last record that was searched; None if none was since.
+        """
+        if self.is_living:
+            self.next_offset = self.next_offset if from_offset is None else from_offset
+            return replace(self.split, from_offset=self.next_offset)
+        start = self.split.from_offset if from_offset is None else from_offset
+        return replace(self.split, start=position, from_offset=start)
+
     def _damaged(self, damages: Sequence[Damage], position: int) -> SearchResult:
         """What is damaged; the search continues at ``position``."""
         # Text, because errors keep much that is not needed.
@@ -192,7 +207,7 @@ class _Search:
         return SearchResult(
             damages=tuple(value for value, over in zip(values, is_over, strict=True) if not over),
             not_decoded=tuple(value for value, over in zip(values, is_over, strict=True) if over),
-            rest=replace(self.split, start=position),
+            rest=self._rest(position),
         )
 
     def _in_window(self, window: Window) -> Iterator[SearchResult]:
@@ -233,11 +248,7 @@ class _Search:
         path, batches = str(self.split.path), columns.batches
         if columns.count:
             last = int(columns.batch[-1])
-            rest = replace(
-                self.split,
-                start=int(batches.position[last]),
-                from_offset=int(columns.offset[-1]) + 1,
-            )
+            rest = self._rest(int(batches.position[last]), int(columns.offset[-1]) + 1)
             payloads = self.job.payloads
             contents, undecoded = None, NONE_UNDECODED
             if payloads is not None:
@@ -310,11 +321,7 @@ class _Search:
         if valid:
             flags, undecoded = self._in_pairs(pairs, [message.offset for _, message in valid])
             last, message = valid[-1]
-            rest = replace(
-                self.split,
-                start=int(last.window.batches.position[0]),
-                from_offset=message.offset + 1,
-            )
+            rest = self._rest(int(last.window.batches.position[0]), message.offset + 1)
             found = [valid[number] for number in np.flatnonzero(flags).tolist()]
             yield replace(self._shown_messages(found), rest=rest, undecoded=undecoded)
 

@@ -21,9 +21,10 @@ from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats.names import TopicPartition
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.batch_validity import NO_OFFSET, LogPart
+from kdump.log.living_windows import log_windows
 from kdump.log.log_search import EMPTY, ReplicaEnd
 from kdump.log.replicas import Replica
-from kdump.log.valid_windows import Damage, valid_windows
+from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.scan.batches import WINDOW_BYTES, Window, new_buffer
 from kdump.state.compacted.latest_records import LatestRecords
@@ -85,17 +86,16 @@ def _read_part(split: CoordinatorSplit) -> CoordinatorPart:
     damage: list[Damage] = []
     held: Damage | None = None
     end, last_batch = split.start, EMPTY
-    with split.path.open_file() as log:
-        for step in valid_windows(log, split.log_part, buffer=new_buffer(WINDOW_BYTES)):
-            if held is not None:
-                damage.append(held)
-                records.add_damage()
-                held = None
-            if isinstance(step, Damage):
-                held = step
-                continue
-            end, last_batch = int(step.batches.next_position[-1]), _last_batch(step)
-            records.add(_loaded(step, split.log_start_offset), damage.append)
+    for step in log_windows(split.path, split.log_part, buffer=new_buffer(WINDOW_BYTES)):
+        if held is not None:
+            damage.append(held)
+            records.add_damage()
+            held = None
+        if isinstance(step, Damage):
+            held = step
+            continue
+        end, last_batch = int(step.batches.next_position[-1]), _last_batch(step)
+        records.add(_loaded(step, split.log_start_offset), damage.append)
     if held is not None and split.is_last:
         damage.append(held)
         records.add_damage()

@@ -16,6 +16,7 @@ from kdump.engine.job import Split
 from kdump.formats.names import TopicPartition
 from kdump.jobs.problems.found_problems import HeldProblems, ProblemReporter
 from kdump.log.directory import DirectoryKind, LogDirectory, PartitionPlace, read_root
+from kdump.log.lock_holders import is_locked
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
 from kdump.phases import phase
@@ -118,7 +119,11 @@ def describe_places(
         short_root = msgspec.structs.replace(root, identities=(), problems=())
         job = _ListingJob(short_root, describe, keep_entries)
         described = list(listing.over(_described(job, places, in_workers)))
-    found = list(zip(places, described, strict=True))
+    found = [
+        (place, each)
+        for place, each in zip(places, described, strict=True)
+        if not (isinstance(each.failure, FileNotFoundError) and is_locked(path))
+    ]
     problems = [
         FileProblem(path / place.name, each.failure)
         for place, each in found

@@ -22,6 +22,8 @@ from kdump.jobs.problems.found_problems import ProblemReporter
 from kdump.log import directory
 from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import DirectoryKind, LogDirectory
+from kdump.log.living import as_in_use, while_it_changes
+from kdump.log.lock_holders import is_in_use_around
 from kdump.log.partition import Partition
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -83,6 +85,8 @@ def loaded_or_reported(partition: Partition, problems: ProblemReporter) -> Parti
     # Importing the loader takes time, and few directories need it.
     if not any(name.endswith(FileStage.SWAP.value) for name in partition.unused_names()):
         return partition
+    if is_in_use_around(partition.path):
+        return as_in_use(partition)
     from kdump.broker.loader import swapped_partition
 
     try:
@@ -147,14 +151,17 @@ def bounds_fields(
     """Return the bounds of a partition's log by name; report a failure, with all of them None."""
     if partition is None:
         return dict.fromkeys(_BOUNDS)
-    try:
+
+    def read(listed: Partition) -> LogBounds:
         if log_directory is None:
-            bounds = read_bounds(partition)
-        else:
-            bounds = read_bounds(
-                partition, log_directory.checkpoints, is_clean=log_directory.is_clean
-            )
+            return read_bounds(listed)
+        return read_bounds(listed, log_directory.checkpoints, is_clean=log_directory.is_clean)
+
+    try:
+        bounds = while_it_changes(partition, read, gone=None)
     except OSError as failure:
         problems.report(failure.filename or partition.path, failure)
+        return dict.fromkeys(_BOUNDS)
+    if bounds is None:
         return dict.fromkeys(_BOUNDS)
     return {name: getattr(bounds, name) for name in _BOUNDS}

@@ -10,7 +10,8 @@ import pyarrow as pa
 from msgspec import Struct
 
 from kdump.jobs.table_rows.log_tables import BATCHES
-from kdump.log.valid_windows import Damage, OnDamage, valid_windows
+from kdump.log.living_windows import log_windows
+from kdump.log.valid_windows import Damage, OnDamage
 from kdump.tables.batch_tables import batch_table
 from kdump.tables.kafka_log.damage import DamagedLogError, SkippedRanges, unreadable_logged
 from kdump.tables.kafka_log.options import Mode, RecordParser, SourceOptions, given_options
@@ -85,15 +86,14 @@ def read_batches(
     """
     if split.is_0_7:
         return
-    with split.path.open_file() as log:
-        for step in valid_windows(log, split.part):
-            if isinstance(step, Damage):
-                on_damage(step)
-                continue
-            batches = step.batches
-            is_selected = batches.last_offset >= split.from_offset
-            if split.to_offset is not None:
-                is_selected &= batches.base_offset < split.to_offset
-            if is_selected.any():
-                rows = batches if is_selected.all() else batches.rows(np.flatnonzero(is_selected))
-                yield batch_table(split.origin, rows, columns)
+    for step in log_windows(split.path, split.part):
+        if isinstance(step, Damage):
+            on_damage(step)
+            continue
+        batches = step.batches
+        is_selected = batches.last_offset >= split.from_offset
+        if split.to_offset is not None:
+            is_selected &= batches.base_offset < split.to_offset
+        if is_selected.any():
+            rows = batches if is_selected.all() else batches.rows(np.flatnonzero(is_selected))
+            yield batch_table(split.origin, rows, columns)

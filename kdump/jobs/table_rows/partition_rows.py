@@ -26,6 +26,7 @@ from kdump.jobs.table_rows.partition_splits import (
 )
 from kdump.jobs.table_rows.state_tables import PRODUCERS
 from kdump.log.bounds import read_segment_end
+from kdump.log.lock_holders import is_in_use_around
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.state.metadata.settings import Settings
@@ -108,7 +109,9 @@ def _end_fields(partition: Partition, segment: Segment) -> dict[str, int | None]
     try:
         end = read_segment_end(partition, segment)
     except OSError as failure:
-        LoggedProblems().report(partition.segment_path(segment, segment.log_kind), failure)
+        is_gone = isinstance(failure, FileNotFoundError)
+        if not (is_gone and is_in_use_around(partition.path)):
+            LoggedProblems().report(partition.segment_path(segment, segment.log_kind), failure)
         return {"end_offset": None, "latest_timestamp_ms": None}
     return {
         "end_offset": end.offset,

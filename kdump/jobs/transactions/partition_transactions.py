@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -12,6 +13,8 @@ from kdump.engine.job import Split
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.bounds import is_certain_end
 from kdump.log.directory import read_lone_partition
+from kdump.log.living import while_it_changes
+from kdump.log.lock_holders import is_in_use_around
 from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
 from kdump.log.valid_records import valid_records
@@ -82,11 +85,20 @@ class TxnsJob(Struct, frozen=True):
         """Read one partition."""
         try:
             partition = as_loaded(read_lone_partition(split.path, split.name))
-            return _read(partition, split)
+            found = while_it_changes(partition, lambda listed: _read(listed, split), gone=_GONE)
         except UnfinishedSwapError as failure:
             return NotLoadable(str(failure))
+        except FileNotFoundError as failure:
+            if not is_in_use_around(split.path):
+                return Unreadable.of(failure, split.path)
+            return _GONE
         except OSError as failure:
             return Unreadable.of(failure, split.path)
+        return found
+
+
+_GONE: Final = TxnsResult(LogTransactions(), 0, 0, False)
+"""Of a partition that a broker has deleted meanwhile."""
 
 
 def _read(partition: Partition, split: TxnsSplit) -> TxnsResult:

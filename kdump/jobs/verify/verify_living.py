@@ -31,8 +31,9 @@ from kdump.jobs.verify.verify_partition import (
     SegmentSplit,
     VerifyJob,
 )
-from kdump.log.living import ATTEMPTS, Glimpse, SegmentStamps, glimpse_of, is_unreadable
+from kdump.log.living import Glimpse, SegmentStamps, glimpse_of, is_unreadable
 from kdump.log.segment import Segment
+from kdump.log.settled_listing import ATTEMPTS
 from kdump.storage.local_disk import local
 
 if TYPE_CHECKING:

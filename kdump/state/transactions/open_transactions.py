@@ -17,6 +17,7 @@ from kdump.formats import names, producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.log.living_windows import partition_windows
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage, OnDamage, batch_damage, segment_part, valid_windows
@@ -122,10 +123,8 @@ def read_transactions(
             first = number
             replay.load(entries)
             break
-    for segment, following in list(partition.with_following())[first:]:
-        with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-            for step in valid_windows(log, segment_part(segment, following)):
-                replay.take(step, on_damage)
+    for step in partition_windows(partition, first):
+        replay.take(step, on_damage)
     return replay.result(partition.segments[-1].base_offset)
 
 

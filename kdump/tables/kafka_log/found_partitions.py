@@ -54,6 +54,16 @@ class FoundPartition(Struct, frozen=True):
     topic_partition: TopicPartition | None
     is_whole: bool = True
 
+    def of(self, partition: Partition) -> FoundPartition:
+        """The same, as it was listed again."""
+        if partition is self.partition:
+            return self
+        chosen = {each.base_offset for each in self.segments}
+        segments = tuple(
+            each for each in partition.segments if self.is_whole or each.base_offset in chosen
+        )
+        return replace(self, partition=partition, segments=segments)
+
     @property
     def is_replica(self) -> bool:
         """Whether it is the log that a broker has of a partition, and not a part or a copy."""

@@ -11,6 +11,8 @@ from kdump.formats import names
 from kdump.formats.names import FileKind, FileStage
 from kdump.log.batch_validity import LogPart
 from kdump.log.directory import read_lone_partition
+from kdump.log.living_windows import living_windows_from
+from kdump.log.lock_holders import is_in_use_around
 from kdump.log.valid_windows import segment_part, valid_windows
 from kdump.state.transactions.transaction_outcomes import Step
 from kdump.storage.location import Location
@@ -25,6 +27,11 @@ def read_ahead(log: Location, part: LogPart) -> Iterator[Step]:
     Raises:
         OSError: a log cannot be read.
     """
+    if is_in_use_around(log.as_absolute().parent):
+        # What follows may have come into this segment's file meanwhile: nothing is surely ahead.
+        for step in living_windows_from(log.parent, part.least_offset):
+            yield Step(step, False)
+        return
     with log.open_file() as source:
         for step in valid_windows(source, replace(part, end=None)):
             yield Step(step, part.end is not None and step.start >= part.end)

@@ -15,7 +15,9 @@ from kdump.errors import KdumpError
 from kdump.formats.names import FileKind, parse_offset_file_name
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.headers import batch_spans
+from kdump.log.living import while_it_changes
 from kdump.log.log_search import Trust, log_end, offset_of_time
+from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
@@ -84,8 +86,12 @@ def plan_splits(
 
     def planned(each: FoundPartition) -> list[SourceSplit]:
         own: list[SourceSplit] = []
+
+        def of(partition: Partition) -> list[SourceSplit]:
+            return list(_Planner(each.of(partition), options, filters).splits(size))
+
         with unreadable_logged(is_skipped=skips_unreadable):
-            own += _Planner(each, options, filters).splits(size)
+            own += while_it_changes(each.partition, of, gone=[])
         return own
 
     splits = list(itertools.chain.from_iterable(each_read(planned, found, concurrent_reads())))

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kdump.engine.range_splits import RangeSplit
-from kdump.log.valid_windows import Damage, OnDamage, valid_windows
+from kdump.log.living_windows import log_windows
+from kdump.log.valid_windows import Damage, OnDamage
 from kdump.scan.batches import WINDOW_BYTES, BatchColumns, Column, Window, new_buffer
 from kdump.scan.control_batches import is_control
 from kdump.scan.selection import Selection
@@ -65,28 +66,27 @@ def visible_windows(
     if is_committed or with_states:
         outcomes = TransactionOutcomes(read_ahead(split.path, split.part), on_damage_ahead)
     selection = Selection(from_offset=split.from_offset, to_offset=split.to_offset)
-    with split.path.open_file() as source:
-        for step in valid_windows(source, split.part, buffer=new_buffer(WINDOW_BYTES)):
-            if isinstance(step, Damage):
-                yield step
-                continue
-            window = _up_to_end(step, split.to_offset)
-            yield from damaged_markers(window)
-            mask = np.ones(window.batches.count, np.bool_)
-            if not with_control:
-                mask &= ~is_control(window.batches)
-            states = None if outcomes is None else outcomes.states(window.batches)
-            if is_committed and states is not None:
-                is_visible = np.isin(states, _VISIBLE_STATES)
-                if on_hidden is not None and not is_visible.all():
-                    on_hidden(window.batches.rows(~is_visible), states[~is_visible])
-                mask &= is_visible
-            if mask.all():
-                yield VisibleWindow(window, states)
-            elif mask.any():
-                yield VisibleWindow(window.rows(mask), None if states is None else states[mask])
-            if window is not step or selection.is_past(window.batches):
-                return
+    for step in log_windows(split.path, split.part, buffer=new_buffer(WINDOW_BYTES)):
+        if isinstance(step, Damage):
+            yield step
+            continue
+        window = _up_to_end(step, split.to_offset)
+        yield from damaged_markers(window)
+        mask = np.ones(window.batches.count, np.bool_)
+        if not with_control:
+            mask &= ~is_control(window.batches)
+        states = None if outcomes is None else outcomes.states(window.batches)
+        if is_committed and states is not None:
+            is_visible = np.isin(states, _VISIBLE_STATES)
+            if on_hidden is not None and not is_visible.all():
+                on_hidden(window.batches.rows(~is_visible), states[~is_visible])
+            mask &= is_visible
+        if mask.all():
+            yield VisibleWindow(window, states)
+        elif mask.any():
+            yield VisibleWindow(window.rows(mask), None if states is None else states[mask])
+        if window is not step or selection.is_past(window.batches):
+            return
 
 
 def _up_to_end(window: Window, to_offset: int | None) -> Window:

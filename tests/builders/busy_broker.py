@@ -1,0 +1,115 @@
+"""A busy broker: clients write, segments roll, are cleaned and deleted, topics come and go."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+KEYS: Final = 97
+PROPERTIES: Final = (
+    "log.initial.task.delay.ms=500",
+    "log.retention.check.interval.ms=500",
+    "log.flush.offset.checkpoint.interval.ms=500",
+    "log.cleaner.backoff.ms=50",
+)
+"""Of a broker that cleans and deletes all the time."""
+_SEGMENTS: Final = {
+    "segment.bytes": "1048576",
+    "segment.ms": "1000",
+    "file.delete.delay.ms": "300",
+    "index.interval.bytes": "512",
+}
+_CLEANED: Final = {"min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "100"}
+TOPICS: Final = {
+    "events": _SEGMENTS | {"retention.bytes": "200000"},
+    "keyed": _SEGMENTS | _CLEANED | {"cleanup.policy": "compact"},
+    "ledger": _SEGMENTS
+    | _CLEANED
+    | {"cleanup.policy": "compact,delete", "retention.bytes": "200000"},
+}
+"""Configurations: ``events`` only loses its first records, ``ledger`` has transactions."""
+
+
+@contextlib.contextmanager
+def busy(address: str) -> Iterator[None]:
+    """Keep a broker busy."""
+    admin = AdminClient({"bootstrap.servers": address})
+    topics = [NewTopic(name, 3, 1, config=configs) for name, configs in TOPICS.items()]
+    for created in admin.create_topics(topics).values():
+        created.result()
+    stop = threading.Event()
+    tasks: tuple[Callable[[], None], ...] = (
+        lambda: _produce(address, stop),
+        lambda: _produce_transactions(address, stop),
+        lambda: _create_and_delete(address, stop),
+    )
+    threads = [threading.Thread(target=task) for task in tasks]
+    for each in threads:
+        each.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for each in threads:
+            each.join()
+
+
+def value_of(number: int) -> bytes:
+    """The value of the record with a number; its key is the number modulo :data:`KEYS`."""
+    return b"%d:" % number + b"x" * (number % 700)
+
+
+def _send(producer: Producer, topic: str, numbers: range) -> None:
+    for number in numbers:
+        producer.produce(topic, key=b"%d" % (number % KEYS), value=value_of(number))
+    producer.poll(0)
+
+
+def _produce(address: str, stop: threading.Event) -> None:
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5})
+    for start in itertools.count(0, 50):
+        if stop.is_set():
+            break
+        for topic in ("events", "keyed"):
+            _send(producer, topic, range(start, start + 50))
+        time.sleep(0.02)
+    producer.flush()
+
+
+def _produce_transactions(address: str, stop: threading.Event) -> None:
+    producer = Producer({"bootstrap.servers": address, "transactional.id": "busy"})
+    producer.init_transactions()
+    for start in itertools.count(0, 50):
+        if stop.is_set():
+            break
+        producer.begin_transaction()
+        _send(producer, "ledger", range(start, start + 50))
+        if start % 150:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+        time.sleep(0.05)
+
+
+def _create_and_delete(address: str, stop: threading.Event) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    producer = Producer({"bootstrap.servers": address})
+    for number in itertools.count():
+        name = f"brief-{number}"
+        for created in admin.create_topics([NewTopic(name, 2, 1)]).values():
+            created.result()
+        _send(producer, name, range(100))
+        producer.flush()
+        time.sleep(0.3)
+        for deleted in admin.delete_topics([name]).values():
+            deleted.result()
+        if stop.is_set():
+            break

@@ -1,0 +1,110 @@
+"""Commands that read a directory beside a busy broker find no damage, and each record once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from builders import busy_broker
+from builders.broker import BrokerHost
+from builders.in_process import Outcome, run_kdump
+from builders.memory import in_memory
+
+pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
+
+ROUNDS: Final = 4
+COMMANDS: Final = {
+    ("ls",): 0,
+    ("info",): 0,
+    ("verify",): 0,
+    ("groups",): 0,
+    ("txns",): 0,
+    ("lookup", "--timestamp", "latest"): 0,
+    ("lookup", "--offset", "1000"): 0,
+    ("grep", "no record has this"): 1,
+    ("export", "--out", "exported"): 0,
+    ("export", "--out", "exported", "--isolation-level", "read_committed"): 0,
+    ("query", "SELECT COUNT(*) FROM segments"): 0,
+    ("query", "SELECT COUNT(*) FROM partitions"): 0,
+    ("query", "SELECT COUNT(*) FROM batches"): 0,
+}
+"""Commands over log directories, with the status that they have where nothing is wrong."""
+COUNTS: Final = (
+    "SELECT topic, partition, COUNT(*) AS records, COUNT(DISTINCT offset) AS offsets,"
+    " MIN(offset) AS first, MAX(offset) AS last FROM records"
+    " WHERE topic IN ('events', 'keyed', 'ledger') GROUP BY topic, partition"
+)
+CONTENTS: Final = (
+    "SELECT COUNT(*) AS records, SUM(CASE WHEN CAST(key AS STRING) ="
+    " CAST(CAST(split_part(CAST(value AS STRING), ':', 1) AS BIGINT)"
+    f" % {busy_broker.KEYS} AS STRING) THEN 1 ELSE 0 END) AS sound FROM records"
+    " WHERE topic IN ('events', 'keyed', 'ledger')"
+)
+
+
+@pytest.fixture(scope="module")
+def log_dirs(
+    broker_host: BrokerHost, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[str]]:
+    """Return the log directories of a broker that is busy as long as the tests run."""
+    with in_memory(tmp_path_factory.mktemp("busy")) as folder:
+        shutil.copytree(fixtures / "out" / "clean", folder / "clean")
+        paths = [folder / "clean" / name for name in ("d1", "d2")]
+        with (
+            broker_host.broker(paths, *busy_broker.PROPERTIES),
+            busy_broker.busy(broker_host.address),
+        ):
+            time.sleep(3)
+            yield list(map(str, paths))
+
+
+def run(words: tuple[str, ...], log_dirs: list[str], folder: Path) -> Outcome:
+    shutil.rmtree(folder / "exported", ignore_errors=True)
+    return run_kdump([*words, *log_dirs], folder)
+
+
+def complaints(outcome: Outcome) -> list[str]:
+    """What is said apart from that a broker is using the directories."""
+    lines = outcome.stderr.decode().splitlines()
+    return [
+        each for each in lines if "in use by process" not in each and "not exported" not in each
+    ]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_reader_finds_nothing_wrong(
+    words: tuple[str, ...], log_dirs: list[str], tmp_path: Path
+) -> None:
+    for _ in range(ROUNDS):
+        outcome = run(words, log_dirs, tmp_path)
+        assert complaints(outcome) == []
+        assert outcome.exit_status == COMMANDS[words], outcome.stdout
+
+
+def rows(statement: str, log_dirs: list[str], folder: Path) -> list[dict[str, str]]:
+    outcome = run(("query", "--output", "csv", statement), log_dirs, folder)
+    assert complaints(outcome) == []
+    assert outcome.exit_status == 0
+    return list(csv.DictReader(io.StringIO(outcome.stdout.decode())))
+
+
+def test_each_record_is_a_row(log_dirs: list[str], tmp_path: Path) -> None:
+    for _ in range(ROUNDS):
+        found = rows(COUNTS, log_dirs, tmp_path)
+        assert {row["topic"] for row in found} == busy_broker.TOPICS.keys()
+        for row in found:
+            assert row["records"] == row["offsets"]
+            if row["topic"] == "events":  # retention only deletes its first records
+                assert int(row["records"]) == int(row["last"]) - int(row["first"]) + 1
+
+
+def test_records_are_what_was_written(log_dirs: list[str], tmp_path: Path) -> None:
+    (row,) = rows(CONTENTS, log_dirs, tmp_path)
+    assert int(row["sound"]) == int(row["records"]) > 0

@@ -1,0 +1,102 @@
+"""Records are read once, and no damage is found, while a broker changes the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.lock_holder import held_elsewhere
+from builders.samples import seeds
+from builders.simulated_broker import SimulatedBroker, SteppedDisk
+from kdump.formats.names import FileKind
+from kdump.log.directory import read_log_directory
+from kdump.log.living_windows import log_windows, partition_windows
+from kdump.log.lock_holders import forget_holders
+from kdump.log.partition import Partition, read_partition
+from kdump.log.settled_listing import read_settled_partition
+from kdump.log.valid_windows import Damage, segment_part
+from kdump.scan.batches import Window
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
+
+
+@pytest.fixture
+def log_dir(quick_path: Path) -> Iterator[Path]:
+    """Return a directory that another process has locked."""
+    root = quick_path / "log"
+    root.mkdir()
+    with held_elsewhere(root):
+        forget_holders()
+        yield root
+    forget_holders()
+
+
+def started(log_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
+    """A broker that goes on where readers wait for it."""
+    broker = SimulatedBroker(log_dir, seed)
+    broker.steps(150 + 40 * (seed % 7))
+    for module in ("living_windows", "settled_listing"):
+        monkeypatch.setattr(f"kdump.log.{module}.wait", lambda _: broker.steps(60))
+    return broker
+
+
+def live_partitions(log_dir: Path) -> list[Partition]:
+    """Those that stay: others come again with other records at the same offsets."""
+    found = read_log_directory(local(log_dir)).partitions
+    names = ("kept-0", "retained-0", "cleaned-0")
+    return [each for each in found if each.path.name in names and each.segments]
+
+
+def seen_by(partition: Partition, broker: SimulatedBroker, pace: int) -> Partition:
+    """The same partition on a disk where the broker goes on during each reading."""
+    disk = SteppedDisk(lambda: broker.steps(pace))
+    path = Location(disk, partition.path.path)
+    return read_settled_partition(path, partition.topic_partition, partition.state)
+
+
+def offsets_of(steps: Iterator[Window | Damage]) -> list[int]:
+    found: list[int] = []
+    for step in steps:
+        assert isinstance(step, Window), step
+        found += step.batches.base_offset.tolist()
+    return found
+
+
+def offsets_in(partition: Partition) -> set[int]:
+    """The offsets of a log that nobody changes while it is read."""
+    try:
+        listed = read_partition(partition.path, partition.topic_partition, partition.state)
+        return set(offsets_of(partition_windows(listed)))
+    except FileNotFoundError:
+        return set()
+
+
+@pytest.mark.parametrize("seed", seeds(0, count=120, in_main=20))
+def test_segments_that_were_listed_are_read_wherever_they_are(
+    log_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = started(log_dir, seed, monkeypatch)
+    for partition in live_partitions(log_dir):
+        listed = seen_by(partition, broker, 1 + seed % 6)
+        found: list[int] = []
+        before = offsets_in(partition)
+        for segment, following in listed.with_following():
+            log = listed.segment_path(segment, FileKind.LOG)
+            found += offsets_of(log_windows(log, segment_part(segment, following)))
+        assert found == sorted(set(found))
+        assert before & offsets_in(partition) <= set(found)
+
+
+@pytest.mark.parametrize("seed", seeds(500, count=120, in_main=20))
+def test_a_log_is_read_to_its_end(
+    log_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = started(log_dir, seed, monkeypatch)
+    for partition in live_partitions(log_dir):
+        listed = seen_by(partition, broker, 1 + seed % 6)
+        before = offsets_in(partition)
+        found = offsets_of(partition_windows(listed))
+        assert found == sorted(set(found))
+        assert before & offsets_in(partition) <= set(found)
