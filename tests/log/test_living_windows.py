@@ -33,15 +33,6 @@ def log_dir(quick_path: Path) -> Iterator[Path]:
     forget_holders()
 
 
-def started(log_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
-    """A broker that goes on where readers wait for it."""
-    broker = SimulatedBroker(log_dir, seed)
-    broker.steps(150 + 40 * (seed % 7))
-    for module in ("living_windows", "settled_listing"):
-        monkeypatch.setattr(f"kdump.log.{module}.wait", lambda _: broker.steps(60))
-    return broker
-
-
 def live_partitions(log_dir: Path) -> list[Partition]:
     """Those that stay: others come again with other records at the same offsets."""
     found = read_log_directory(local(log_dir)).partitions
@@ -49,11 +40,18 @@ def live_partitions(log_dir: Path) -> list[Partition]:
     return [each for each in found if each.path.name in names and each.segments]
 
 
-def seen_by(partition: Partition, broker: SimulatedBroker, pace: int) -> Partition:
-    """The same partition on a disk where the broker goes on during each reading."""
-    disk = SteppedDisk(lambda: broker.steps(pace))
-    path = Location(disk, partition.path.path)
-    return read_settled_partition(path, partition.topic_partition, partition.state)
+def listed_meanwhile(
+    log_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Partition, Partition]]:
+    """Partitions, each also as listed on a disk where the broker goes on during each reading."""
+    broker = SimulatedBroker(log_dir, seed)
+    broker.steps(150 + 40 * (seed % 7))
+    for module in ("living_windows", "settled_listing"):
+        monkeypatch.setattr(f"kdump.log.{module}.wait", lambda _: broker.steps(60))
+    disk = SteppedDisk(lambda: broker.steps(1 + seed % 6))
+    for each in live_partitions(log_dir):
+        path = Location(disk, each.path.path)
+        yield each, read_settled_partition(path, each.topic_partition, each.state)
 
 
 def offsets_of(steps: Iterator[Window | Damage]) -> list[int]:
@@ -77,11 +75,9 @@ def offsets_in(partition: Partition) -> set[int]:
 def test_segments_that_were_listed_are_read_wherever_they_are(
     log_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = started(log_dir, seed, monkeypatch)
-    for partition in live_partitions(log_dir):
-        listed = seen_by(partition, broker, 1 + seed % 6)
-        found: list[int] = []
+    for partition, listed in listed_meanwhile(log_dir, seed, monkeypatch):
         before = offsets_in(partition)
+        found: list[int] = []
         for segment, following in listed.with_following():
             log = listed.segment_path(segment, FileKind.LOG)
             found += offsets_of(log_windows(log, segment_part(segment, following)))
@@ -93,9 +89,7 @@ def test_segments_that_were_listed_are_read_wherever_they_are(
 def test_a_log_is_read_to_its_end(
     log_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = started(log_dir, seed, monkeypatch)
-    for partition in live_partitions(log_dir):
-        listed = seen_by(partition, broker, 1 + seed % 6)
+    for partition, listed in listed_meanwhile(log_dir, seed, monkeypatch):
         before = offsets_in(partition)
         found = offsets_of(partition_windows(listed))
         assert found == sorted(set(found))

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from builders.batches import batches
 from builders.log_directories import TOPIC_ID, write_partition
 from builders.serving import PATIENCE_S, RunningServer, opened
+from serve.test_groups import commit
 
 PARTITIONS: Final = 4
 HEARTBEAT: Final = 68
@@ -201,25 +202,6 @@ def test_a_group_has_members_of_one_protocol(orders: RunningServer) -> None:
     assert Member(orders).say() is ErrorCode.group_id_not_found
 
 
-def commit(server: RunningServer, member: Member, epoch: int) -> ErrorCode:
-    partition = {
-        "partition_index": 0,
-        "committed_offset": 3,
-        "committed_leader_epoch": -1,
-        "committed_metadata": "",
-    }
-    answer = server.ask(
-        8,
-        9,
-        group_id="g",
-        generation_id_or_member_epoch=epoch,
-        member_id=member.member_id,
-        topics=[{"name": "orders", "partitions": [partition]}],
-    )
-    error: ErrorCode = answer.topics[0].partitions[0].error_code
-    return error
-
-
 def test_an_offset_is_committed_by_the_member_that_has_the_partition(
     orders: RunningServer,
 ) -> None:
@@ -229,11 +211,10 @@ def test_an_offset_is_committed_by_the_member_that_has_the_partition(
     for each in (second, first, first, second):
         each.say()
     owner, other = (first, second) if 0 in first.owned else (second, first)
-    assert commit(orders, owner, owner.epoch) is ErrorCode.none
-    assert commit(orders, owner, owner.epoch + 1) is ErrorCode.stale_member_epoch
-    assert commit(orders, other, joined_at - 1) is ErrorCode.stale_member_epoch
-    stranger = Member(orders)
-    assert commit(orders, stranger, 1) is ErrorCode.unknown_member_id
+    assert commit(orders, owner.epoch, owner.member_id) is ErrorCode.none
+    assert commit(orders, owner.epoch + 1, owner.member_id) is ErrorCode.stale_member_epoch
+    assert commit(orders, joined_at - 1, other.member_id) is ErrorCode.stale_member_epoch
+    assert commit(orders, 1, "stranger") is ErrorCode.unknown_member_id
 
 
 def test_consumers_of_librdkafka_share_a_topic(orders: RunningServer) -> None:

@@ -221,7 +221,7 @@ def test_a_group_of_the_disk_goes_on_there(fixtures: Path, dead_cluster: Running
         assert found.offset == before[key]
 
 
-def commit(server: RunningServer, generation: int, **fields: Any) -> ErrorCode:
+def commit(server: RunningServer, generation: int, member_id: str = "", **fields: Any) -> ErrorCode:
     partition = {
         "partition_index": 0,
         "committed_offset": 7,
@@ -234,7 +234,7 @@ def commit(server: RunningServer, generation: int, **fields: Any) -> ErrorCode:
         9,
         group_id="g",
         generation_id_or_member_epoch=generation,
-        member_id="",
+        member_id=member_id,
         topics=[{"name": "orders", "partitions": [partition]}],
     )
     error: ErrorCode = answer.topics[0].partitions[0].error_code
