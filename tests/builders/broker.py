@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from builders.java_server import JavaServer
+from builders.ports import HOST, free_port
 
-HOST: Final = "127.0.0.1"
 PROPERTIES: Final = {
     "node.id": "1",
     "process.roles": "broker,controller",
@@ -77,7 +76,7 @@ class BrokerHost(JavaServer):
     def __init__(self, classpath: str, log: Path, *, patience_s: int = 60) -> None:
         self._log = log
         self._log_start_bytes = 0
-        client_port, controller_port = _free_ports(2)
+        client_port, controller_port = free_port(), free_port()
         self.address = f"{HOST}:{client_port}"
         self._listeners = {
             "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{controller_port}",
@@ -194,12 +193,6 @@ class BrokerHost(JavaServer):
         if "failed" in said:
             raise RequestFailed(f"{words[0]}: {said['failed']}")
         return said
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _word(content: bytes | None) -> str:

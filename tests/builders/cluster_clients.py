@@ -8,7 +8,8 @@ from typing import Any
 
 from builders.broker import RequestFailed
 from builders.cluster_jvms import ClusterJvms
-from builders.cluster_nodes import HOST, SESSION_MS, Node, Partition
+from builders.cluster_nodes import SESSION_MS, Node, Partition
+from builders.ports import HOST
 
 
 class ClusterClients:

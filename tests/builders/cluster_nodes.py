@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import os
 import random
-import socket
 from dataclasses import dataclass, field
 from typing import Final
 
-HOST: Final = "127.0.0.1"
+from builders.ports import HOST, free_port
+
 SESSION_MS: Final = "6000"
 """After that a coordinator removes members that were killed."""
 NODES: Final = "nodes"
@@ -67,25 +65,6 @@ def random_id(rng: random.Random) -> str:
         text = base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
         if not text.startswith("-"):
             return text
-
-
-_PORTS: Final = range(15_000, 31_000)
-"""Below those that outgoing connections get."""
-_WORKERS: Final = 8
-_given_ports: set[int] = set()
-
-
-def free_port() -> int:
-    """Find a free port that stays free: no other node gets it, nor another worker of the tests."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
-    for _ in range(1_000):
-        port = random.choice(_PORTS[worker::_WORKERS])
-        if port in _given_ports:
-            continue
-        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
-            _given_ports.add(port)
-            return port
-    raise AssertionError("no free port")
 
 
 @dataclass(frozen=True, slots=True)

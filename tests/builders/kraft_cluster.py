@@ -13,7 +13,8 @@ from pathlib import Path
 from builders.broker import RequestFailed
 from builders.cluster_clients import ClusterClients
 from builders.cluster_jvms import ClusterJvms
-from builders.cluster_nodes import CLUSTER_ID, HOST, NODES, PROPERTIES, Node
+from builders.cluster_nodes import CLUSTER_ID, NODES, PROPERTIES, Node
+from builders.ports import HOST
 
 
 class KraftCluster:

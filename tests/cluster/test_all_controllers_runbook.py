@@ -14,10 +14,11 @@ from builders.cluster_checks import committed, ends, fingerprint
 from builders.cluster_clients import ClusterClients
 from builders.cluster_disks import KILLED, ClusterDisks
 from builders.cluster_jvms import ClusterJvms
-from builders.cluster_nodes import HOST, controller
+from builders.cluster_nodes import controller
 from builders.cluster_story import GROUPS, STREAMS
 from builders.in_process import run_kdump
 from builders.kraft_cluster import KraftCluster
+from builders.ports import HOST
 from builders.rebuilding import Rebuilding
 from builders.runbook import commands_of, words_of
 

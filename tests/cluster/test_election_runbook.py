@@ -11,11 +11,11 @@ import pytest
 
 from builders.cluster_disks import KILLED, ClusterDisks
 from builders.cluster_jvms import ClusterJvms
-from builders.cluster_nodes import HOST
 from builders.damaged_replicas import empty_logs
 from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.kraft_cluster import KraftCluster
+from builders.ports import HOST
 from builders.runbook import commands_of, words_of
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]

@@ -13,10 +13,11 @@ import pytest
 from builders.cluster_clients import ClusterClients
 from builders.cluster_disks import METADATA, directory_id
 from builders.cluster_jvms import ClusterJvms
-from builders.cluster_nodes import HOST, Node, controller
+from builders.cluster_nodes import Node, controller
 from builders.in_process import run_kdump
 from builders.kraft_cluster import KraftCluster
 from builders.memory import in_memory
+from builders.ports import HOST
 from builders.runbook import commands_of, words_of
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]

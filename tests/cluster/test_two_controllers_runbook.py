@@ -12,10 +12,11 @@ import pytest
 from builders.cluster_checks import committed, ends, fingerprint
 from builders.cluster_disks import KILLED, ClusterDisks
 from builders.cluster_jvms import ClusterJvms
-from builders.cluster_nodes import CLUSTER_ID, HOST, controller
+from builders.cluster_nodes import CLUSTER_ID, controller
 from builders.cluster_story import GROUPS
 from builders.in_process import run_kdump
 from builders.kraft_cluster import KraftCluster
+from builders.ports import HOST
 from builders.runbook import commands_of, words_of
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]

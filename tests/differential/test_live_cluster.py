@@ -12,11 +12,12 @@ import pytest
 
 from builders import cluster_story
 from builders.cluster_jvms import ClusterJvms
-from builders.cluster_nodes import HOST, three_brokers, three_controllers
+from builders.cluster_nodes import three_brokers, three_controllers
 from builders.freeing import of_type, rows_of, run
 from builders.json_answers import objects
 from builders.kraft_cluster import KraftCluster
 from builders.memory import in_memory
+from builders.ports import HOST
 from kdump.jobs.lookup import Found, LookupAnswer, LookupRequest, Question, lookup
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import EVERYTHING
