@@ -25,11 +25,10 @@ from kdump.storage.location import Location
 
 
 class _Piece(NamedTuple):
-    """A log, the part of it to read, and the base offset of its segment."""
+    """A log, and the part of it to read; it is of the segment with the least offset of the part."""
 
     log: Location
     part: LogPart
-    base_offset: int
 
 
 def log_windows(
@@ -48,8 +47,8 @@ def log_windows(
         OSError: the log cannot be read.
     """
     if part.start == 0 and part.end is None and is_in_use_around(log.as_absolute().parent):
-        first = _Piece(log, part, part.least_offset)
-        yield from _Reading(log.parent, part, window_bytes, buffer).steps([first])
+        first = [_Piece(log, part)]
+        yield from _Reading(log.parent, part, window_bytes, buffer).steps(first)
         return
     with log.open_file() as source:
         yield from valid_windows(source, part, window_bytes=window_bytes, buffer=buffer)
@@ -93,11 +92,7 @@ def living_windows_from(
 
 def _pieces(partition: Partition) -> list[_Piece]:
     return [
-        _Piece(
-            partition.segment_path(segment, FileKind.LOG),
-            segment_part(segment, following),
-            segment.base_offset,
-        )
+        _Piece(partition.segment_path(segment, FileKind.LOG), segment_part(segment, following))
         for segment, following in partition.with_following()
     ]
 
@@ -155,7 +150,7 @@ class _Reading:
         for piece in pieces:
             end_offset = piece.part.end_offset
             is_before = end_offset is not None and end_offset <= self._next_offset
-            is_after = self._end_offset is not None and piece.base_offset >= self._end_offset
+            is_after = self._end_offset is not None and piece.part.least_offset >= self._end_offset
             if not is_before and not is_after:
                 yield piece
 
@@ -189,10 +184,10 @@ class _Reading:
         before, after = self._listed, self._list()
         if before is None or after is None:
             raise _Changed
-        if before.has_kept_segment(piece.base_offset, after):
+        if before.has_kept_segment(piece.part.least_offset, after):
             return True
         stamp, later = (each.files.get(piece.log.name) for each in (before, after))
-        is_last = piece.base_offset == after.last_base_offset
+        is_last = piece.part.least_offset == after.last_base_offset
         if not is_last or stamp is None or later is None or stamp.file_id != later.file_id:
             raise _Changed
         return damage.end < stamp.size_bytes

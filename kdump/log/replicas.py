@@ -263,8 +263,8 @@ def of_one_topic(
 
     Args:
         replicas: of any partitions.
-        find_topic_ids: finds the ids of topics by name, as the metadata has them; asked only where
-            ids differ.
+        find_topic_ids: finds the ids of topics by name, as the metadata has them; called once, and
+            only if ids differ.
     """
     ordered = list(replicas)
     by_topic = defaultdict[str, list[Chosen]](list)
@@ -272,6 +272,7 @@ def of_one_topic(
         if (key := each.partition.topic_partition) is not None:
             by_topic[key.topic].append(each)
     others = set[int]()
+    known: Mapping[str, str] | None = None
     for topic, group in by_topic.items():
         # Those in one log directory are of one topic: no file is read.
         if len({each.partition.path.parent for each in group}) == 1:
@@ -279,7 +280,8 @@ def of_one_topic(
         topic_ids = [each.partition.known_topic_id for each in group]
         found = Counter(each for each in topic_ids if each is not None)
         if len(found) > 1:
-            current = find_topic_ids().get(topic)
+            known = find_topic_ids() if known is None else known
+            current = known.get(topic)
             if current not in found:
                 ((current, _),) = found.most_common(1)
             others |= {
