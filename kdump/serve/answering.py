@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -123,3 +123,11 @@ class Serving(Struct, frozen=True):
 
 Answering = Callable[[Request, Caller], Awaitable[Answer]]
 """Answers the requests of one API."""
+
+
+def numbers_by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of partitions by topic, both in order."""
+    found: dict[str, list[int]] = {}
+    for key in sorted(keys):
+        found.setdefault(key.topic, []).append(key.partition)
+    return found

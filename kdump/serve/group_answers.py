@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.group_report import ShareOffsetReport
-from kdump.serve.answering import Answering, Caller, Serving
+from kdump.serve.answering import Answering, Caller, Serving, numbers_by_topic
 from kdump.serve.classic_groups import ClassicGroup
 from kdump.serve.consumer_groups import ConsumerGroup
 from kdump.serve.disk_groups import DiskGroups, FoundGroups
@@ -148,7 +148,7 @@ class GroupAnswers:
         }
         offsets |= self._commits.get(group_id, {})
         if asked is None:
-            wanted = _by_topic(offsets)
+            wanted = numbers_by_topic(offsets)
             topics = [(self._by_name(name), numbers) for name, numbers in wanted.items()]
             if version >= _WITH_TOPIC_IDS:
                 topics = [each for each in topics if each[0].topic_id is not None]
@@ -260,6 +260,10 @@ class GroupAnswers:
         """The groups that read here; others of the same name on the disk are over."""
         return (each for each in self.live.by_id.values() if each.has_lived)
 
+    def _lived_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        found = self.live.by_id.get(group_id)
+        return found if found is not None and found.has_lived else None
+
     async def describe_groups(self, request: Request, _caller: Caller) -> Answer:
         found = await self._found()
         return {
@@ -271,7 +275,7 @@ class GroupAnswers:
 
     def _described(self, group_id: str, found: FoundGroups, version: int) -> Answer:
         """A classic group; others are not found, as in a coordinator."""
-        live = {each.group_id: each for each in self._lived()}.get(group_id)
+        live = self._lived_group(group_id)
         if isinstance(live, ClassicGroup):
             return _described_live(live)
         report = None if live is not None else found.groups.get(group_id)
@@ -305,7 +309,7 @@ class GroupAnswers:
         }
 
     def _described_group(self, group_id: str, found: FoundGroups, wanted: GroupType) -> Answer:
-        live = {each.group_id: each for each in self._lived()}.get(group_id)
+        live = self._lived_group(group_id)
         if isinstance(live, ConsumerGroup) and wanted is GroupType.CONSUMER:
             return self._described_consumers(live)
         report = None if live is not None else found.groups.get(group_id)
@@ -374,7 +378,7 @@ class GroupAnswers:
                     "topic_name": name,
                     "partitions": numbers,
                 }
-                for name, numbers in _by_topic(keys).items()
+                for name, numbers in numbers_by_topic(keys).items()
             ]
         }
 
@@ -406,7 +410,7 @@ class GroupAnswers:
             if each.topic is not None
         }
         if asked.topics is None:
-            wanted = _by_topic(offsets)
+            wanted = numbers_by_topic(offsets)
         else:
             wanted = {each.topic_name: list(each.partitions) for each in asked.topics}
         return {
@@ -483,13 +487,6 @@ def _offset_answer(
         "metadata": offset.metadata,
         "error_code": ErrorCode.unknown_topic_id if topic.name is None else ErrorCode.none,
     }
-
-
-def _by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for key in sorted(keys):
-        found.setdefault(key.topic, []).append(key.partition)
-    return found
 
 
 def _state(group: Group) -> str:

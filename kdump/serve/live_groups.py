@@ -22,6 +22,11 @@ LARGEST_MEMBER_BYTES: Final = 256 << 10
 """So large may be what a member says of itself."""
 
 
+def _no_consumers(group_id: str) -> GroupRefusal:
+    what = f"Group {group_id} is not a consumer group."
+    return GroupRefusal(ErrorCode.group_id_not_found, what=what)
+
+
 class LiveGroups(Struct):
     """The groups that have, or had, members here.
 
@@ -57,8 +62,7 @@ class LiveGroups(Struct):
         if found is None:
             raise GroupRefusal(ErrorCode.unknown_member_id)
         if not isinstance(found, ConsumerGroup):
-            what = f"Group {group_id} is not a consumer group."
-            raise GroupRefusal(ErrorCode.group_id_not_found, what=what)
+            raise _no_consumers(group_id)
         return found
 
     def classic_to_join(self, group_id: str) -> ClassicGroup:
@@ -86,8 +90,7 @@ class LiveGroups(Struct):
         found = self.by_id.get(group_id)
         if not isinstance(found, ConsumerGroup):
             if found is not None and found.members_count:
-                what = f"Group {group_id} is not a consumer group."
-                raise GroupRefusal(ErrorCode.group_id_not_found, what=what)
+                raise _no_consumers(group_id)
             self._admit(group_id)
             found = self.by_id[group_id] = ConsumerGroup(group_id, partitions)
         elif member_id not in found.members:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from kdump.formats.names import TopicPartition
-from kdump.serve.answering import Answering, Caller, Serving
+from kdump.serve.answering import Answering, Caller, Serving, numbers_by_topic
 from kdump.serve.assignors import ASSIGNORS
 from kdump.serve.classic_groups import LiveMember
 from kdump.serve.consumer_groups import AWAY, HEARTBEAT_S, JOINING, LEAVING, Said
@@ -200,13 +200,10 @@ class MemberAnswers:
                         yield TopicPartition(topic.name, number)
 
     def _assignment(self, keys: Iterable[TopicPartition]) -> Answer:
-        by_topic: dict[str, list[int]] = {}
-        for key in sorted(keys):
-            by_topic.setdefault(key.topic, []).append(key.partition)
         return {
             "topic_partitions": [
                 {"topic_id": self._cluster.topics[name].topic_id, "partitions": numbers}
-                for name, numbers in by_topic.items()
+                for name, numbers in numbers_by_topic(keys).items()
             ]
         }
 

@@ -222,7 +222,7 @@ def newest_image(
 
 def _replicas(request: ServeRequest, ids: Mapping[str, str]) -> tuple[list[Replica], list[Replica]]:
     """The replicas to choose from, and those of topics that are gone or were created again."""
-    replicas, other_topics = [], []
+    replicas, unlisted, other_topics = [], [], []
     for key, found in replicas_by_partition(request.directories).items():
         if key.topic == CLUSTER_METADATA_TOPIC or not request.selection.matches(str(key), key):
             continue
@@ -230,12 +230,14 @@ def _replicas(request: ServeRequest, ids: Mapping[str, str]) -> tuple[list[Repli
             if request.broker_id is not None and each.node_id != request.broker_id:
                 continue
             known = None if key.topic not in ids else each.partition.known_topic_id
-            if known is not None and known != ids[key.topic]:
+            if key.topic not in ids:
+                unlisted.append(each)
+            elif known is not None and known != ids[key.topic]:
                 other_topics.append(each)
             else:
                 replicas.append(each)
-    replicas, more = of_one_topic(replicas, dict)
-    return replicas, [*other_topics, *more]
+    of_topic, more = of_one_topic(unlisted, dict)
+    return [*replicas, *of_topic], [*other_topics, *more]
 
 
 def _topics(
