@@ -30,21 +30,21 @@ class ReadAs(enum.Enum):
 _noted: Final = dict[Location, str]()
 _living: Final = set[Location]()
 _reported: Final = set[Path]()
-_locked: Final = dict[Location, bool]()
+_locked: Final = dict[Path, bool]()
 """Whether another process had locked a log directory when this process last looked."""
 
 
 def note_holder(log_dir: Location) -> None:
     """Note which other process has locked a log directory that is read."""
-    holder = _holder(log_dir)
-    _locked[log_dir] = _locked[log_dir.as_absolute()] = holder is not None
+    path = log_dir.storage.local_path(log_dir.path)
+    if path is None:
+        return
+    holder = lock_holder(path / LOCK_FILE)
+    for each in (path, log_dir.storage.local_path(log_dir.as_absolute().path)):
+        if each is not None:
+            _locked[each] = holder is not None
     if holder is not None:
         _noted[log_dir] = holder
-
-
-def _holder(log_dir: Location) -> str | None:
-    path = log_dir.storage.local_path(log_dir.path)
-    return None if path is None else lock_holder(path / LOCK_FILE)
 
 
 def note_holder_around(path: Location) -> None:
@@ -64,9 +64,12 @@ def in_use_by(log_dir: Location) -> str | None:
 
 def is_locked(log_dir: Location) -> bool:
     """Whether another process has locked a log directory, as this process last saw it."""
-    if log_dir not in _locked:
-        _locked[log_dir] = _holder(log_dir) is not None
-    return _locked[log_dir]
+    path = log_dir.storage.local_path(log_dir.path)
+    if path is None:
+        return False
+    if path not in _locked:
+        _locked[path] = lock_holder(path / LOCK_FILE) is not None
+    return _locked[path]
 
 
 def is_in_use_around(partition: Location) -> bool:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import HEADER_BYTES, PREFIX_BYTES
 from kdump.log.batch_validity import BatchJudge, JudgedWindow, LogPart
+from kdump.log.lock_holders import is_in_use_around
 from kdump.log.segment import Segment
 from kdump.scan.batches import (
     WINDOW_BYTES,
@@ -73,7 +74,8 @@ def valid_windows(
     """Yield the valid batches of a part and the damage between them, in order.
 
     Damage is: bytes that are not a batch, and batches that :mod:`kdump.log.batch_validity` does
-    not take for valid. Nothing is read twice before the first damage.
+    not take for valid; not what a broker is writing at the end of a log. Nothing is read twice
+    before the first damage.
 
     Args:
         source: the segment's log.
@@ -89,6 +91,8 @@ def valid_windows(
     after: list[Damage] = []
     for step, may_wait in _walk(source, part, window_bytes, buffer):
         if isinstance(step, Skipped):
+            if _is_being_written(source, part, step):
+                continue
             damage = Damage(path, step.start, step.end, step.problem)
             if held is None:
                 yield damage
@@ -108,6 +112,15 @@ def valid_windows(
     if held is not None:
         yield from _split_runs(judge.judge(held), path)
         yield from after
+
+
+def _is_being_written(source: StoredFile, part: LogPart, skipped: Skipped) -> bool:
+    """Whether bytes that are no batch are the end of a log that a broker is using.
+
+    Then they may be the first half of a batch, and no damage.
+    """
+    is_end = part.end is None and part.end_offset is None and skipped.end >= source.size_bytes
+    return is_end and is_in_use_around(source.location.parent)
 
 
 def _split_runs(judged: JudgedWindow, path: str) -> Iterator[Window | Damage]:

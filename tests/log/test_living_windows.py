@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from builders.batches import batch, record
 from builders.lock_holder import held_elsewhere
+from builders.log_directories import write_log_directory, write_partition
 from builders.samples import seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
 from kdump.formats.names import FileKind
 from kdump.log.directory import read_log_directory
 from kdump.log.living_windows import log_windows, partition_windows
 from kdump.log.lock_holders import forget_holders
+from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition, read_partition
+from kdump.log.record_search import RecordSearch
 from kdump.log.settled_listing import read_settled_partition
 from kdump.log.valid_windows import Damage, segment_part
 from kdump.scan.batches import Window
@@ -94,3 +99,27 @@ def test_a_log_is_read_to_its_end(
         found = offsets_of(partition_windows(listed))
         assert found == sorted(set(found))
         assert before & offsets_in(partition) <= set(found)
+
+
+def test_half_a_batch_at_the_end_is_damage_only_where_nobody_is_writing(log_dir: Path) -> None:
+    first, second = (batch([record(offset)]) for offset in (0, 1))
+    log = write_partition(log_dir / "orders-0", {0: first + second[:-5]}) / f"{0:020d}.log"
+    write_log_directory(log_dir)
+    partition = read_partition(local(log.parent), None)
+
+    def found() -> int:
+        return len(log_end(partition, Trust.CHECKSUMS).damage) + len(damages_of(partition))
+
+    assert found() == 0
+    log.write_bytes(first[:-5] + second)
+    assert found() > 0
+    log.write_bytes(first + second[:-5])
+    shutil.copytree(log_dir, log_dir.parent / "copy")
+    partition = read_partition(local(log_dir.parent / "copy" / "orders-0"), None)
+    assert found() > 0
+
+
+def damages_of(partition: Partition) -> list[Damage]:
+    search = RecordSearch(partition)
+    search.log_end_offset()
+    return [*search.damages.values()]
