@@ -133,3 +133,13 @@ def test_links_inside_the_repository_exist(page: Path) -> None:
 @pytest.mark.parametrize("script", ["dev", ".ci/run"])
 def test_the_scripts_are_executable(script: str) -> None:
     assert (ROOT / script).stat().st_mode & 0o111 == 0o111
+
+
+def test_each_runbook_is_followed_by_a_test() -> None:
+    tests = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")
+    )
+    runbooks = [path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md")]
+    followed = set(re.findall(r'(?:commands_of\(|Followed\(|: Final = )\s*"([a-z-]+)"', tests))
+
+    assert {*runbooks} <= followed

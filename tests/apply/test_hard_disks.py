@@ -26,6 +26,7 @@ from builders.mounts import mounted
 from builders.recover_for_differ import recover as load_as_a_broker
 from builders.recovery import log_name
 from builders.repair_cases import PARTITION, bad_batch_in_the_middle
+from builders.runbook import Followed
 from builders.trees import Seen, tree_of
 from builders.volatile_files import Stopped, VolatileFiles
 from builders.written_files import plan_of, write_files
@@ -293,16 +294,9 @@ def with_leftovers(log_dir: Path) -> Path:
     return log_dir
 
 
-def runbook_commands(repository_root: Path, properties: Path) -> list[list[str]]:
-    """Return the commands of the runbook about a full disk, in order."""
-    runbook = (repository_root / "docs" / "runbooks" / "disk-full.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^ {7}kdump (.*) DIR\.\.\.$", runbook, re.MULTILINE)
-    return [shlex.split(command.replace("FILE", str(properties))) for command in commands]
-
-
 @pytest.mark.slow
 def test_the_runbook_works_on_a_full_disk_from_its_first_line(
-    small_disk: Path, tmp_path: Path, fixtures: Path, repository_root: Path
+    small_disk: Path, tmp_path: Path, fixtures: Path
 ) -> None:
     properties = tmp_path / "server.properties"
     properties.write_text("log.retention.ms=86400000\n")
@@ -313,11 +307,13 @@ def test_the_runbook_works_on_a_full_disk_from_its_first_line(
     assert [*log_dirs[1].glob("*/*.deleted")]
     fill(small_disk, but_pages=0)
 
-    commands = runbook_commands(repository_root, properties)
-    assert [command[0] for command in commands[:4]] == ["verify", "ls", "query", "recover"]
-    for command in commands[:-1]:
-        outcome = kdump(*command, *log_dirs)
-        assert outcome.exit_status & 24 == 0, (command, outcome.stderr)
+    both = shlex.join(map(str, log_dirs))
+    followed = Followed("disk-full", tmp_path, {"FILE": properties, "DIR...": both})
+    steps = ("verify", "ls", "query", "recover", "recover", "resolve")
+    changes = ("retain", "retain", "compact", "compact")
+    for outcome in followed.run(*steps, *changes):
+        assert outcome.exit_status & 24 == 0, outcome.stderr
+    assert len(followed.left) == 1
 
     assert free_bytes_at(small_disk) > 100_000
     for log_dir in log_dirs:

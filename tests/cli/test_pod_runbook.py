@@ -7,7 +7,7 @@ from pathlib import Path
 from builders.batches import batches
 from builders.in_process import run_kdump
 from builders.log_directories import write_log_directory, write_partition
-from builders.runbook import commands_of, words_of
+from builders.runbook import Followed
 from kdump.formats import names
 
 
@@ -19,14 +19,16 @@ def test_its_lines_lead_from_the_message_to_a_directory_that_loads(tmp_path: Pat
     properties.write_text(f"node.id=7\nlog.dirs={root}\n")
     instead = {"FILE": str(properties), "DIR...": str(root)}
 
-    lines = [line for line in commands_of("pod-crash-loops") if line.startswith("kdump")]
-    found = [run_kdump(words_of(line, instead)[1:], tmp_path) for line in lines]
+    followed = Followed("pod-crash-loops", tmp_path, instead)
 
-    explain, identity, ls, verify, preview, preview_of_repair, repair, recover = found
+    explain, identity, ls, verify = followed.run("explain", "identity", "ls", "verify")
     assert b"truncate the log" in explain.stdout
     assert identity.exit_status == 0
     assert b"orders" in ls.stdout
     assert b"checkpoint-malformed" in verify.stdout
+    preview, preview_of_repair, repair, recover = followed.run(
+        "recover", "verify", "verify", "recover"
+    )
     assert b"nothing written" in preview.stdout
     assert b"nothing written" in preview_of_repair.stdout
     assert repair.exit_status == 1

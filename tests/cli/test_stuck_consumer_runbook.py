@@ -9,8 +9,8 @@ import pytest
 
 from builders import log_directories
 from builders.batches import batches
-from builders.in_process import Outcome, run_kdump
-from builders.runbook import commands_of, words_of
+from builders.in_process import run_kdump
+from builders.runbook import Followed
 
 
 @pytest.fixture
@@ -36,9 +36,11 @@ def test_its_lines_lead_from_the_offset_to_a_log_that_is_valid_again(disks: Path
         "OTHER...": str(disks / "node-1"),
         "DIR": str(disks / "node-0"),
     }
-    lines = [line for line in commands_of("stuck-consumer") if line.startswith("kdump")]
-    assert len(lines) == 5
-    lookup, verify, diff, preview, salvage = (_run(line, names, disks) for line in lines)
+    followed = Followed("stuck-consumer", disks, names)
+    lookup, verify, diff, preview, salvage = followed.run(
+        "lookup", "verify", "diff", "recover", "recover"
+    )
+    assert followed.left == []
 
     assert b"bytes 106 to 212: its checksum is wrong" in lookup.stderr
     assert b"offset 4 is lost" in lookup.stdout
@@ -48,7 +50,3 @@ def test_its_lines_lead_from_the_offset_to_a_log_that_is_valid_again(disks: Path
     assert salvage.exit_status == 1
     again = run_kdump(["verify", str(disks / "node-0")], disks)
     assert b"batch-checksum" not in again.stdout
-
-
-def _run(line: str, names: dict[str, str], cwd: Path) -> Outcome:
-    return run_kdump(words_of(line, names)[1:], cwd)
