@@ -37,6 +37,7 @@ from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log import directory as directories
 from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import LogDirectory
+from kdump.log.lock_holders import ReadAs
 from kdump.log.partition import Partition
 from kdump.log.replicas import most_advanced, of_one_topic
 from kdump.log.segment import Segment
@@ -554,6 +555,7 @@ def verify(
         now_ms=_now_ms() if now_ms is None else now_ms,
         settings=_settings(found, config),
     )
+    request = verifying.read_as(request, ReadAs.AS_FOUND)
     findings: list[Finding] = []
     verdicts: list[PartitionVerdict] = []
     for event in verifying.verify(request, _engine_options(processes)):
@@ -688,7 +690,8 @@ def plan_recovery(
     Raises:
         UsageProblem: a path is not a log directory, an argument is not one of its choices, no
             partition is selected, or Kafka does not take a property.
-        KdumpError: there can be no plan, such as for a partition on another file system.
+        KdumpError: there can be no plan, such as for a partition on another file system, or where
+            a broker is using a log directory.
         OSError: a log directory cannot be listed.
     """
     _require_choice("policy", policy, [each.value for each in Policy])

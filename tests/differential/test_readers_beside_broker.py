@@ -31,7 +31,9 @@ COMMANDS: Final = {
     ("grep", "no record has this"): 1,
     ("export", "--out", "exported"): 0,
     ("export", "--out", "exported", "--isolation-level", "read_committed"): 0,
+    ("report", "--force", "--out", "report.html"): 0,
     ("query", "SELECT COUNT(*) FROM segments"): 0,
+    ("query", "SELECT COUNT(*) FROM producers"): 0,
     ("query", "SELECT COUNT(*) FROM partitions"): 0,
     ("query", "SELECT COUNT(*) FROM batches"): 0,
 }
@@ -93,6 +95,12 @@ def rows(statement: str, log_dirs: list[str], folder: Path) -> list[dict[str, st
     assert complaints(outcome) == []
     assert outcome.exit_status == 0
     return list(csv.DictReader(io.StringIO(outcome.stdout.decode())))
+
+
+def test_the_table_of_findings_has_no_damage(log_dirs: list[str], tmp_path: Path) -> None:
+    for _ in range(ROUNDS):
+        damage = "SELECT code, path, what FROM findings WHERE severity <> 'info'"
+        assert rows(damage, log_dirs, tmp_path) == []
 
 
 def test_each_record_is_a_row(log_dirs: list[str], tmp_path: Path) -> None:

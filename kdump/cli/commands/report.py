@@ -66,6 +66,7 @@ def command(
     from kdump.cli.shared.directories import without_garbage_collection
     from kdump.cli.shared.verification import Verification
     from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+    from kdump.log.lock_holders import ReadAs
     from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 
     verification = Verification(
@@ -76,6 +77,7 @@ def command(
         config=config,
         engine=engine,
         with_statistics=True,
+        reading=ReadAs.AS_FOUND,
         also_listed=frozenset({OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC}),
     )
     diagnostics = Diagnostics()

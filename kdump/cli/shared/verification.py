@@ -17,6 +17,7 @@ from kdump.jobs.verify.verify import (
     VerifyEvent,
     VerifyRequest,
     VerifyTarget,
+    read_as,
     segment_alone,
     verify,
 )
@@ -126,25 +127,18 @@ class Verification(Struct, frozen=True):
         if not targets and not directories and self.remote is None:
             return None
         around = {each.directory.path: each.directory for each in targets if each.directory}
-        living = {each for each in around if is_living(each, self.reading)}
-        living |= {each.path for each in directories if is_living(each.path, self.reading)}
         request = VerifyRequest(
-            targets=[
-                replace(each, is_living=True)
-                if each.directory is not None and each.directory.path in living
-                else each
-                for each in targets
-            ],
+            targets=targets,
             # Partitions that are not selected are not listed, and must not be reported missing.
             directories=directories if is_everything else [],
             level=self.level,
             now_ms=self.now_ms,
             settings=self._settings([*directories, *around.values()], diagnostics),
             with_statistics=self.with_statistics,
-            living=living,
             scrub=self.scrub,
             bandwidth=self.bandwidth,
         )
+        request = read_as(request, self.reading)
         if self.largest_record_bytes is not None:
             request = replace(request, largest_record_bytes=self.largest_record_bytes)
         if self.remote is not None:

@@ -20,10 +20,17 @@ from kdump.jobs.table_rows.partition_splits import (
     refuse_missing,
 )
 from kdump.jobs.verify.finding_row import finding_row
-from kdump.jobs.verify.verify import VerifyRequest, VerifyTarget, about_directories, divide
+from kdump.jobs.verify.verify import (
+    VerifyRequest,
+    VerifyTarget,
+    about_directories,
+    divide,
+    read_as,
+)
 from kdump.jobs.verify.verify_partition import PartitionSplit, VerifyJob
 from kdump.log.broker import by_broker
 from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.log.lock_holders import ReadAs
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.metadata.settings import read_settings
@@ -77,6 +84,7 @@ class FindingsReader(Struct, frozen=True):
             now_ms=self.options.now_ms,
             settings=read_settings((around | {each.path: each for each in directories}).values()),
         )
+        request = read_as(request, ReadAs.AS_FOUND)
         splits = divide(request)
         # What has to hold between directories has to hold between those of one broker.
         rows = tuple(

@@ -54,7 +54,7 @@ from kdump.jobs.verify.verify_partition import (
 )
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition
-from kdump.log.lock_holders import note_holder_around
+from kdump.log.lock_holders import ReadAs, is_living, note_holder_around
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.phases import phase
@@ -169,6 +169,18 @@ def verify(
     return _Verification(request, options).run()
 
 
+def read_as(request: VerifyRequest, reading: ReadAs) -> VerifyRequest:
+    """Note in a request which log directories are read as ones that a broker is using."""
+    living = {each.path for each in _directories(request) if is_living(each.path, reading)}
+    targets = [
+        replace(each, is_living=True)
+        if each.directory is not None and each.directory.path in living
+        else each
+        for each in request.targets
+    ]
+    return replace(request, targets=targets, living=living)
+
+
 def about_directories(request: VerifyRequest) -> Iterator[Finding]:
     """The findings about the log directories of a broker themselves."""
     return _Verification(request, DEFAULT_OPTIONS).before()
@@ -182,12 +194,26 @@ def divide(request: VerifyRequest) -> list[PartitionSplit]:
     """
     verification = _Verification(request, DEFAULT_OPTIONS)
     twice = partitions_twice(_directories(request))
-    return [whole_split(*verification.scope_of(target, twice)) for target in request.targets]
+    return [
+        _whole_split(target, *verification.scope_of(target, twice)) for target in request.targets
+    ]
 
 
-def whole_split(scope: PartitionScope, load: LoadSplit | None) -> PartitionSplit:
-    """The split that checks all of a partition."""
+def _whole_split(
+    target: VerifyTarget, scope: PartitionScope, load: LoadSplit | None
+) -> PartitionSplit:
+    """The split that checks all of a partition, as one that a broker is using if one does."""
     partition = scope.partition
+    if target.is_living:
+        from kdump.jobs.verify.verify_living import LivingSplit
+
+        return LivingSplit(
+            partition.path,
+            size_bytes=partition.data_bytes,
+            label=partition.path.name,
+            scope=scope,
+            load=None,
+        )
     return PartitionSplit(
         partition.path,
         size_bytes=partition.data_bytes,
@@ -195,14 +221,6 @@ def whole_split(scope: PartitionScope, load: LoadSplit | None) -> PartitionSplit
         scope=scope,
         load=load,
     )
-
-
-def living_split(scope: PartitionScope) -> PartitionSplit:
-    """The split that checks a partition while a broker uses it."""
-    from kdump.jobs.verify.verify_living import LivingSplit
-
-    path, size_bytes = scope.partition.path, scope.partition.data_bytes
-    return LivingSplit(path, size_bytes=size_bytes, label=path.name, scope=scope, load=None)
 
 
 class _Verification:
@@ -346,9 +364,9 @@ class _Verification:
         target = self.request.targets[chunk.target]
         scope, load = self.scope_of(target, twice)
         if chunk.bases is None:
-            return living_split(scope) if target.is_living else whole_split(scope, load)
+            return _whole_split(target, scope, load)
         scope = replace(scope, chosen=chunk.bases, is_rest=chunk.is_rest)
-        split = living_split(scope) if target.is_living else whole_split(scope, None)
+        split = _whole_split(target, scope, None)
         segments = target.partition.segments
         read_bytes = sum(each.data_bytes for each in segments if each.base_offset in chunk.bases)
         return replace(split, size_bytes=read_bytes)
@@ -484,9 +502,7 @@ class _Pieces:
         self.splits: list[VerifySplit | PartitionSplit] = []
         if target.is_living or partition.data_bytes <= size_bytes:
             # Who reads a living partition has to know what changed of it meanwhile.
-            self.splits.append(
-                living_split(scope) if target.is_living else whole_split(scope, load)
-            )
+            self.splits.append(_whole_split(target, scope, load))
             return
         self._run = PartitionRun(job, scope, load)
         small: list[tuple[Segment, SegmentScope]] = []

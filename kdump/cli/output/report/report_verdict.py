@@ -74,7 +74,7 @@ def report_verdict(results: CollectedResults, directories: Sequence[LogDirectory
     unread = "" if not totals.is_unreadable else " Not everything could be read."
     is_in_use = any(in_use_by(each.path) for each in directories)
     if is_in_use:
-        unread += " A running process may have changed files meanwhile: stop the broker first."
+        unread += " What a start would do is not judged: stop the broker first."
     if damaged or worst.is_damage:
         return ReportVerdict("damaged", _damage_sentence(damaged, results, total) + unread)
     if totals.is_unreadable:
