@@ -27,6 +27,7 @@ from kdump.phases import phase
 from kdump.storage.entries import SpecialFileError
 from kdump.storage.file_locks import holder_of_open, own_locks
 from kdump.storage.local_disk import require_not_special
+from kdump.storage.location import Location
 
 _MODE: Final = 0o644
 _ATTEMPTS: Final = 100
@@ -81,15 +82,18 @@ def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
         yield
 
 
-def require_unlocked(log_dirs: Iterable[Path]) -> None:
+def require_unlocked(log_dirs: Iterable[Location]) -> None:
     """Refuse log directories that another process has locked, without taking their locks.
+
+    Those that are on no local disk are nobody's to lock.
 
     Raises:
         LockedError: one is locked.
     """
-    for path in log_dirs:
-        holder = holder_of(path)
-        if holder is not None:
+    for location in log_dirs:
+        path = location.storage.local_path(location.path)
+        holder = None if path is None else holder_of(path)
+        if path is not None and holder is not None:
             raise _locked_by(path, holder)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from kdump.apply.lock import require_unlocked
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root, with_known_log_starts
 from kdump.broker.loader.load_report import LoadReport
@@ -253,9 +254,11 @@ def recover(
     """Compute the target state of log directories; nothing is written.
 
     Raises:
+        LockedError: a broker is using one: what it does at a start is not known while logs change.
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
         KdumpError: the engine broke.
     """
+    require_unlocked(each.path for each in request.directories)
     return _Recovery(request).results(options)
 
 

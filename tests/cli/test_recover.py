@@ -336,7 +336,9 @@ def test_a_locked_directory_is_refused(damaged: Path) -> None:
 
     assert outcome.exit_status == 8
     assert f"process {process.pid}".encode() in outcome.stderr
-    assert predicted.exit_status == 4
+    # What a start would do to logs that still grow cannot be predicted.
+    assert predicted.exit_status == 8
+    assert predicted.stderr == outcome.stderr
     assert contents_of(damaged) == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -14,6 +15,8 @@ from builders.trees import tree_of
 from builders.two_disks import write_two_disks
 from kdump.apply.lock import LockedError, hold_locks
 from kdump.formats import names
+from kdump.jobs.collect import collect
+from kdump.jobs.collect.topic_claims import ClaimsFound, read_claims
 from kdump.log.directory import read_log_directory
 from kdump.log.lock_holders import forget_holders, in_use_by
 from kdump.storage.local_disk import local
@@ -40,7 +43,6 @@ COMMANDS: list[tuple[str, ...]] = [
     ("export", "d1", "--out", "exported"),
     ("query", "SELECT count(*) FROM partitions", "d1"),
     ("report", "d1", "--out", "report.html"),
-    ("recover", "d1", "--dry-run"),
     ("compact", "d1", "--topic=*", "--dry-run"),
     ("retain", "d1", "--topic=*", *DELETED, "--dry-run"),
     ("move", "--drain", "d1", "--to", "d2", "--dry-run"),
@@ -77,12 +79,52 @@ def test_a_running_process_is_named_once_and_nothing_is_repaired(
         assert tree_of(node / "d1") == before
 
     lines = [each for each in outcome.stderr.decode().splitlines() if "in use by process" in each]
-    is_living = args[0] == "verify" and not args[1].endswith(".log")
+    is_living = args[0] in ("verify", "report") and not args[1].endswith(".log")
     what = "are not judged" if is_living else "findings may be about files that change"
     (line,) = [each for each in lines if what in each]
     assert f"d1: in use by process {process_id} (" in line
     assert "kdump recover" not in said_by(outcome)
     assert outcome.exit_status == without
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("recover", "d1", "--dry-run"),
+        ("verify", "d1", "--repair", "--dry-run"),
+        ("metadata", "collect", "d1", "--out", "collected.json"),
+    ],
+    ids=" ".join,
+)
+def test_what_only_a_stopped_broker_leaves_is_not_guessed(
+    node: Path, args: tuple[str, ...]
+) -> None:
+    with held_elsewhere(node / "d1") as process_id:
+        before = tree_of(node)
+        outcome = run_kdump(args, node)
+        assert tree_of(node) == before
+
+    assert outcome.exit_status == 8
+    assert f"d1: locked by process {process_id} (" in outcome.stderr.decode()
+    assert b"stop the broker first" in outcome.stderr
+    assert outcome.stdout == b""
+
+
+def test_a_broker_that_starts_while_a_disk_is_collected_is_noticed(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.ExitStack() as broker:
+
+        def starting(*args: object) -> list[ClaimsFound]:
+            broker.enter_context(held_elsewhere(node / "d1"))
+            return read_claims(*args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(collect, "read_claims", starting)
+        outcome = run_kdump(("metadata", "collect", "d1", "--out", "collected.json"), node)
+
+    assert outcome.exit_status == 8
+    assert b"locked by process" in outcome.stderr
+    assert not (node / "collected.json").exists()
 
 
 def flip(log: Path) -> None:

@@ -113,7 +113,7 @@ def back_up(
         KdumpError: the repository is locked, has too little space, or its disk fails.
         OSError: a log directory cannot be listed.
     """
-    log_dirs = [each.path.local_path for each in request.log_dirs]
+    log_dirs = [each.path for each in request.log_dirs]
     require_unlocked(log_dirs)
     plans = [plan_copy(each, EVERYTHING) for each in request.log_dirs]
     result = BackupResult()

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import kdump
+from kdump.apply.lock import require_unlocked
 from kdump.broker.loader.load_context import LoadContext
 from kdump.engine.engine_choice import EngineOptions, run_job
 from kdump.formats import names
@@ -59,9 +60,12 @@ def collect(request: CollectRequest, options: EngineOptions) -> DiskCollection:
     """Collect what log directories know.
 
     Raises:
+        LockedError: a broker is using one, or was started meanwhile. Its logs grow: who plans by
+            what they had would let replicas lose what came later.
         KdumpError: the engine failed.
     """
     directories = request.directories
+    require_unlocked(each.path for each in directories)
     partitions = [_partitions(directory) for directory in directories]
     splits = [
         _split(directory, each, is_quick=request.is_quick)
@@ -72,6 +76,7 @@ def collect(request: CollectRequest, options: EngineOptions) -> DiskCollection:
     read = [list(itertools.islice(results, len(own))) for own in partitions]
     with phase("reading the internal topics"):
         claims = read_claims(directories, options)
+    require_unlocked(each.path for each in directories)
     return DiskCollection(
         kdump.__version__,
         request.now_ms,
