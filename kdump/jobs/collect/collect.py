@@ -67,8 +67,9 @@ def collect(request: CollectRequest, options: EngineOptions) -> DiskCollection:
     directories = request.directories
     require_unlocked(each.path for each in directories)
     partitions = [_partitions(directory) for directory in directories]
+    defaults = Settings()  # reads no metadata: what that says is collected itself
     splits = [
-        _split(directory, each, is_quick=request.is_quick)
+        _split(directory, each, defaults, is_quick=request.is_quick)
         for directory, own in zip(directories, partitions, strict=True)
         for each in own
     ]
@@ -88,9 +89,11 @@ def _partitions(directory: LogDirectory) -> list[Partition]:
     return [each for each in directory.partitions if not each.is_cluster_metadata]
 
 
-def _split(directory: LogDirectory, partition: Partition, *, is_quick: bool) -> CollectSplit:
+def _split(
+    directory: LogDirectory, partition: Partition, settings: Settings, *, is_quick: bool
+) -> CollectSplit:
     points = directory.checkpoints
-    load = load_split(partition, directory, Settings())
+    load = load_split(partition, directory, settings)
     return CollectSplit(
         partition.path,
         size_bytes=max(load.size_bytes, min(partition.data_bytes, _LEAST_READ_BYTES))

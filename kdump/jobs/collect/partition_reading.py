@@ -175,13 +175,12 @@ class _Reading:
         replay = TransactionReplay(self.split.high_watermark)
         log = None if end is None else self._of_last_snapshot(end.offset)
         first = len(pairs) if log is not None else self._first_to_replay(replay)
-        self.is_checkpoint_true = self._has_all_epochs(history, pairs[:first], end)
-        is_whole = not first
+        is_needed = not self.split.is_quick or not self._has_all_epochs(history, pairs[:first], end)
         self.sums.begin_log(self.log_start)
-        if not self.split.is_quick or not self.is_checkpoint_true:
-            is_whole = self._read_segments(pairs[:first])
+        is_whole = self._read_segments(pairs[:first]) if is_needed else not first
         is_complete = self._read_segments(pairs[first:], replay)
         self.is_read_whole = is_complete and is_whole
+        self.is_checkpoint_true = not is_needed or self.is_read_whole
         if log is not None or not is_complete:
             return log
         return replay.result(self.partition.segments[-1].base_offset)
