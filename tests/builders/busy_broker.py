@@ -14,12 +14,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 KEYS: Final = 97
-PROPERTIES: Final = (
-    "log.initial.task.delay.ms=500",
-    "log.retention.check.interval.ms=500",
-    "log.flush.offset.checkpoint.interval.ms=500",
-    "log.cleaner.backoff.ms=50",
-)
+PROPERTIES: Final = {
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.flush.offset.checkpoint.interval.ms": "500",
+    "log.cleaner.backoff.ms": "50",
+}
 """Of a broker that cleans and deletes all the time."""
 _SEGMENTS: Final = {
     "segment.bytes": "1048576",

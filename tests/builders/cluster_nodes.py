@@ -56,6 +56,14 @@ PROPERTIES: Final = {
 }
 """Properties of each node. Clients without a name may do everything."""
 
+ALONE: Final = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "default.replication.factor": "1",
+}
+"""Of a cluster with one broker."""
+
 Partition = tuple[str, int]
 
 

@@ -13,7 +13,7 @@ import pytest
 from builders.cluster_clients import ClusterClients
 from builders.cluster_disks import METADATA, directory_id
 from builders.cluster_jvms import ClusterJvms
-from builders.cluster_nodes import Node, controller
+from builders.cluster_nodes import ALONE, Node, controller
 from builders.in_process import run_kdump
 from builders.kraft_cluster import KraftCluster
 from builders.memory import in_memory
@@ -30,12 +30,6 @@ TOPICS: Final = ("orders", "users")
 DELETED: Final = "orders"
 PARTITIONS: Final = 4
 RECORDS: Final = 10
-ALONE: Final = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "default.replication.factor": "1",
-}
 
 
 @pytest.fixture(scope="module")

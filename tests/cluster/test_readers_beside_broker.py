@@ -13,11 +13,14 @@ from typing import Final
 import pytest
 
 from builders import busy_broker
-from builders.broker import BrokerHost
+from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
+from builders.cluster_nodes import ALONE, Node
 from builders.in_process import Outcome, run_kdump
+from builders.kraft_cluster import KraftCluster
 from builders.memory import in_memory
+from builders.ports import HOST
 
-pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
+pytestmark = [ON_BOTH_KAFKAS, pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
 ROUNDS: Final = 4
 COMMANDS: Final = {
@@ -53,18 +56,18 @@ CONTENTS: Final = (
 
 @pytest.fixture(scope="module")
 def log_dirs(
-    broker_host: BrokerHost, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
+    cluster_jvms: ClusterJvms, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[str]]:
     """Return the log directories of a broker that is busy as long as the tests run."""
+    node = Node(1, ("d1", "d2"), "broker,controller")
     with in_memory(tmp_path_factory.mktemp("busy")) as folder:
         shutil.copytree(fixtures / "out" / "clean", folder / "clean")
-        paths = [folder / "clean" / name for name in ("d1", "d2")]
-        with (
-            broker_host.broker(paths, *busy_broker.PROPERTIES),
-            busy_broker.busy(broker_host.address),
-        ):
+        broker = KraftCluster(
+            cluster_jvms, folder / "clean", [node], properties=ALONE | busy_broker.PROPERTIES
+        )
+        with broker.running(), busy_broker.busy(f"{HOST}:{node.client_port}"):
             time.sleep(3)
-            yield list(map(str, paths))
+            yield list(map(str, broker.log_dirs()))
 
 
 def run(words: tuple[str, ...], log_dirs: list[str], folder: Path) -> Outcome:
