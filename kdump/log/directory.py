@@ -308,8 +308,7 @@ def read_root(
         identities.append((topic_partition, state))
         if select(name, topic_partition):
             places.append(PartitionPlace(name, topic_partition, state))
-    if names.LOCK_FILE in files:
-        note_holder(path)
+    note_holder(path)
     root = LogDirectory(
         path=path,
         kind=kind,

@@ -21,7 +21,7 @@ from kdump.log.partition import Partition
 from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.log.valid_windows import Damage, segment_part, valid_windows
 from kdump.scan.batches import WINDOW_BYTES, Bytes, Window
-from kdump.storage.location import Location
+from kdump.storage.location import Location, StoredFile
 
 
 class _Piece(NamedTuple):
@@ -46,12 +46,14 @@ def log_windows(
     Raises:
         OSError: the log cannot be read.
     """
-    if part.start == 0 and part.end is None and is_in_use_around(log.as_absolute().parent):
-        first = [_Piece(log, part)]
-        yield from _Reading(log.parent, part, window_bytes, buffer).steps(first)
+    is_whole = part.start == 0 and part.end is None
+    source = _opened(log) if is_whole else log.open_file()
+    if source is not None:
+        with source:
+            yield from valid_windows(source, part, window_bytes=window_bytes, buffer=buffer)
         return
-    with log.open_file() as source:
-        yield from valid_windows(source, part, window_bytes=window_bytes, buffer=buffer)
+    first = [_Piece(log, part)]
+    yield from _Reading(log.parent, part, window_bytes, buffer).steps(first)
 
 
 def partition_windows(
@@ -66,13 +68,30 @@ def partition_windows(
     Raises:
         OSError: a log cannot be read.
     """
-    segments = list(partition.with_following())[first:]
-    if segments and is_in_use_around(partition.path):
-        yield from living_windows_from(partition.path, segments[0][0].base_offset, buffer)
-        return
-    for segment, following in segments:
-        with partition.segment_path(segment, FileKind.LOG).open_file() as source:
+    for segment, following in list(partition.with_following())[first:]:
+        source = _opened(partition.segment_path(segment, FileKind.LOG))
+        if source is None:
+            yield from living_windows_from(partition.path, segment.base_offset, buffer)
+            return
+        with source:
             yield from valid_windows(source, segment_part(segment, following), buffer=buffer)
+
+
+def _opened(log: Location) -> StoredFile | None:
+    """Open a log; None if a broker is using it, or was started before it was to be opened.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    partition = log.as_absolute().parent
+    if is_in_use_around(partition):
+        return None
+    try:
+        return log.open_file()
+    except FileNotFoundError:
+        if not is_in_use_around(partition):
+            raise
+        return None
 
 
 def living_windows_from(

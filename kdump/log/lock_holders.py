@@ -1,14 +1,16 @@
 """Which process has locked a log directory that is read.
 
 Who reads a log directory notes its holder. The command reports it at its end, because what a
-running broker changes meanwhile can look like damage.
+running broker changes meanwhile can look like damage. A broker may also be started while a
+directory is read: so who finds that something is not as it was listed looks again.
 """
 
 from __future__ import annotations
 
 import enum
+import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kdump.formats.names import LOCK_FILE
 from kdump.storage.file_locks import lock_holder
@@ -27,11 +29,21 @@ class ReadAs(enum.Enum):
     """As nobody changes them."""
 
 
+class _Look(NamedTuple):
+    """Whether another process had locked a log directory, and by which clock time."""
+
+    is_locked: bool
+    time_s: float
+
+
 _noted: Final = dict[Location, str]()
 _living: Final = set[Location]()
+_seen_unlocked: Final = set[Location]()
 _reported: Final = set[Path]()
-_locked: Final = dict[Path, bool]()
-"""Whether another process had locked a log directory when this process last looked."""
+_looked: Final = dict[Path, _Look]()
+"""What this process saw when it last looked whether another one had locked a log directory."""
+_LOOK_VALID_S: Final = 0.05
+"""How long a broker that has just been started leaves the files alone, at least."""
 
 
 def note_holder(log_dir: Location) -> None:
@@ -42,8 +54,10 @@ def note_holder(log_dir: Location) -> None:
     holder = lock_holder(path / LOCK_FILE)
     for each in (path, log_dir.storage.local_path(log_dir.as_absolute().path)):
         if each is not None:
-            _locked[each] = holder is not None
-    if holder is not None:
+            _looked[each] = _Look(holder is not None, time.perf_counter())
+    if holder is None:
+        _seen_unlocked.add(log_dir)
+    else:
         _noted[log_dir] = holder
 
 
@@ -63,13 +77,14 @@ def in_use_by(log_dir: Location) -> str | None:
 
 
 def is_locked(log_dir: Location) -> bool:
-    """Whether another process has locked a log directory, as this process last saw it."""
+    """Whether another process has locked a log directory, or had when this one last looked."""
     path = log_dir.storage.local_path(log_dir.path)
     if path is None:
         return False
-    if path not in _locked:
-        _locked[path] = lock_holder(path / LOCK_FILE) is not None
-    return _locked[path]
+    seen, now_s = _looked.get(path), time.perf_counter()
+    if seen is None or not (seen.is_locked or now_s - seen.time_s < _LOOK_VALID_S):
+        seen = _looked[path] = _Look(lock_holder(path / LOCK_FILE) is not None, now_s)
+    return seen.is_locked
 
 
 def is_in_use_around(partition: Location) -> bool:
@@ -93,6 +108,23 @@ def is_living(log_dir: Location, reading: ReadAs) -> bool:
     return True
 
 
+def was_started_meanwhile(log_dir: Location, wait_s: float = 0) -> bool:
+    """Whether a broker uses a log directory by now that nobody used when it was read.
+
+    What is found from then on is read as living.
+
+    Args:
+        wait_s: how long a broker that has not taken the lock may still be about to take it.
+    """
+    end_s = time.perf_counter() + wait_s
+    while log_dir not in _noted:
+        note_holder(log_dir)
+        if time.perf_counter() >= end_s:
+            break
+        time.sleep(_LOOK_VALID_S)
+    return is_living(log_dir, ReadAs.AS_FOUND)
+
+
 def read_as_living() -> dict[Location, str | None]:
     """The log directories that were read so, and which process had locked each, if known."""
     return {each: _noted.get(each) for each in sorted(_living, key=str)}
@@ -107,7 +139,12 @@ def how_to_clean(log_dir: Location) -> str:
 
 
 def unreported_holders() -> dict[Location, str]:
-    """What was noted about log directories whose holder the command has not reported itself."""
+    """What was noted about log directories whose holder the command has not reported itself.
+
+    Those that nobody had locked when they were read are looked at again.
+    """
+    for each in _seen_unlocked - _noted.keys():
+        note_holder(each)
     return {
         each: who
         for each, who in _noted.items()
@@ -120,7 +157,8 @@ def forget_holders() -> None:
     _noted.clear()
     _living.clear()
     _reported.clear()
-    _locked.clear()
+    _looked.clear()
+    _seen_unlocked.clear()
 
 
 def holder_of(log_dir: Path) -> str | None:

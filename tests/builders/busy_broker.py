@@ -21,6 +21,7 @@ PROPERTIES: Final = {
     "log.cleaner.backoff.ms": "50",
 }
 """Of a broker that cleans and deletes all the time."""
+_PATIENCE_S: Final = 60
 _SEGMENTS: Final = {
     "segment.bytes": "1048576",
     "segment.ms": "1000",
@@ -42,8 +43,9 @@ TOPICS: Final = {
 def busy(address: str) -> Iterator[None]:
     """Keep a broker busy."""
     admin = AdminClient({"bootstrap.servers": address})
-    topics = [NewTopic(name, 3, 1, config=configs) for name, configs in TOPICS.items()]
-    for created in admin.create_topics(topics).values():
+    known = admin.list_topics(timeout=_PATIENCE_S).topics
+    new = [NewTopic(name, 3, 1, config=each) for name, each in TOPICS.items() if name not in known]
+    for created in admin.create_topics(new).values() if new else ():
         created.result()
     stop = threading.Event()
     tasks: tuple[Callable[[], None], ...] = (

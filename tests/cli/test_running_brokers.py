@@ -14,11 +14,14 @@ from builders.lock_holder import held_elsewhere
 from builders.trees import tree_of
 from builders.two_disks import write_two_disks
 from kdump.apply.lock import LockedError, hold_locks
+from kdump.cli.shared import verification
 from kdump.formats import names
 from kdump.jobs.collect import collect
 from kdump.jobs.collect.topic_claims import ClaimsFound, read_claims
+from kdump.jobs.verify import verify
+from kdump.jobs.verify.verify import read_as
 from kdump.log.directory import read_log_directory
-from kdump.log.lock_holders import forget_holders, in_use_by
+from kdump.log.lock_holders import ReadAs, forget_holders, in_use_by
 from kdump.storage.local_disk import local
 
 DELETED = ("--config=cleanup.policy=delete", "--config=retention.ms=1")
@@ -125,6 +128,29 @@ def test_a_broker_that_starts_while_a_disk_is_collected_is_noticed(
     assert outcome.exit_status == 8
     assert b"locked by process" in outcome.stderr
     assert not (node / "collected.json").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--read-data-subset", "1/1")])
+def test_what_a_broker_does_that_starts_while_a_directory_is_verified_is_no_finding(
+    node: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    (node / "d1/.kafka_cleanshutdown").touch()
+    assert run_kdump(("verify", "d1", *options), node).exit_status == 0
+    with contextlib.ExitStack() as broker:
+
+        def starting(request: verify.VerifyRequest, reading: ReadAs) -> verify.VerifyRequest:
+            broker.enter_context(held_elsewhere(node / "d1"))
+            for path in (node / "d1/users-0").glob("00000000000000000000.*"):
+                path.unlink()
+            return read_as(request, reading)
+
+        monkeypatch.setattr(verification, "read_as", starting)
+        outcome = run_kdump(("verify", "d1", *options), node)
+
+    assert outcome.exit_status == 0, outcome.stdout
+    (line,) = outcome.stderr.decode().splitlines()
+    assert "d1: in use by process" in line
+    assert "are not judged" in line
 
 
 def flip(log: Path) -> None:

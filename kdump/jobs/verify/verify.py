@@ -54,7 +54,13 @@ from kdump.jobs.verify.verify_partition import (
 )
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition
-from kdump.log.lock_holders import ReadAs, is_living, note_holder_around
+from kdump.log.living import is_unreadable
+from kdump.log.lock_holders import (
+    ReadAs,
+    is_living,
+    note_holder_around,
+    was_started_meanwhile,
+)
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.phases import phase
@@ -72,6 +78,10 @@ _MOST_SMALL_SEGMENTS: Final = 64
 _MOST_GROUP_BYTES: Final = 1 << 20
 _MOST_PARTITIONS: Final = 32
 """So many partitions of at most so many bytes together are checked as one."""
+_MOST_HELD: Final = 1000
+"""So many findings of a partition may still turn out to be what a broker does that was started."""
+_START_S: Final = 5.0
+"""How long a broker may take from opening the metadata to taking the lock."""
 
 if TYPE_CHECKING:
     from kdump.jobs.verify.scrub import Coverage, Scrub, ScrubChunk
@@ -106,6 +116,7 @@ class VerifyRequest(Struct, frozen=True):
         living: which of the log directories a broker is using.
         scrub: which part of the data to read; None for all, cut as is best for speed.
         bandwidth: the limit of reads from local disks, in this process; None without one.
+        is_stopped: whether nothing is read as in use, even if a broker is started meanwhile.
     """
 
     targets: Sequence[VerifyTarget]
@@ -119,6 +130,7 @@ class VerifyRequest(Struct, frozen=True):
     living: Collection[Location] = ()
     scrub: Scrub | None = None
     bandwidth: Bandwidth | None = None
+    is_stopped: bool = False
 
 
 class VerifySummary(Struct, frozen=True):
@@ -178,7 +190,8 @@ def read_as(request: VerifyRequest, reading: ReadAs) -> VerifyRequest:
         else each
         for each in request.targets
     ]
-    return replace(request, targets=targets, living=living)
+    is_stopped = reading is ReadAs.STOPPED
+    return replace(request, targets=targets, living=living, is_stopped=is_stopped)
 
 
 def about_directories(request: VerifyRequest) -> Iterator[Finding]:
@@ -244,6 +257,7 @@ class _Verification:
         self.remote: list[RemotePieces] = []
         self.reported = 0
         self.coverage: Coverage | None = None
+        self.waited = set[Location]()
 
     def run(self) -> Iterator[VerifyEvent]:
         is_gentle = bool(self.request.living) or self.request.bandwidth is not None
@@ -286,8 +300,10 @@ class _Verification:
     def before(self) -> Iterator[Finding]:
         """The findings about the directories themselves."""
         for directory in self.request.directories:
-            found = self._of_directory(directory)
-            if directory.path in self.request.living:
+            found: Iterable[Finding] = self._of_directory(directory)
+            if directory.path not in self.request.living:
+                found = list(found)
+            if self._is_living(directory, found):
                 from kdump.jobs.verify.verify_living import root_findings
 
                 found = root_findings(directory, found)
@@ -302,6 +318,24 @@ class _Verification:
             from kdump.jobs.verify.verify_remote import metadata_findings
 
             yield from metadata_findings(self.request.remote.plans.metadata())
+
+    def _is_living(self, directory: LogDirectory, found: Iterable[Finding]) -> bool:
+        """Whether a broker uses a directory, also one that was started after it was listed.
+
+        Args:
+            found: what was found of it: if that is nothing, nobody asks.
+        """
+        if directory.path in self.request.living:
+            return True
+        doubted = [each for each in found if each.severity is not Severity.INFO]
+        if not doubted or self.request.is_stopped:
+            return False
+        is_gone = any(_is_about_gone(each, directory) for each in doubted)
+        # A broker opens the metadata before it takes the lock.
+        wait_s = _START_S if is_gone and directory.path not in self.waited else 0
+        if wait_s:
+            self.waited.add(directory.path)
+        return was_started_meanwhile(directory.path, wait_s)
 
     def _of_directory(self, directory: LogDirectory) -> Iterator[Finding]:
         yield from check_directory(directory)
@@ -332,10 +366,38 @@ class _Verification:
         with open_engine(self.options, kind=self._kind, total_bytes=total_bytes) as engine:
             results = _each_result(run_in_order(engine, self.job, splits))
             for each in pieces:
-                yield from map(self._added, each.events(results))
+                events = self._settled(each.target, each.scope, each.events(results))
+                yield from map(self._added, events)
             parts = _remote_parts(results)
             for remote in self.remote:
                 yield from map(self._added, remote.events(parts))
+
+    def _settled(
+        self,
+        target: VerifyTarget,
+        scope: PartitionScope,
+        events: Iterator[Finding | PartitionReport],
+    ) -> Iterator[Finding | PartitionReport]:
+        """The events of a partition; if a broker was started meanwhile, of one that it is using.
+
+        Args:
+            scope: of what was checked of it.
+            events: what was found.
+        """
+        directory = None if target.is_living else target.directory
+        held: list[Finding | PartitionReport] = []
+        for event in events if directory is not None else ():
+            held.append(event)
+            found = [event] if isinstance(event, Finding) else []
+            if directory is not None and self._is_living(directory, found):
+                for _ in events:
+                    pass  # what is left of it has been read all the same
+                split = _whole_split(replace(target, is_living=True), scope, None)
+                held = list(next(self.job.check_whole([split])))
+            elif len(held) == _MOST_HELD:
+                break
+        yield from held
+        yield from events
 
     @property
     def _kind(self) -> JobKind:
@@ -353,8 +415,12 @@ class _Verification:
         splits = _grouped(chunks)
         total_bytes = sum(split.size_bytes for split in splits)
         with open_engine(self.options, kind=self._kind, total_bytes=total_bytes) as engine:
-            results = _each_result(run_in_order(engine, self.job, splits))
-            yield from map(self._added, run.merged(map(_partition_events, results)))
+            results = map(_partition_events, _each_result(run_in_order(engine, self.job, splits)))
+            settled = (
+                tuple(self._settled(targets[chunk.target], split.scope, iter(events)))
+                for chunk, split, events in zip(run.chunks, chunks, results, strict=True)
+            )
+            yield from map(self._added, run.merged(settled))
         self.coverage = run.coverage()
         if scrub.history is not None:
             for directory in self.request.directories:
@@ -426,6 +492,12 @@ class _Verification:
         return scope, _load_split(partition, directory, settings)
 
 
+def _is_about_gone(finding: Finding, directory: LogDirectory) -> bool:
+    """Whether a file was listed that could not be read because it was gone."""
+    at = replace(directory.path, path=finding.place.path)
+    return finding.code == FILE_UNREADABLE.code and not is_unreadable(at)
+
+
 def _grouped(splits: Sequence[VerifySplit | PartitionSplit]) -> list[VerifySplit]:
     """The same splits, with partitions beside each other in groups."""
     grouped: list[VerifySplit] = []
@@ -492,7 +564,8 @@ class _Pieces:
         load: LoadSplit | None,
         size_bytes: int,
     ) -> None:
-        self._target = target
+        self.target = target
+        self.scope = scope
         self._partition = partition = scope.partition
         self._job = job
         self._run: PartitionRun | None = None
@@ -553,7 +626,7 @@ class _Pieces:
             events = self._run.events(self._parts(results), self._findings, predict)
         for event in events:
             if isinstance(event, PartitionReport):
-                event = replace(event, partition=self._target.partition)
+                event = replace(event, partition=self.target.partition)
             yield event
 
     def _parts(self, results: Results) -> Iterator[tuple[Segment, SegmentPart]]:
