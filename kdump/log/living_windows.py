@@ -4,7 +4,8 @@ Readers of records stream: what they have passed on cannot be taken back. But of
 that a log can be read on from the next offset, wherever the broker has put it meanwhile. A segment
 may be gone because retention deleted it, or because the cleaner put its records into the segment
 before it; or another file has its name. Damage counts if the file that has it is still in its
-place. What is half written at the end of the log is no damage: it is not there yet.
+place. What is half written at the end of the log is no damage: it is not there yet. The broker's
+pages stay in memory.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kdump.log.partition import Partition
 from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.log.valid_windows import Damage, segment_part, valid_windows
 from kdump.scan.batches import WINDOW_BYTES, Bytes, Window
+from kdump.storage.gentle_disk import gently
 from kdump.storage.location import Location, StoredFile
 
 
@@ -174,7 +176,7 @@ class _Reading:
                 yield piece
 
     def _of(self, piece: _Piece, *, is_last_attempt: bool) -> Iterator[Window | Damage]:
-        with piece.log.open_file() as source:
+        with gently(piece.log).open_file() as source:
             for step in valid_windows(
                 source, piece.part, window_bytes=self._window_bytes, buffer=self._buffer
             ):

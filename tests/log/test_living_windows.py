@@ -23,7 +23,8 @@ from kdump.log.record_search import RecordSearch
 from kdump.log.settled_listing import read_settled_partition
 from kdump.log.valid_windows import Damage, segment_part
 from kdump.scan.batches import Window
-from kdump.storage.local_disk import local
+from kdump.storage.gentle_disk import GentleDisk
+from kdump.storage.local_disk import LocalFile, local
 from kdump.storage.location import Location
 
 
@@ -123,3 +124,20 @@ def damages_of(partition: Partition) -> list[Damage]:
     search = RecordSearch(partition)
     search.log_end_offset()
     return [*search.damages.values()]
+
+
+def test_what_a_broker_has_in_memory_is_not_pushed_out(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    openly = GentleDisk.open_file
+
+    def note(disk: GentleDisk, location: Location) -> LocalFile:
+        opened.append(location.name)
+        return openly(disk, location)
+
+    monkeypatch.setattr(GentleDisk, "open_file", note)
+    path = write_partition(log_dir / "orders-0", {0: batch([record(0)]), 1: batch([record(1)])})
+    write_log_directory(log_dir, clean=False)
+    assert offsets_of(partition_windows(read_partition(local(path), None))) == [0, 1]
+    assert opened == [f"{0:020d}.log", f"{1:020d}.log"]
