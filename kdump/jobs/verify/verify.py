@@ -64,6 +64,7 @@ from kdump.log.lock_holders import (
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.phases import phase
+from kdump.processes.cpu_share import half_of_the_cpus
 from kdump.processes.io_priority import idle_io_priority
 from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict.verdict import Verdict
@@ -260,8 +261,10 @@ class _Verification:
         self.waited = set[Location]()
 
     def run(self) -> Iterator[VerifyEvent]:
-        is_gentle = bool(self.request.living) or self.request.bandwidth is not None
-        with idle_io_priority() if is_gentle else contextlib.nullcontext():
+        with contextlib.ExitStack() as beside:
+            if self.request.living or self.request.bandwidth is not None:
+                beside.enter_context(idle_io_priority())
+                beside.enter_context(half_of_the_cpus())
             yield from self._events()
 
     def _events(self) -> Iterator[VerifyEvent]:
