@@ -79,8 +79,8 @@ _MOST_SMALL_SEGMENTS: Final = 64
 _MOST_GROUP_BYTES: Final = 1 << 20
 _MOST_PARTITIONS: Final = 32
 """So many partitions of at most so many bytes together are checked as one."""
-_MOST_HELD: Final = 1000
-"""So many findings of a partition may still turn out to be what a broker does that was started."""
+_MOST_TOLD: Final = 1000
+"""So many findings of a partition are not told again if a broker is started while it is read."""
 _START_S: Final = 5.0
 """How long a broker may take from opening the metadata to taking the lock."""
 
@@ -388,19 +388,21 @@ class _Verification:
             events: what was found.
         """
         directory = None if target.is_living else target.directory
-        held: list[Finding | PartitionReport] = []
-        for event in events if directory is not None else ():
-            held.append(event)
+        told = set[Finding]()
+        for event in events:
             found = [event] if isinstance(event, Finding) else []
             if directory is not None and self._is_living(directory, found):
                 for _ in events:
                     pass  # what is left of it has been read all the same
                 split = _whole_split(replace(target, is_living=True), scope, None)
-                held = list(next(self.job.check_whole([split])))
-            elif len(held) == _MOST_HELD:
-                break
-        yield from held
-        yield from events
+                again = next(self.job.check_whole([split]))
+                for each in again:
+                    if isinstance(each, PartitionReport) or each not in told:
+                        yield each
+                return
+            if len(told) < _MOST_TOLD:
+                told.update(found)
+            yield event
 
     @property
     def _kind(self) -> JobKind:
