@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kdump.errors import KdumpError
 from kdump.formats.names import CLUSTER_METADATA_PARTITION, PartitionState
@@ -16,6 +16,8 @@ from kdump.words import counted
 
 def left_in_tier(directory: LogDirectory, partitions: Iterable[Partition]) -> str | None:
     """Say which partitions of a log directory begin before their local log; None if none does.
+
+    Whether they have tiered storage is known if the cluster's metadata is in the same directory.
 
     Args:
         directory: the log directory; nothing is said of one with its remote segments.
@@ -33,15 +35,16 @@ def left_in_tier(directory: LogDirectory, partitions: Iterable[Partition]) -> st
         and (begin := checkpointed(starts, each)) is not None
         and begin < each.segments[0].base_offset
     ]
-    if found:
-        # After a crash the checkpoint of any topic can be old.
-        local = _local_topics(directory, {_topic(each) for each, _ in found})
-        found = [(each, begin) for each, begin in found if _topic(each) not in local]
+    # The checkpoint of any topic can be old after a crash, and while a broker runs.
+    is_remote = _remote_topics(directory, {_topic(each) for each, _ in found})
+    found = [(each, begin) for each, begin in found if is_remote.get(_topic(each), True)]
     if not found:
         return None
     first, begin = min(found, key=lambda each: each[0].path.name)
+    is_known = all(_topic(each) in is_remote for each, _ in found)
+    which = "with" if is_known else "that may have"
     return (
-        f"{directory.path}: {counted(len(found), 'partition')} with remote.storage.enable read"
+        f"{directory.path}: {counted(len(found), 'partition')} {which} remote.storage.enable read"
         f" without tiered storage (first: {first.path.name}, offsets {begin} to"
         f" {first.segments[0].base_offset - 1} are not local): --remote URI reads them, too"
     )
@@ -52,8 +55,10 @@ def _topic(partition: Partition) -> str:
     return partition.topic_partition.topic
 
 
-def _local_topics(directory: LogDirectory, topics: Iterable[str]) -> set[str]:
-    """Those of the topics that have no remote storage, by the cluster's metadata."""
+def _remote_topics(directory: LogDirectory, topics: Collection[str]) -> dict[str, bool]:
+    """Whether each topic has remote storage, by the metadata in the directory; only known ones."""
+    if not topics:
+        return {}
     metadata = str(CLUSTER_METADATA_PARTITION)
     try:
         alone = read_log_directory(
@@ -61,6 +66,6 @@ def _local_topics(directory: LogDirectory, topics: Iterable[str]) -> set[str]:
         )
         settings = read_settings([alone])[directory.path]
         listed = filter(settings.is_listed, topics)
-        return {each for each in listed if not settings.topic(each).remote_storage_enable}
+        return {each: settings.topic(each).remote_storage_enable for each in listed}
     except (OSError, KdumpError):
-        return set()
+        return {}

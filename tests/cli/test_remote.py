@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from builders.batches import batches
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import all_objects, objects
 from builders.json_schemas import problem_of_answer
+from builders.log_directories import write_log_directory, write_partition
 from builders.tiered_fixture import TieredFixture, records_by_partition
 from kdump.errors import KdumpError
 
@@ -216,6 +218,15 @@ def test_a_tiered_topic_that_is_read_without_remote_is_said(
     without = kdump(command, "--topic", "cut", *words)
     assert said in without.stderr
     assert said not in kdump(command, "--topic", "plain", *words).stderr
+
+
+def test_what_is_not_known_to_be_tiered_is_not_said_to_be(tmp_path: Path) -> None:
+    """A broker writes the checkpoint of starts once a minute: after a crash it is old."""
+    points = {("orders", 0): 1}
+    log_dir = write_log_directory(tmp_path / "d1", clean=False, log_start_offsets=points)
+    write_partition(log_dir / "orders-0", {3: batches(1, base_offset=3)[0]})
+    said = kdump("grep", "value", log_dir).stderr
+    assert b"1 partition that may have remote.storage.enable read without tiered storage" in said
 
 
 def test_a_tiered_topic_that_is_queried_without_remote_is_said(

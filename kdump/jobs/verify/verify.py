@@ -81,7 +81,7 @@ _MOST_PARTITIONS: Final = 32
 """So many partitions of at most so many bytes together are checked as one."""
 _MOST_TOLD: Final = 1000
 """So many findings of a partition are not told again if a broker is started while it is read."""
-_START_S: Final = 5.0
+_START_S: Final = 20.0
 """How long a broker may take from opening the metadata to taking the lock."""
 
 if TYPE_CHECKING:
@@ -338,7 +338,8 @@ class _Verification:
         wait_s = _START_S if is_gone and directory.path not in self.waited else 0
         if wait_s:
             self.waited.add(directory.path)
-        return was_started_meanwhile(directory.path, wait_s)
+        with phase(f"looking whether a broker is starting in {directory.path}"):
+            return was_started_meanwhile(directory.path, wait_s)
 
     def _of_directory(self, directory: LogDirectory) -> Iterator[Finding]:
         yield from check_directory(directory)
