@@ -330,16 +330,17 @@ class _Verification:
         """
         if directory.path in self.request.living:
             return True
+        path = directory.path
         doubted = [each for each in found if each.severity is not Severity.INFO]
-        if not doubted or self.request.is_stopped:
+        is_local = path.storage.local_path(path.path) is not None
+        if not doubted or self.request.is_stopped or not is_local:
             return False
-        is_gone = any(_is_about_gone(each, directory) for each in doubted)
+        if path in self.waited or not any(_is_about_gone(each, directory) for each in doubted):
+            return was_started_meanwhile(path)
+        self.waited.add(path)
         # A broker opens the metadata before it takes the lock.
-        wait_s = _START_S if is_gone and directory.path not in self.waited else 0
-        if wait_s:
-            self.waited.add(directory.path)
-        with phase(f"looking whether a broker is starting in {directory.path}"):
-            return was_started_meanwhile(directory.path, wait_s)
+        with phase(f"looking whether a broker is starting in {path}"):
+            return was_started_meanwhile(path, _START_S)
 
     def _of_directory(self, directory: LogDirectory) -> Iterator[Finding]:
         yield from check_directory(directory)
