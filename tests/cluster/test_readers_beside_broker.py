@@ -36,7 +36,6 @@ COMMANDS: Final = {
     ("export", "--out", "exported", "--isolation-level", "read_committed"): 0,
     ("report", "--force", "--out", "report.html"): 0,
     ("query", "SELECT COUNT(*) FROM segments"): 0,
-    ("query", "SELECT COUNT(*) FROM producers"): 0,
     ("query", "SELECT COUNT(*) FROM partitions"): 0,
     ("query", "SELECT COUNT(*) FROM batches"): 0,
 }
