@@ -218,17 +218,12 @@ def _whole_split(
 ) -> PartitionSplit:
     """The split that checks all of a partition, as one that a broker is using if one does."""
     partition = scope.partition
+    kind = PartitionSplit
     if target.is_living:
         from kdump.jobs.verify.verify_living import LivingSplit
 
-        return LivingSplit(
-            partition.path,
-            size_bytes=partition.data_bytes,
-            label=partition.path.name,
-            scope=scope,
-            load=None,
-        )
-    return PartitionSplit(
+        kind, load = LivingSplit, None
+    return kind(
         partition.path,
         size_bytes=partition.data_bytes,
         label=partition.path.name,
@@ -328,9 +323,9 @@ class _Verification:
         Args:
             found: what was found of it: if that is nothing, nobody asks.
         """
-        if directory.path in self.request.living:
-            return True
         path = directory.path
+        if path in self.request.living:
+            return True
         doubted = [each for each in found if each.severity is not Severity.INFO]
         is_local = path.storage.local_path(path.path) is not None
         if not doubted or self.request.is_stopped or not is_local:
