@@ -177,6 +177,12 @@ BROKER_MESSAGES: Final = (
         "kdump diff compares both copies; move the one that ends earlier elsewhere.",
     ),
     BrokerMessage(
+        "Attempting to recover abandoned future log for ",
+        "A move to another disk was not finished: the copy becomes the log, whatever it has.",
+        ("log-replaced", "directory-future-alone"),
+        "kdump verify LOG_DIR..., before the next start, says which records only the log has.",
+    ),
+    BrokerMessage(
         "Found stray log dir ",
         "The metadata does not assign this partition to this broker, which renames it to -stray.",
         ("partition-not-assigned", "partition-metadata-mismatch", "partition-metadata-missing"),

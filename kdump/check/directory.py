@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place
 from kdump.check.part import ByteAccount
+from kdump.check.scope import becomes_log
 from kdump.formats import names
 from kdump.formats.errors import FormatError
-from kdump.log.broker import by_broker, futures_alone
+from kdump.log.broker import by_broker, unfinished_moves
 from kdump.log.cleaner_lines import misplaced_lines
 from kdump.log.directory import LogDirectory
+from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.storage.ownership import OwnedEntry, OwnedStorage, Ownership
@@ -52,14 +54,23 @@ def check_cleaner_lines(directories: Iterable[LogDirectory]) -> Iterator[Finding
                 )
 
 
-def check_futures(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
-    """Check that the log of each partition that is being moved is in a directory of its broker."""
-    for each in futures_alone(directories):
-        yield invariants.DIRECTORY_FUTURE_ALONE.finding(
-            Place(str(each.path)),
-            "no given directory has the log that is being moved here: if its disk is lost, a broker"
-            " creates an empty log, and deletes the records that were copied",
-        )
+def check_futures(
+    directories: Iterable[LogDirectory], clusters: Mapping[Location, ClusterImage | None]
+) -> Iterator[Finding]:
+    """Check that the log of each partition that is being moved is in a directory of its broker.
+
+    Args:
+        directories: all log directories, also of several brokers.
+        clusters: the cluster's metadata, by the path of the directory; None if unknown.
+    """
+    for each in unfinished_moves(directories):
+        cluster = clusters.get(each.directory.path)
+        if each.log is None and not becomes_log(each.copy, each.directory, cluster):
+            yield invariants.DIRECTORY_FUTURE_ALONE.finding(
+                Place(str(each.copy.path)),
+                "no given directory has the log that is being moved here: if its disk is lost, a"
+                " broker creates an empty log, and deletes the records that were copied",
+            )
 
 
 def _check_problems(directory: LogDirectory) -> Iterator[Finding]:

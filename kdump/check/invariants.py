@@ -304,6 +304,12 @@ LOAD_REFUSED: Final = _register(
 LOAD_LOSS: Final = _register(
     "load-loss", SEVERE, "records that a starting broker would lose or hide", Remedy.DATA
 )
+LOG_REPLACED: Final = _register(
+    "log-replaced",
+    SEVERE,
+    "a log that a starting broker deletes in favour of the copy on another disk",
+    Remedy.NONE,
+)
 FOREIGN_FILE: Final = _register("foreign-file", INFO, "a file that no broker wrote", Remedy.NONE)
 KDUMP_FILE: Final = _register("kdump-file", INFO, "a file that kdump keeps", Remedy.NONE)
 

@@ -168,7 +168,19 @@ def check_belonging(scope: PartitionScope, into: Collector) -> None:
 
 
 def check_other(scope: PartitionScope, into: Collector) -> None:
-    """Check that the partition has one directory only."""
+    """Check that the partition has one directory only, and keeps it when a broker starts."""
+    if scope.replaced is not None:
+        lost = scope.replaced.lost
+        into.add(
+            invariants.LOG_REPLACED.finding(
+                Place(str(scope.partition.path)),
+                f"the cluster's metadata assigns the replica to the disk of {scope.replaced.by}: a"
+                " starting broker makes that copy the log, and deletes this one, unless the"
+                " controllers have newer metadata",
+                loss=f"offsets {lost}, which the copy does not have" if lost else None,
+                severity=Severity.SEVERE if lost else Severity.INFO,
+            )
+        )
     if scope.other is not None:
         into.add(
             invariants.PARTITION_TWICE.finding(

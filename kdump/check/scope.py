@@ -12,6 +12,7 @@ from kdump.check.findings import Severity
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion
 from kdump.formats.names import PartitionState
 from kdump.formats.offset_index import METADATA_INDEXES_IN_FULL
+from kdump.formats.uuids import format_uuid
 from kdump.log.broker import needs_partition_metadata
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -29,12 +30,15 @@ class ClusterView(Struct, frozen=True):
         replicas: the nodes to which this partition of that topic is assigned; empty if the topic
             has no such partition, None if unknown.
         node_id: of the directory's broker; None if unknown.
+        directory_id: of the log directory that the broker's replica is assigned to; None if
+            unknown.
     """
 
     topic_id: str | None
     owner: str | None = None
     replicas: tuple[int, ...] | None = None
     node_id: int | None = None
+    directory_id: str | None = None
 
     @property
     def is_assigned(self) -> bool:
@@ -42,6 +46,18 @@ class ClusterView(Struct, frozen=True):
         if self.replicas is None:
             return True
         return bool(self.replicas) and (self.node_id is None or self.node_id in self.replicas)
+
+
+class ReplacedLog(Struct, frozen=True):
+    """A log that a starting broker deletes, because the copy to which it was moved becomes the log.
+
+    Attributes:
+        by: the directory of that copy.
+        lost: the offsets that only the log has, as people read them; empty if the copy has all.
+    """
+
+    by: Location
+    lost: str = ""
 
 
 class PartitionScope(Struct, frozen=True):
@@ -57,6 +73,7 @@ class PartitionScope(Struct, frozen=True):
         needs_metadata: whether a broker of this directory needs ``partition.metadata``.
         cluster: what the cluster's metadata says about it; None if unknown.
         other: another directory of the same partition; None if there is none.
+        replaced: by what a starting broker replaces it; None if by nothing.
         kafka_version: of the broker that will start.
         chosen: base offsets of the segments to read; None for all.
         is_rest: whether the files that belong to no segment are checked elsewhere.
@@ -72,6 +89,7 @@ class PartitionScope(Struct, frozen=True):
     needs_metadata: bool = False
     cluster: ClusterView | None = None
     other: Location | None = None
+    replaced: ReplacedLog | None = None
     kafka_version: KafkaVersion = NEWEST
     chosen: frozenset[int] | None = None
     is_rest: bool = False
@@ -107,6 +125,7 @@ def scope_in(
     twice: Mapping[Location, Location] = MappingProxyType({}),
     compaction: bool | None = None,
     kafka_version: KafkaVersion = NEWEST,
+    replaced: Mapping[Location, ReplacedLog] = MappingProxyType({}),
 ) -> PartitionScope:
     """The scope of a partition, from its log directory and the cluster's metadata.
 
@@ -116,6 +135,7 @@ def scope_in(
         twice: the result of :func:`~kdump.log.broker.partitions_twice`.
         compaction: whether its topic is compacted; None if unknown.
         kafka_version: of the broker that will start.
+        replaced: the result of :func:`~kdump.jobs.loading.replaced_logs.replaced_logs`.
     """
     if directory is None or partition.topic_partition is None:
         return PartitionScope(partition, kafka_version=kafka_version)
@@ -141,6 +161,7 @@ def scope_in(
         # Only what is about this partition: the scope is sent to a worker.
         cluster=cluster_view(partition, directory, cluster) if is_part else None,
         other=twice.get(partition.path),
+        replaced=replaced.get(partition.path),
         kafka_version=kafka_version,
     )
 
@@ -162,11 +183,28 @@ def cluster_view(
         owner = cluster.topic_of(topic_id)
     if owner is None:
         return ClusterView(named_id, node_id=node_id)
-    replicas = None
+    replicas = directory_id = None
     if owner.partitions:  # a topic without partitions is not known completely
         assigned = owner.partitions.get(key.partition)
         replicas = () if assigned is None else assigned.replicas
-    return ClusterView(named_id, owner.name, replicas, node_id)
+        if assigned is not None and node_id is not None:
+            directory_id = assigned.directory_on(node_id)
+    return ClusterView(named_id, owner.name, replicas, node_id, directory_id)
+
+
+def becomes_log(
+    partition: Partition, directory: LogDirectory, cluster: ClusterImage | None
+) -> bool:
+    """Whether a starting broker makes a ``-future`` copy the log, as far as is known.
+
+    It does if the metadata assigns the replica to the directory that has the copy
+    (``LogManager.recoverAbandonedFutureLogs``).
+    """
+    view = cluster_view(partition, directory, cluster)
+    properties = directory.meta_properties
+    if view is None or properties is None or properties.directory_id is None:
+        return False
+    return view.is_assigned and view.directory_id == format_uuid(properties.directory_id)
 
 
 def _gap_severity(partition: Partition, compaction: bool | None) -> Severity:

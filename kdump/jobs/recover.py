@@ -30,6 +30,7 @@ from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, PartitionState
 from kdump.jobs.loading.load_partition import Outcome, RecoverJob
 from kdump.jobs.loading.load_split import LoadSplit, load_split
+from kdump.jobs.loading.replaced_logs import replaced_logs
 from kdump.jobs.loading.verdict_words import (
     REMOTE_STORAGE,
     STRAY_CODES,
@@ -269,6 +270,7 @@ class _Recovery:
         known = [with_known_log_starts(each) for each in request.directories]
         self.request = request = replace(request, directories=known)
         self.twice = partitions_twice(request.directories)
+        self.replaced = replaced_logs(request.directories, request.settings, request.now_ms)
         self.start = list(check_start(request.directories))
 
     def results(self, options: EngineOptions) -> list[DirectoryRecovery]:
@@ -347,7 +349,9 @@ class _Recovery:
         policy = self._policy(unchanged)
         into = Collector()
         cluster = self.request.settings[directory.path].cluster
-        check_belonging(scope_in(partition, directory, cluster, self.twice), into)
+        check_belonging(
+            scope_in(partition, directory, cluster, self.twice, replaced=self.replaced), into
+        )
         if isinstance(outcome, Refusal):
             into.add(refused_finding(partition, verdict(outcome, policy)))
         repeated = "" if unchanged else _repeated_snapshot(outcome)

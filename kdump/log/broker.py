@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
@@ -67,22 +68,38 @@ def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Location, Loca
     return {path: other for places in found.values() for path, other in _others(places)}
 
 
-def futures_alone(directories: Iterable[LogDirectory]) -> list[Partition]:
-    """The ``-future`` directories whose log is in no directory of their broker.
+class UnfinishedMove(NamedTuple):
+    """A ``-future`` copy of a partition.
+
+    Attributes:
+        directory: in which it is.
+        copy: the copy.
+        log: the directory with the log, and the log; None if no directory of its broker has it.
+    """
+
+    directory: LogDirectory
+    copy: Partition
+    log: _Place | None
+
+
+def unfinished_moves(directories: Iterable[LogDirectory]) -> Iterator[UnfinishedMove]:
+    """Find the partitions that are being moved to another log directory of their broker.
 
     Args:
         directories: all log directories, also of several brokers.
     """
-    found = []
     for own in by_broker(directories).values():
-        partitions = [partition for directory in own for partition in directory.partitions]
-        logs = {each.topic_partition for each in partitions if each.state is PartitionState.LIVE}
-        found += [
-            each
-            for each in partitions
-            if each.state is PartitionState.FUTURE and each.topic_partition not in logs
-        ]
-    return found
+        places = [(each, partition) for each in own for partition in each.partitions]
+        copies = [each for each in places if each[1].state is PartitionState.FUTURE]
+        if not copies:
+            continue
+        logs = {
+            partition.topic_partition: (directory, partition)
+            for directory, partition in places
+            if partition.state is PartitionState.LIVE
+        }
+        for directory, copy in copies:
+            yield UnfinishedMove(directory, copy, logs.get(copy.topic_partition))
 
 
 def _others(places: Sequence[_Place]) -> Iterator[tuple[Location, Location]]:

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "directory-id-twice",
     "partition-twice",
     "directory-future-alone",
+    "log-replaced",
     "file-permissions",
     "partition-metadata-mismatch",
     "topic-config-refused",

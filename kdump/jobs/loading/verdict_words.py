@@ -11,6 +11,7 @@ from kdump.check.invariants import (
     FILE_UNREADABLE,
     LOAD_LOSS,
     LOAD_REFUSED,
+    LOG_REPLACED,
     PARTITION_METADATA_MALFORMED,
     PARTITION_METADATA_MISMATCH,
     PARTITION_METADATA_MISSING,
@@ -57,6 +58,11 @@ _ABORTED: Final = (
     " contradicts the log"
 )
 _AFTER_LOADING: Final = (
+    (
+        frozenset({LOG_REPLACED.code}),
+        "replaced",
+        "delete it: the copy on the disk that the metadata assigns becomes the log",
+    ),
     (STRAY_CODES, "stray", "rename it to -stray and start an empty log"),
     (
         frozenset({PARTITION_METADATA_OTHER_TOPIC.code}),

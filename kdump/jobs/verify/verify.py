@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import time
 from collections import Counter
@@ -26,7 +27,7 @@ from kdump.check.findings import Finding, Severity
 from kdump.check.index_files import used_bytes
 from kdump.check.invariants import FILE_UNREADABLE
 from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
-from kdump.check.scope import PartitionScope, scope_in
+from kdump.check.scope import PartitionScope, ReplacedLog, scope_in
 from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
 from kdump.engine.engine import run_in_order
@@ -37,6 +38,7 @@ from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.loading.load_split import LoadSplit, is_topic_compacted, load_split
+from kdump.jobs.loading.replaced_logs import replaced_logs
 from kdump.jobs.loading.verdict_words import STATE_VERDICTS
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.verify.verify_partition import (
@@ -207,10 +209,7 @@ def divide(request: VerifyRequest) -> list[PartitionSplit]:
         A split for each target.
     """
     verification = _Verification(request, DEFAULT_OPTIONS)
-    twice = partitions_twice(_directories(request))
-    return [
-        _whole_split(target, *verification.scope_of(target, twice)) for target in request.targets
-    ]
+    return [_whole_split(target, *verification.scope_of(target)) for target in request.targets]
 
 
 def _whole_split(
@@ -254,6 +253,18 @@ class _Verification:
         self.reported = 0
         self.coverage: Coverage | None = None
         self.waited = set[Location]()
+
+    @functools.cached_property
+    def _twice(self) -> dict[Location, Location]:
+        return partitions_twice(_directories(self.request))
+
+    @functools.cached_property
+    def _replaced(self) -> dict[Location, ReplacedLog]:
+        return replaced_logs(self._stopped, self.request.settings, self.request.now_ms)
+
+    @property
+    def _stopped(self) -> list[LogDirectory]:
+        return [each for each in _directories(self.request) if each.path not in self.request.living]
 
     def run(self) -> Iterator[VerifyEvent]:
         with contextlib.ExitStack() as beside:
@@ -310,7 +321,8 @@ class _Verification:
             each for each in self.request.directories if each.path not in self.request.living
         ]
         yield from check_cleaner_lines(stopped)
-        yield from check_futures(stopped)
+        settings = self.request.settings
+        yield from check_futures(stopped, {path: each.cluster for path, each in settings.items()})
         yield from check_start(stopped)
         if self.request.remote is not None:
             from kdump.jobs.verify.verify_remote import metadata_findings
@@ -356,9 +368,8 @@ class _Verification:
         targets = self.request.targets
         total_bytes = sum(target.partition.data_bytes for target in targets)
         size = split_bytes(total_bytes, usable_cpus())
-        twice = partitions_twice(_directories(self.request))
         with phase("dividing the work", len(targets)) as dividing:
-            pieces = [self._pieces(target, size, twice) for target in dividing.over(targets)]
+            pieces = [self._pieces(target, size) for target in dividing.over(targets)]
         self.remote = list(self._remote_pieces())
         splits = _grouped([split for each in pieces for split in each.splits])
         splits += [split for each in self.remote for split in each.splits]
@@ -411,9 +422,8 @@ class _Verification:
 
         targets = self.request.targets
         run = ScrubRun(scrub, [each.partition for each in targets], self.request.now_ms)
-        twice = partitions_twice(_directories(self.request))
         with phase("dividing the work", len(run.chunks)) as dividing:
-            chunks = [self._chunk_split(each, twice) for each in dividing.over(run.chunks)]
+            chunks = [self._chunk_split(each) for each in dividing.over(run.chunks)]
         splits = _grouped(chunks)
         total_bytes = sum(split.size_bytes for split in splits)
         with open_engine(self.options, kind=self._kind, total_bytes=total_bytes) as engine:
@@ -428,9 +438,9 @@ class _Verification:
             for directory in self.request.directories:
                 scrub.history.forget_others(directory.path, directory.partitions)
 
-    def _chunk_split(self, chunk: ScrubChunk, twice: Mapping[Location, Location]) -> PartitionSplit:
+    def _chunk_split(self, chunk: ScrubChunk) -> PartitionSplit:
         target = self.request.targets[chunk.target]
-        scope, load = self.scope_of(target, twice)
+        scope, load = self.scope_of(target)
         if chunk.bases is None:
             return _whole_split(target, scope, load)
         scope = replace(scope, chosen=chunk.bases, is_rest=chunk.is_rest)
@@ -461,28 +471,22 @@ class _Verification:
             for key in listing.over(keys):
                 yield RemotePieces.of(remote, key)
 
-    def _pieces(
-        self, target: VerifyTarget, size_bytes: int, twice: Mapping[Location, Location]
-    ) -> _Pieces:
-        scope, load = self.scope_of(target, twice)
+    def _pieces(self, target: VerifyTarget, size_bytes: int) -> _Pieces:
+        scope, load = self.scope_of(target)
         if target.is_living:
             load = None
         return _Pieces(self.job, target, scope, load, size_bytes)
 
-    def scope_of(
-        self, target: VerifyTarget, twice: Mapping[Location, Location]
-    ) -> tuple[PartitionScope, LoadSplit | None]:
+    def scope_of(self, target: VerifyTarget) -> tuple[PartitionScope, LoadSplit | None]:
         """What to check a partition against, and how a broker would load it."""
-        scope, load = self._scope_of(target, twice)
+        scope, load = self._scope_of(target)
         if not target.is_living and self.request.bandwidth is None:
             return scope, load
         path = gently(scope.partition.path, self.request.bandwidth)
         scope = replace(scope, partition=replace(scope.partition, path=path))
         return scope, None if load is None else replace(load, path=path)
 
-    def _scope_of(
-        self, target: VerifyTarget, twice: Mapping[Location, Location]
-    ) -> tuple[PartitionScope, LoadSplit | None]:
+    def _scope_of(self, target: VerifyTarget) -> tuple[PartitionScope, LoadSplit | None]:
         partition, directory = target.partition, target.directory
         if directory is None:
             return scope_in(partition, None), None
@@ -490,7 +494,15 @@ class _Verification:
         key = partition.topic_partition
         compaction = None if key is None else is_topic_compacted(settings, key.topic)
         version = settings.kafka_version
-        scope = scope_in(partition, directory, settings.cluster, twice, compaction, version)
+        scope = scope_in(
+            partition,
+            directory,
+            settings.cluster,
+            self._twice,
+            compaction,
+            version,
+            {} if target.is_living else self._replaced,
+        )
         return scope, _load_split(partition, directory, settings)
 
 

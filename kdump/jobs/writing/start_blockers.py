@@ -6,14 +6,16 @@ They do not repair it, but whoever runs them is about to start the broker.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from kdump.check.collector import Collector
 from kdump.check.directory import check_directory
 from kdump.check.findings import Finding, Severity
 from kdump.check.partition_files import check_belonging
-from kdump.check.scope import scope_in
+from kdump.check.scope import ReplacedLog, scope_in
 from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
+from kdump.jobs.loading.replaced_logs import replaced_logs
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -37,6 +39,7 @@ def severe_findings(
         partitions: the selected partitions, by the path of the directory.
     """
     twice = partitions_twice(directories)
+    replaced = replaced_logs(directories, settings)
     return severe_with(
         directories,
         settings,
@@ -45,7 +48,7 @@ def severe_findings(
                 finding
                 for partition in partitions[directory.path]
                 for finding in severe_in(
-                    partition, directory, settings[directory.path].cluster, twice
+                    partition, directory, settings[directory.path].cluster, twice, replaced
                 )
             ]
             for directory in directories
@@ -58,15 +61,17 @@ def severe_in(
     directory: LogDirectory,
     cluster: ClusterImage | None,
     twice: Mapping[Location, Location],
+    replaced: Mapping[Location, ReplacedLog] = MappingProxyType({}),
 ) -> list[Finding]:
     """The severe findings about one partition, without its segments.
 
     Args:
         cluster: the cluster's metadata; None if unknown.
         twice: the result of :func:`~kdump.log.broker.partitions_twice`.
+        replaced: the result of :func:`~kdump.jobs.loading.replaced_logs.replaced_logs`.
     """
     into = Collector()
-    check_belonging(scope_in(partition, directory, cluster, twice), into)
+    check_belonging(scope_in(partition, directory, cluster, twice, replaced=replaced), into)
     return list(_severe(into.findings()))
 
 

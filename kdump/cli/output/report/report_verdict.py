@@ -120,7 +120,7 @@ def _consequence(damaged: Sequence[PartitionReport]) -> str:
     if refused:
         is_sure = any(OFFLINE not in each for each in refused)
         return f"a broker would {'refuse to start' if is_sure else OFFLINE}"
-    losing = kinds.count("loss")
+    losing = kinds.count("loss") + kinds.count("replaced")
     if losing:
         return f"a starting broker would lose data in {_partitions(losing)}"
     codes = {code for each in damaged for code in each.findings}
