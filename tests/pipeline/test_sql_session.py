@@ -286,8 +286,19 @@ def test_a_column_that_was_not_read_is_never_a_wrong_value(
 ) -> None:
     nothing = lambda plan, pushed: {"records": TableNeeds(frozenset({"topic"}))}  # noqa: E731
     monkeypatch.setattr(sql_session, "statement_needs", nothing)
+    monkeypatch.setattr(sql_session, "mentions", lambda plan, text: False)
     with pytest.raises(KdumpError, match=r"kdump has not read column records\.offset"):
         rows(session, "SELECT topic, offset FROM records")
+
+
+def test_a_branch_that_spark_keeps_only_without_its_columns_is_read(session: SqlSession) -> None:
+    """Spark sees that the first branch is empty only if it knows the column of its condition."""
+    statement = (
+        "SELECT count(value) FROM (SELECT * FROM records WHERE offset BETWEEN 392 AND 35.0"
+        " AND partition BETWEEN 0.5D AND 0.5D UNION ALL SELECT * FROM records WHERE partition = 1)"
+        " WHERE (0 = partition OR partition != 0.5D) AND NOT (partition <= 0 AND offset + 1 > 28.0)"
+    )
+    assert rows(session, statement) == [{"count(value)": 60}]
 
 
 # Random conditions

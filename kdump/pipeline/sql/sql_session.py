@@ -34,8 +34,9 @@ from kdump.pipeline.sql.sql_statements import (
     spark_cause,
     with_quoted_offset,
 )
-from kdump.pipeline.sql.statement_needs import EVERYTHING, TableNeeds, statement_needs
+from kdump.pipeline.sql.statement_needs import EVERYTHING, TableNeeds, mentions, statement_needs
 from kdump.pipeline.sql.table_views import (
+    NOT_READ,
     Report,
     ReportQueue,
     SkippedData,
@@ -258,11 +259,16 @@ class SqlSession:
     def _is_covered(self, frame: Any, needs: Mapping[str, TableNeeds]) -> bool:
         """Whether the plan that will run needs no more than what the views read.
 
-        It was made a moment later than the plan before, which matters for ``now()``.
+        It was made a moment later than the plan before, which matters for ``now()``. And Spark
+        does not simplify conditions on what stands for a column that was not read as it simplified
+        those on the column: it may keep a branch of the statement that it had left out.
         """
-        found = statement_needs(frame._jdf.queryExecution().optimizedPlan(), self._pushed)
-        return found is not None and all(
-            name in needs and needs[name].covers(each) for name, each in found.items()
+        plan = frame._jdf.queryExecution().optimizedPlan()
+        found = statement_needs(plan, self._pushed)
+        return (
+            found is not None
+            and all(name in needs and needs[name].covers(each) for name, each in found.items())
+            and not mentions(plan, NOT_READ)
         )
 
     # Running

@@ -159,6 +159,18 @@ def statement_needs(
     return found
 
 
+def mentions(plan: Any, text: str) -> bool:
+    """Whether an expression of a plan, or of one of its subqueries, has a text in it.
+
+    Args:
+        plan: Spark's ``LogicalPlan``.
+    """
+    if any(text in str(each.toString()) for each in _items(plan.expressions())):
+        return True
+    below = (*_items(plan.children()), *_items(plan.subqueries()))
+    return any(mentions(each, text) for each in below)
+
+
 class _Walk:
     """A walk over all operators of a plan, also of its subqueries."""
 
