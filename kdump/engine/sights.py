@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE, META_PROPERTIES
+from kdump.log.lock_holders import is_locked
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location, Storage
 
@@ -108,8 +109,12 @@ class DriverSights:
             if around not in self._log_dirs:
                 self._log_dirs[around] = _marks_of(around)
             marks = self._log_dirs[around]
-            may_grow = may_grow or any(each.place.name == LOCK_FILE for each in marks)
+            has_lock = any(each.place.name == LOCK_FILE for each in marks)
+            may_grow = may_grow or has_lock
             yield from marks
+            if has_lock and is_locked(around):
+                # Its broker may replace or delete any file before a worker looks at it.
+                return
         for each in _files_at(place):
             yield replace(each, may_grow=may_grow)
 

@@ -18,6 +18,13 @@ import pyarrow as pa
 from kdump.engine.sights import DriverSights, require_same
 from kdump.engine.spark_installation import NoSparkError, find_spark
 from kdump.errors import KdumpError, UsageProblem
+from kdump.jobs.table_rows.records_stream import (
+    RecordsStream,
+    StreamOffsets,
+    offsets_as_json,
+    offsets_of_json,
+    open_records_stream,
+)
 from kdump.jobs.table_rows.table_reader import (
     TableReader,
     log_incomplete_archives,
@@ -30,7 +37,6 @@ from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import ddl
 
 FORMAT: Final = "kafka-log"
-_NO_STREAM: Final = "kafka-log does not support streaming: it reads logs that do not grow"
 _SAFE_PATH: Final = "PYTHONSAFEPATH"
 
 
@@ -116,6 +122,12 @@ def source_class() -> type[Any]:
         DataSourceStreamReader,
         InputPartition,
     )
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
     from pyspark.sql.types import StructType
 
     class KafkaLogReader(DataSourceReader):
@@ -149,18 +161,62 @@ def source_class() -> type[Any]:
             except KdumpError as problem:
                 raise problem.with_traceback(None) from None
 
-    class RefusedStream(DataSourceStreamReader):
-        """Fails with a clear message at the first call.
+    class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+        """Plans micro-batches on the driver and reads on the workers.
 
-        If creating the reader fails, PySpark 4.3.0 tries to stop it and shows that failure instead.
+        Nothing is opened before it is needed: if creating a reader fails, PySpark 4.3.0 tries to
+        stop it and shows that failure instead.
         """
 
-        @_with_plain_errors
-        def initialOffset(self) -> NoReturn:  # noqa: N802
-            raise UsageProblem(_NO_STREAM)
+        def __init__(self, options: dict[str, str], schema: StructType) -> None:
+            self.options = options
+            self.schema = schema
+            self.names = schema.fieldNames()
+            self.opened: RecordsStream | None = None
+            self.last: StreamOffsets | None = None
 
-        def read(self, partition: InputPartition) -> NoReturn:
-            raise UsageProblem(_NO_STREAM)
+        @property
+        def stream(self) -> RecordsStream:
+            if self.opened is None:
+                self.opened = open_records_stream(self.options, self.names)
+                _check_types(self.schema, self.opened.reader)
+            return self.opened
+
+        @_with_plain_errors
+        def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
+            return offsets_as_json(self.stream.initial())
+
+        @_with_plain_errors
+        def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+            most = self.stream.most_offsets
+            return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+        @_with_plain_errors
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+            self.last = self.stream.ends()
+
+        @_with_plain_errors
+        def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+            most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+            return offsets_as_json(self.stream.latest(offsets_of_json(start), most, self.last))
+
+        @_with_plain_errors
+        def partitions(
+            self, start: dict[str, Any], end: dict[str, Any]
+        ) -> Sequence[InputPartition]:
+            splits = self.stream.splits(offsets_of_json(start), offsets_of_json(end))
+            sights = DriverSights()
+            return [InputPartition((split, sights.of(places_of(split)))) for split in splits]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            keep_freed_memory()
+            split, sights = partition.value
+            try:
+                require_same(sights)
+                for batch in self.stream.read(split):
+                    yield batch.rename_columns(self.names)
+            except KdumpError as problem:
+                raise problem.with_traceback(None) from None
 
     class KafkaLogSource(DataSource):
         """The data source of one ``load``."""
@@ -171,7 +227,16 @@ def source_class() -> type[Any]:
 
         @_with_plain_errors
         def schema(self) -> str:
-            return ddl(open_table(self.options, payloads=RecordPayloads()).columns)
+            payloads = RecordPayloads()
+            try:
+                opened = open_table(self.options, payloads=payloads)
+            except UsageProblem as problem:
+                # Spark asks before it says whether this is for a query.
+                try:
+                    opened = open_records_stream(self.options, payloads=payloads).reader
+                except UsageProblem:
+                    raise problem from None
+            return ddl(opened.columns)
 
         @_with_plain_errors
         def reader(self, schema: StructType) -> DataSourceReader:
@@ -184,7 +249,7 @@ def source_class() -> type[Any]:
             self.writer(schema, overwrite)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            return RefusedStream()
+            return KafkaLogStream(dict(self.options), schema)
 
     return KafkaLogSource
 

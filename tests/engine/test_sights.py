@@ -14,6 +14,7 @@ import pytest
 
 from builders.batches import batch, record
 from builders.jobs import CountBatches
+from builders.lock_holder import held_elsewhere
 from builders.log_directories import write_log_directory, write_partition
 from builders.packed import pack
 from kdump.apply.lock import hold_locks
@@ -124,6 +125,15 @@ def test_a_broker_may_write_while_the_directory_is_read(data: Path) -> None:
     require_same(sights)
     os.utime(data / ".lock", ns=(0, 0))
     assert "another" in refusal(sights)
+
+
+def test_a_running_broker_may_delete_what_is_about_to_be_read(data: Path) -> None:
+    with held_elsewhere(data):
+        sights = seen(data / "topic-0", data / LOG)
+        (data / LOG).unlink()
+        require_same(sights)
+        os.utime(data / ".lock", ns=(0, 0))
+        assert "another" in refusal(sights)
 
 
 def test_what_the_driver_cannot_read_is_no_reason_to_refuse(tmp_path: Path) -> None:

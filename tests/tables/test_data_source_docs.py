@@ -33,7 +33,8 @@ def test_the_options_of_the_examples_are_valid(repository_root: Path) -> None:
 
 
 def example(text: str, language: str, log_dir: Path) -> str:
-    (found,) = re.findall(f"```{language}\n(.*?)```", text, re.DOTALL)
+    """Return the first example in a language, which is a query."""
+    found, *_ = re.findall(f"```{language}\n(.*?)```", text, re.DOTALL)
     return str(found).replace("/data/kafka", str(log_dir))
 
 

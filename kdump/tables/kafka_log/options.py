@@ -10,7 +10,7 @@ import enum
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 from msgspec import Struct
 
@@ -110,7 +110,10 @@ class SourceOptions(Struct, frozen=True):
 
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
 _CORRUPT_COLUMN: Final = "columnNameOfCorruptRecord"
-_STRATEGY: Final = "startingOffsetsByTimestampStrategy"
+_STARTING_TIMES: Final = "startingOffsetsByTimestamp"
+_STRATEGY: Final = f"{_STARTING_TIMES}Strategy"
+MOST_OFFSETS: Final = "maxOffsetsPerTrigger"
+"""An option of streams alone."""
 TABLE_OPTION: Final = "table"
 OPTIONS: Final = (
     TABLE_OPTION,
@@ -351,8 +354,12 @@ class RecordParser(OptionParser):
             raise UsageProblem("option schemas has no effect without keyFormat or valueFormat")
         return _as_mounted(self.array_of_paths("schemas") if text.startswith("[") else [text])
 
-    def bounds(self, which: str, default: Edge) -> Bounds:
-        """A bound from the first of three options that is given, as in Spark's source."""
+    def bounds(self, which: str, default: Edge, *, may_cross: bool = False) -> Bounds:
+        """A bound from the first of three options that is given, as in Spark's source.
+
+        Args:
+            may_cross: whether a partition may begin at its end.
+        """
         if (time_ms := self.time(f"{which}Timestamp")) is not None:
             return Bounds(AtTime(time_ms))
         by_timestamp = f"{which}OffsetsByTimestamp"
@@ -366,7 +373,7 @@ class RecordParser(OptionParser):
             self.refuse(offsets, f"{default.value} or offsets by topic and partition as JSON")
         found = self.by_partition(offsets, _EARLIEST) or {}
         crossing = _LATEST if default is Edge.EARLIEST else _EARLIEST
-        if crossing in found.values():
+        if crossing in found.values() and not may_cross:
             self.refuse(offsets, f"without {crossing}, as in Spark's source: nothing would be read")
         return Bounds(default, {key: _bound(offset) for key, offset in found.items()})
 
@@ -412,6 +419,44 @@ class RecordParser(OptionParser):
             )
         names = [name.strip() for name in text.split(",") if name.strip()]
         return columns_named(names, corrupt_column)
+
+
+class StreamParser(RecordParser):
+    """Parses the options that a stream of records has, and a query has not."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """Take options.
+
+        Raises:
+            UsageProblem: one is unknown, or only for queries.
+        """
+        effective = {name: value for name, value in options.items() if not _is_without_effect(name)}
+        parser = cls(given_options(effective, (*OPTIONS, MOST_OFFSETS), "a stream of kafka-log"))
+        for name in BOUND_OPTIONS:
+            if name.startswith("ending") and parser.text(name) is not None:
+                raise UsageProblem(
+                    f"a stream of kafka-log has no option {name}: trigger(availableNow=True) ends"
+                    " at what is there"
+                )
+        return parser
+
+    def without_start(self) -> dict[str, str]:
+        """The options that a query has, too, without where it starts."""
+        left_out = {each.lower() for each in (*BOUND_OPTIONS, MOST_OFFSETS)}
+        return {name: value for name, value in self.given.items() if name not in left_out}
+
+    def start(self) -> Bounds:
+        """Where the stream begins: at the end of each log, if no option says so.
+
+        A partition that is not named where others are begins where its log does, as one does that
+        is created later.
+        """
+        offsets = self.text("startingOffsets")
+        has_time = any(self.text(each) for each in ("startingTimestamp", _STARTING_TIMES))
+        if not has_time and (offsets or Edge.LATEST.value).strip().lower() == Edge.LATEST.value:
+            return Bounds(Edge.LATEST)
+        return self.bounds("starting", Edge.EARLIEST, may_cross=True)
 
 
 def _as_mounted(paths: Sequence[str]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from kdump.log.headers import batch_spans
 from kdump.log.living import while_it_changes
 from kdump.log.log_search import Trust, log_end, offset_of_time
 from kdump.log.partition import Partition
-from kdump.log.valid_windows import Damage
+from kdump.log.valid_windows import Damage, OnDamage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.transactions.open_transactions import last_stable_offset, usable_snapshots
@@ -79,6 +79,22 @@ def plan_splits(
     if options.fail_on_data_loss:
         _refuse_offsets_outside("startingOffsets", options.start, found)
         _refuse_offsets_outside("endingOffsets", options.end, found)
+    return splits_of(found, options, filters, skips_unreadable=skips_unreadable)
+
+
+def splits_of(
+    found: Sequence[FoundPartition],
+    options: SourceOptions,
+    filters: PushedFilters,
+    *,
+    skips_unreadable: bool = False,
+) -> list[SourceSplit]:
+    """The same for partitions that were found.
+
+    Raises:
+        KdumpError: the mode is ``FAILFAST``, and there is damage.
+        OSError: a file cannot be read.
+    """
     total_bytes = sum(segment.data_bytes for each in found for segment in each.segments)
     size = split_bytes(total_bytes, usable_cpus())
     if options.min_partitions is not None:
@@ -199,6 +215,28 @@ def _is_0_7(path: Location) -> bool:
     return parsed is not None and parsed.kind is FileKind.LOG_0_7
 
 
+def offset_of(found: FoundPartition, bound: Bound, on_damage: OnDamage) -> int | None:
+    """The offset of a bound in a partition; None is the end of the log.
+
+    Args:
+        on_damage: takes the damage found on the way.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if isinstance(bound, AtTime) and found.partition.is_0_7:
+        # Its records have no timestamps: they count as older than any time.
+        is_any = bound.timestamp_ms <= NO_TIMESTAMP
+        return found.log_start_offset if is_any else None
+    if isinstance(bound, AtTime):
+        return offset_of_time(
+            found.partition, bound.timestamp_ms, found.log_start_offset, on_damage
+        )
+    if bound is Edge.LATEST:
+        return None
+    return found.log_start_offset if isinstance(bound, Edge) else bound
+
+
 class _Planner:
     """Plans the splits of one partition."""
 
@@ -247,8 +285,8 @@ class _Planner:
         """The selected offsets and times."""
         key = self.found.topic_partition
         offsets = self.filters.offsets
-        from_offset = self._offset(self.options.start.of(key))
-        tos = [self._offset(self.options.end.of(key))]
+        from_offset = offset_of(self.found, self.options.start.of(key), self._damaged)
+        tos = [offset_of(self.found, self.options.end.of(key), self._damaged)]
         if self.options.is_committed and not self.partition.is_0_7:
             snapshots = usable_snapshots(
                 self.partition, self.found.log_start_offset, self.found.flushed_offset
@@ -264,20 +302,6 @@ class _Planner:
             min((each for each in tos if each is not None), default=None),
             self.filters.timestamps_ms.least,
         )
-
-    def _offset(self, bound: Bound) -> int | None:
-        """The offset of a bound; None is the end of the log."""
-        if isinstance(bound, AtTime) and self.partition.is_0_7:
-            # Its records have no timestamps: they count as older than any time.
-            is_any = bound.timestamp_ms <= NO_TIMESTAMP
-            return self.found.log_start_offset if is_any else None
-        if isinstance(bound, AtTime):
-            return offset_of_time(
-                self.partition, bound.timestamp_ms, self.found.log_start_offset, self._damaged
-            )
-        if bound is Edge.LATEST:
-            return None
-        return self.found.log_start_offset if isinstance(bound, Edge) else bound
 
     def _damaged(self, damage: Damage) -> None:
         if self.options.mode is Mode.FAILFAST:

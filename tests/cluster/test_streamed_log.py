@@ -1,0 +1,87 @@
+"""A stream of Spark beside a busy broker has each record once, also if it is killed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from builders import busy_broker
+from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
+from builders.cluster_nodes import ALONE, Node
+from builders.kraft_cluster import KraftCluster
+from builders.memory import in_memory
+from builders.ports import HOST
+from builders.streamed_log import StreamedLog
+
+pytestmark = [ON_BOTH_KAFKAS, pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
+
+TOPICS: Final = ("events", "keyed", "ledger")
+RETAINED_BYTES: Final = "100000000"
+"""Of a partition: some minutes, in which a stream can be started on a busy machine, too."""
+RUNS: Final = 3
+BATCHES: Final = 4
+
+
+@pytest.fixture(scope="module")
+def streamed(
+    cluster_jvms: ClusterJvms, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[pa.Table]:
+    """Return what a stream gave out that was killed several times."""
+    node = Node(1, ("d1", "d2"), "broker,controller")
+    with in_memory(tmp_path_factory.mktemp("streamed")) as folder:
+        shutil.copytree(fixtures / "out" / "clean", folder / "clean")
+        broker = KraftCluster(
+            cluster_jvms, folder / "clean", [node], properties=ALONE | busy_broker.PROPERTIES
+        )
+        stream = StreamedLog(
+            broker.log_dirs(),
+            folder,
+            startingOffsets="earliest",
+            subscribe=",".join(TOPICS),
+            columns="topic,partition,offset,key,value",
+            maxOffsetsPerTrigger="20000",
+            **{"kafka.isolation.level": "read_committed"},
+        )
+        with broker.running() as clients:
+            for topic in TOPICS:
+                clients.create_topic(topic, 3, replicas=1)
+                configs = busy_broker.TOPICS[topic] | {"retention.bytes": RETAINED_BYTES}
+                clients.configure("TOPIC", topic, **configs)
+            with busy_broker.busy(f"{HOST}:{node.client_port}"):
+                for _ in range(RUNS):
+                    stream.run_and_kill(BATCHES)
+            stream.run()
+        yield stream.rows()
+
+
+def numbers_of(streamed: pa.Table, topic: str) -> list[int]:
+    """Return the numbers of the records of a topic, in no order."""
+    values = streamed.filter(pc.field("topic") == topic)["value"].to_pylist()
+    numbers = [int(value.partition(b":")[0]) for value in values]
+    assert values == list(map(busy_broker.value_of, numbers))
+    assert len(set(numbers)) == len(numbers) > BATCHES * RUNS
+    return numbers
+
+
+def test_each_record_of_a_log_that_is_not_compacted_is_there_once(streamed: pa.Table) -> None:
+    assert numbers_of(streamed, "events")
+    for number in range(3):
+        own = (pc.field("topic") == "events") & (pc.field("partition") == number)
+        offsets = sorted(streamed.filter(own)["offset"].to_pylist())
+        assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+
+
+def test_the_last_record_of_each_key_of_a_compacted_log_is_there(streamed: pa.Table) -> None:
+    numbers = numbers_of(streamed, "keyed")
+    last = max(numbers)
+    assert set(range(last - busy_broker.KEYS + 1, last + 1)) <= set(numbers)
+
+
+def test_no_record_of_an_aborted_transaction_is_there(streamed: pa.Table) -> None:
+    assert not [each for each in numbers_of(streamed, "ledger") if each // 50 % 3 == 0]
