@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from builders.large_segments import LargeSegment
 from builders.read_tables import table_rows
 from builders.schema_topic import new_client
 from builders.source_tables import table_of
-from kdump.engine.spark_session import SparkSession
 from kdump.jobs.table_rows.all_tables import TABLES
 from kdump.pipeline.data_source import sql_session
 from kdump.tables.kafka_log.columns import COLUMNS, corrupt_record_column
@@ -30,17 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SqlSession
 
 BATCHES = 300
-
-
-@pytest.fixture(scope="module")
-def sql(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSession]:
-    """Return a session with the data source; Spark starts once for the module."""
-    warehouse = tmp_path_factory.mktemp("warehouse")
-    spark = SparkSession("local[2]", {"spark.sql.warehouse.dir": str(warehouse)})
-    try:
-        yield sql_session(spark.context)
-    finally:
-        spark.close()
 
 
 @pytest.fixture(scope="module")

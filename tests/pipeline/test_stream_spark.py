@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,6 @@ import pytest
 
 from builders import log_directories
 from builders.batches import batch, record
-from kdump.engine.spark_session import SparkSession
-from kdump.pipeline.data_source import sql_session
 
 pytestmark = pytest.mark.slow
 
@@ -20,17 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SqlSession
 
 LOG = "00000000000000000000.log"
-
-
-@pytest.fixture(scope="module")
-def sql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSession]:
-    """Return a session with the data source; Spark starts once for the module."""
-    warehouse = tmp_path_factory.mktemp("warehouse")
-    spark = SparkSession("local[2]", {"spark.sql.warehouse.dir": str(warehouse)})
-    try:
-        yield sql_session(spark.context)
-    finally:
-        spark.close()
 
 
 def records_at(start: int, count: int) -> bytes:
