@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
-from kdump.engine.sights import DriverSights, require_same
+from kdump.engine.sights import DriverSights, Sight, require_same
 from kdump.engine.spark_installation import NoSparkError, find_spark
 from kdump.errors import KdumpError, UsageProblem
 from kdump.jobs.table_rows.records_stream import (
@@ -145,21 +145,14 @@ def source_class() -> type[Any]:
         def partitions(self) -> Sequence[InputPartition]:
             splits = self.opened.splits(PushedFilters())
             log_incomplete_archives(self.options)
-            sights = DriverSights()
             # Spark turns no partitions into one partition without a value.
-            return [
-                InputPartition(((split, sights.of(places_of(split))),)) for split in splits
-            ] or [InputPartition(())]
+            return [InputPartition((each,)) for each in _seen(splits)] or [InputPartition(())]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            keep_freed_memory()
-            try:
-                for split, sights in partition.value:
-                    require_same(sights)
-                    for batch in self.opened.read(split, PushedFilters()):
-                        yield batch.rename_columns(self.names)
-            except KdumpError as problem:
-                raise problem.with_traceback(None) from None
+            def read(split: Any) -> Iterator[pa.RecordBatch]:
+                return self.opened.read(split, PushedFilters())
+
+            return _read_seen(partition.value, read, self.names)
 
     class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plans micro-batches on the driver and reads on the workers.
@@ -205,18 +198,10 @@ def source_class() -> type[Any]:
             self, start: dict[str, Any], end: dict[str, Any]
         ) -> Sequence[InputPartition]:
             splits = self.stream.splits(offsets_of_json(start), offsets_of_json(end))
-            sights = DriverSights()
-            return [InputPartition((split, sights.of(places_of(split)))) for split in splits]
+            return [InputPartition((each,)) for each in _seen(splits)]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            keep_freed_memory()
-            split, sights = partition.value
-            try:
-                require_same(sights)
-                for batch in self.stream.read(split):
-                    yield batch.rename_columns(self.names)
-            except KdumpError as problem:
-                raise problem.with_traceback(None) from None
+            return _read_seen(partition.value, self.stream.read, self.names)
 
     class KafkaLogSource(DataSource):
         """The data source of one ``load``."""
@@ -265,6 +250,33 @@ def _with_plain_errors(method: Callable[..., Any]) -> Callable[..., Any]:
             raise problem.with_traceback(None) from None
 
     return call
+
+
+def _seen(splits: Iterable[Any]) -> Iterator[tuple[Any, tuple[Sight, ...]]]:
+    """Splits, each with what the driver sees of it."""
+    sights = DriverSights()
+    for split in splits:
+        yield split, sights.of(places_of(split))
+
+
+def _read_seen(
+    seen: Iterable[tuple[Any, tuple[Sight, ...]]],
+    read: Callable[[Any], Iterator[pa.RecordBatch]],
+    names: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    """The batches of splits, on a worker.
+
+    Args:
+        names: of the columns.
+    """
+    keep_freed_memory()
+    try:
+        for split, sights in seen:
+            require_same(sights)
+            for batch in read(split):
+                yield batch.rename_columns(names)
+    except KdumpError as problem:
+        raise problem.with_traceback(None) from None
 
 
 def _check_types(schema: Any, reader: TableReader) -> None:

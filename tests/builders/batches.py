@@ -69,6 +69,11 @@ def batch(
     return encode_batch(header, compress(codec, body))
 
 
+def records_at(start: int, count: int) -> bytes:
+    """Build a batch of records from an offset on, each with its offset as value."""
+    return batch([record(start + at, b"k", b"%d" % (start + at)) for at in range(count)])
+
+
 def batches(
     count: int, records_each: int = 3, *, base_offset: int = 0, codec: Codec = Codec.NONE
 ) -> list[bytes]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import log_directories
-from builders.batches import batch, record
+from builders.batches import records_at
 from builders.lock_holder import held_elsewhere
 from builders.recovery import marker, of_producer
 from kdump.errors import KdumpError, UsageProblem
@@ -31,10 +31,6 @@ ORDERS = TopicPartition("orders", 0)
 USERS = TopicPartition("users", 0)
 LOG = "00000000000000000000.log"
 LOG_0_7 = "00000000000000000000.kafka"
-
-
-def records_at(start: int, count: int) -> bytes:
-    return batch([record(start + at, b"k", b"%d" % (start + at)) for at in range(count)])
 
 
 @pytest.fixture

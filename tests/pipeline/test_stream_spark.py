@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import log_directories
-from builders.batches import batch, record
+from builders.batches import records_at
 
 pytestmark = pytest.mark.slow
 
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SqlSession
 
 LOG = "00000000000000000000.log"
-
-
-def records_at(start: int, count: int) -> bytes:
-    return batch([record(start + at, b"k", b"%d" % (start + at)) for at in range(count)])
 
 
 @pytest.fixture

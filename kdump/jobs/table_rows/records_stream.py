@@ -27,14 +27,19 @@ from kdump.log.partition import Partition
 from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.log.valid_windows import Damage
 from kdump.payloads.record_payloads import RecordPayloads
-from kdump.state.transactions.open_transactions import last_stable_offset, usable_snapshots
 from kdump.storage.parallel_reads import each_read
 from kdump.storage.places import concurrent_reads
 from kdump.tables.kafka_log.found_partitions import FoundPartition, find_partitions
 from kdump.tables.kafka_log.options import MOST_OFFSETS, Replicas, StreamParser
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.selected_offsets import Bound, Bounds, Edge
-from kdump.tables.kafka_log.splits import SourceSplit, grouped, offset_of, splits_of
+from kdump.tables.kafka_log.splits import (
+    SourceSplit,
+    grouped,
+    offset_of,
+    splits_of,
+    stable_offset_of,
+)
 
 StreamOffsets = Mapping[TopicPartition, int]
 """By partition, the offset before which everything was given out."""
@@ -79,11 +84,11 @@ class RecordsStream(Struct, frozen=True):
             KdumpError: an offset that an option names is in no log.
             OSError: a file cannot be read.
         """
-        return {key: self._first(key, each) for key, each in self._edges().items()}
+        return {key: self._first(key, each) for key, each in self._edges(self._found()).items()}
 
     def ends(self) -> StreamOffsets:
         """Where each log ends by now."""
-        return {key: each.end for key, each in self._edges().items()}
+        return {key: each.end for key, each in self._edges(self._found()).items()}
 
     def latest(
         self, start: StreamOffsets, most: int | None, last: StreamOffsets | None = None
@@ -98,7 +103,7 @@ class RecordsStream(Struct, frozen=True):
             KdumpError: offsets are gone that the stream has not given out.
             OSError: a file cannot be read.
         """
-        edges = self._edges(start)
+        edges = self._edges(self._found(start))
         for key in sorted(start.keys() - edges.keys(), key=str):
             self._lost(f"{key} is gone")
         if last is not None:
@@ -126,7 +131,8 @@ class RecordsStream(Struct, frozen=True):
         wanted = {key: to for key, to in end.items() if start.get(key, 0) < to}
         if not wanted:
             return ()
-        edges = self._edges(wanted)
+        found = self._found(wanted)
+        edges = self._edges({key: found[key] for key in wanted if key in found})
         froms: dict[TopicPartition, Bound] = {}
         for key, to in wanted.items():
             each = edges.get(key)
@@ -145,8 +151,8 @@ class RecordsStream(Struct, frozen=True):
             end=Bounds(Edge.LATEST, wanted),
             fail_on_data_loss=False,
         )
-        found = [edges[key].found for key in froms]
-        return grouped(splits_of(found, options, _EVERY_RECORD), options)
+        own = [edges[key].found for key in froms]
+        return grouped(splits_of(own, options, _EVERY_RECORD), options)
 
     def read(self, split: Sequence[SourceSplit]) -> Iterator[pa.RecordBatch]:
         """The records of one of :meth:`splits`.
@@ -186,24 +192,30 @@ class RecordsStream(Struct, frozen=True):
 
     # ---- Where logs begin and end ----
 
-    def _edges(self, known: Iterable[TopicPartition] = ()) -> dict[TopicPartition, _Edges]:
-        """Where each log begins and ends.
+    def _edges(
+        self, found: Mapping[TopicPartition, FoundPartition]
+    ) -> dict[TopicPartition, _Edges]:
+        """Where each log begins and ends; without those that a broker has just deleted."""
+        every = each_read(self._edges_of, found.values(), concurrent_reads())
+        return {key: each for key, each in zip(found, every, strict=True) if each is not None}
+
+    def _found(self, known: Iterable[TopicPartition] = ()) -> dict[TopicPartition, FoundPartition]:
+        """The partitions to read.
 
         Args:
             known: partitions that should be there. For a moment, one that a broker moves to another
                 disk has no name of its own.
         """
-        found = self._found()
+        found = self._listed()
         for attempt in range(ATTEMPTS):
             in_use = any(is_in_use_around(each.partition.path) for each in found.values())
             if not in_use or found.keys() >= set(known):
                 break
             wait(attempt)
-            found = self._found()
-        every = each_read(self._edges_of, found.values(), concurrent_reads())
-        return {key: each for key, each in zip(found, every, strict=True) if each is not None}
+            found = self._listed()
+        return found
 
-    def _found(self) -> dict[TopicPartition, FoundPartition]:
+    def _listed(self) -> dict[TopicPartition, FoundPartition]:
         found: dict[TopicPartition, FoundPartition] = {}
         for each in find_partitions(self.reader.options, _EVERY_RECORD):
             key = each.topic_partition
@@ -226,11 +238,11 @@ class RecordsStream(Struct, frozen=True):
         def of(partition: Partition) -> _Edges:
             start = find_log_start(partition, each.log_start_offset) or 0
             end = log_end(partition, Trust.CHECKSUMS).offset if partition.segments else start
-            if self.reader.options.is_committed and not partition.is_0_7:
-                snapshots = usable_snapshots(partition, start, each.flushed_offset)
-                stable = last_stable_offset(partition, snapshots, _damaged)
+            found = each.of(partition)
+            if self.reader.options.is_committed:
+                stable = stable_offset_of(found, _damaged)
                 end = end if stable is None else min(end, stable)
-            return _Edges(each.of(partition), start, max(start, end))
+            return _Edges(found, start, max(start, end))
 
         return while_it_changes(each.partition, of, gone=None)
 

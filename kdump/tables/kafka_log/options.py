@@ -160,8 +160,11 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     Raises:
         UsageProblem: an option is unknown, has an invalid value or conflicts with another.
     """
-    effective = {name: value for name, value in options.items() if not _is_without_effect(name)}
-    return RecordParser(given_options(effective, OPTIONS, "kafka-log")).parse()
+    return RecordParser(given_options(_with_effect(options), OPTIONS, "kafka-log")).parse()
+
+
+def _with_effect(options: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if not _is_without_effect(name)}
 
 
 def _is_without_effect(name: str) -> bool:
@@ -431,8 +434,8 @@ class StreamParser(RecordParser):
         Raises:
             UsageProblem: one is unknown, or only for queries.
         """
-        effective = {name: value for name, value in options.items() if not _is_without_effect(name)}
-        parser = cls(given_options(effective, (*OPTIONS, MOST_OFFSETS), "a stream of kafka-log"))
+        known = (*OPTIONS, MOST_OFFSETS)
+        parser = cls(given_options(_with_effect(options), known, "a stream of kafka-log"))
         for name in BOUND_OPTIONS:
             if name.startswith("ending") and parser.text(name) is not None:
                 raise UsageProblem(

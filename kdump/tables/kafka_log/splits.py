@@ -237,6 +237,17 @@ def offset_of(found: FoundPartition, bound: Bound, on_damage: OnDamage) -> int |
     return found.log_start_offset if isinstance(bound, Edge) else bound
 
 
+def stable_offset_of(found: FoundPartition, on_damage: OnDamage) -> int | None:
+    """Where the first open transaction of a partition begins; None if none is open.
+
+    Takes and raises what :func:`offset_of` does.
+    """
+    if found.partition.is_0_7:
+        return None
+    snapshots = usable_snapshots(found.partition, found.log_start_offset, found.flushed_offset)
+    return last_stable_offset(found.partition, snapshots, on_damage)
+
+
 class _Planner:
     """Plans the splits of one partition."""
 
@@ -287,11 +298,8 @@ class _Planner:
         offsets = self.filters.offsets
         from_offset = offset_of(self.found, self.options.start.of(key), self._damaged)
         tos = [offset_of(self.found, self.options.end.of(key), self._damaged)]
-        if self.options.is_committed and not self.partition.is_0_7:
-            snapshots = usable_snapshots(
-                self.partition, self.found.log_start_offset, self.found.flushed_offset
-            )
-            tos.append(last_stable_offset(self.partition, snapshots, self._damaged))
+        if self.options.is_committed:
+            tos.append(stable_offset_of(self.found, self._damaged))
         if offsets.most is not None:
             tos.append(offsets.most + 1)
         froms = [each for each in (from_offset, offsets.least) if each is not None]
