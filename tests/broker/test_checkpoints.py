@@ -28,10 +28,10 @@ A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 POINTS = {("orders", 0): 3, ("orders", 1): 4, ("gone", 0): 5}
 
 
-def directory_of(path: Path) -> LogDirectory:
+def directory_of(path: Path, *, clean: bool = False) -> LogDirectory:
     """Write two partitions of twelve records, and a checkpoint line for a missing one."""
     write_log_directory(
-        path, clean=False, recovery_points=POINTS, log_start_offsets={("orders", 1): 6}
+        path, clean=clean, recovery_points=POINTS, log_start_offsets={("orders", 1): 6}
     )
     for name in ("orders-0", "orders-1"):
         write_partition(path / name, {0: joined(batches(4))})
@@ -95,6 +95,23 @@ def test_unselected_partitions_keep_their_lines_and_prevent_the_marker(tmp_path:
         B: 4,
         TopicPartition("gone", 0): 5,
     }
+    assert root[".kafka_cleanshutdown"] == Gone()
+
+
+def test_a_clean_directory_stays_clean_without_the_partitions_that_are_not_selected(
+    tmp_path: Path,
+) -> None:
+    directory = directory_of(tmp_path, clean=True)
+    root = recovered_root(directory, {A: outcomes_of(directory)[A]})
+
+    assert lines(root["recovery-point-offset-checkpoint"])[B] == 4
+    assert root[".kafka_cleanshutdown"] == NewBytes(b'{"version":0,"brokerEpoch":-1}')
+
+
+def test_a_clean_directory_with_a_refused_partition_does_not_stay_clean(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path, clean=True)
+    root = recovered_root(directory, {A: Refusal("so", "file", "Exception")})
+
     assert root[".kafka_cleanshutdown"] == Gone()
 
 

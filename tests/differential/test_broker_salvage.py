@@ -95,13 +95,17 @@ def damage(log_dirs: list[Path]) -> None:
     invaded = logs(log_dirs, INVADED)[0].parent
     assert not (invaded / foreign.name).exists()
     shutil.copy(foreign, invaded)
-    flipped = logs(log_dirs, FLIPPED)[1]
-    content = bytearray(flipped.read_bytes())
-    content[len(content) // 2] ^= 1
-    flipped.write_bytes(content)
+    flip(logs(log_dirs, FLIPPED)[1])
     gone = logs(log_dirs, HOLED)[2]
     for file in gone.parent.glob(f"{gone.stem}.*"):
         file.unlink()
+
+
+def flip(log: Path) -> None:
+    """Flip a bit in the middle of a log."""
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
 
 
 def logs(log_dirs: list[Path], topic: str) -> list[Path]:
@@ -184,3 +188,23 @@ def test_after_salvage_only_the_flushed_damaged_batch_is_missing(story: Story) -
     assert len(lost) == aside["records"]
     assert story.after[FLIPPED].end_offset == story.before[FLIPPED].end_offset
     assert story.left[FLIPPED] == []
+
+
+def test_salvage_of_one_partition_leaves_a_clean_directory_clean(
+    story: Story, broker_host: BrokerHost, broker_log_dirs: list[Path]
+) -> None:
+    markers = [path / names.CLEAN_SHUTDOWN_MARKER for path in broker_log_dirs]
+    assert all(each.exists() for each in markers)
+    flip(logs(broker_log_dirs, SOURCE)[1])
+    options = ("--policy=salvage", "--no-undo", f"--partition={SOURCE}-0")
+    (row,) = of_type(rows_of("recover", *broker_log_dirs, *options), "partition")
+    (aside,) = row["quarantined"]
+    assert all(each.exists() for each in markers)
+
+    with broker_host.broker(broker_log_dirs):
+        source = broker_host.read(SOURCE)
+        others = {topic: broker_host.read(topic) for topic in READ}
+
+    lost = range(aside["first_offset"], aside["last_offset"] + 1)
+    assert set(range(source.end_offset)) - source.records.keys() == set(lost) != set()
+    assert others == story.after

@@ -49,7 +49,8 @@ def recovered_root(
         directory: the log directory.
         outcomes: of the recovered partitions. If these are not all that a broker loads, or one was
             refused, the lines of the others stay unchanged, and the clean shutdown marker is
-            removed.
+            removed; but a clean directory stays clean if none was refused: a clean shutdown closed
+            the others.
 
     Returns:
         The two checkpoints, leftover temporary files of theirs, and the marker, by name; nothing
@@ -84,7 +85,8 @@ def recovered_root(
     )
     if is_settled:
         return {}
-    marker = NewBytes(encode_clean_shutdown(NO_BROKER_EPOCH)) if is_whole else Gone()
+    becomes_clean = is_whole or (directory.is_clean and len(recovered) == len(outcomes))
+    marker = NewBytes(encode_clean_shutdown(NO_BROKER_EPOCH)) if becomes_clean else Gone()
     return {
         names.RECOVERY_POINT_CHECKPOINT: _checkpoint(recovery_points),
         names.LOG_START_OFFSET_CHECKPOINT: _checkpoint(log_starts),

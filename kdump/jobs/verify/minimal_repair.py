@@ -17,7 +17,6 @@ from msgspec import Struct, field
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.checkpoints import (
-    NO_BROKER_EPOCH,
     is_loaded,
     rebuilt_root,
     recovered_root,
@@ -29,7 +28,6 @@ from kdump.check.invariants import INVARIANTS, Remedy
 from kdump.check.scope import cluster_view
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.formats import names
-from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.uuids import parse_uuid
@@ -369,10 +367,7 @@ class _DirectoryRepair:
         }
         if not outcomes or self.directory.kind is not DirectoryKind.LOG_DIRECTORY:
             return {}
-        root = recovered_root(self.directory, outcomes)
-        if root and self.directory.is_clean:
-            root[names.CLEAN_SHUTDOWN_MARKER] = NewBytes(encode_clean_shutdown(NO_BROKER_EPOCH))
-        return root
+        return recovered_root(self.directory, outcomes)
 
 
 def _may_lose(outcome: Recovered | Recovered07, policy: Policy) -> bool:
