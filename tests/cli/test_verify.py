@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from docutils import nodes
@@ -21,7 +22,9 @@ from builders.manual import document_of
 from builders.verified import NOW_MS, LogModel, file, forged, records, state_of
 from kdump.check.findings import Severity
 from kdump.check.invariants import INVARIANTS
+from kdump.formats import names
 from kdump.formats.names import FileKind
+from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.storage import local_disk
 
 
@@ -67,6 +70,43 @@ def test_damage_ends_with_4(damaged: Path) -> None:
     first = outcome.stdout.decode().splitlines()[0]
     assert first.startswith(f"error: {damaged}/orders-0/00000000000000000000.log at byte ")
     assert "[batch-checksum]" in first
+
+
+@pytest.fixture
+def other_broker(tmp_path: Path) -> Path:
+    """Return a valid log directory of another broker, with the same partition."""
+    log_dir = LogModel().write(tmp_path / "other").parent
+    properties = log_dir / names.META_PROPERTIES
+    properties.write_bytes(properties.read_bytes().replace(b"node.id=7", b"node.id=8"))
+    return log_dir
+
+
+def test_salvage_is_advised_for_the_disks_of_the_damaged_broker(
+    damaged: Path, other_broker: Path, tmp_path: Path
+) -> None:
+    second = shutil.copytree(other_broker, tmp_path / "second")
+    shutil.copy(damaged / names.META_PROPERTIES, second)
+    shutil.rmtree(second / "orders-0")
+
+    *_, advice = verify(damaged, other_broker, second).stdout.decode().splitlines()
+
+    assert advice.endswith(
+        f": kdump recover --policy salvage --partition orders-0 {damaged} {second}"
+    )
+
+
+def test_a_replica_without_damage_is_named(damaged: Path, other_broker: Path) -> None:
+    lines = verify(damaged, other_broker).stdout.decode().splitlines()
+    assert f"{damaged}/orders-0: no damage found in {other_broker}/orders-0" in lines
+
+
+def test_a_replica_of_another_topic_with_the_name_is_not_named(
+    damaged: Path, other_broker: Path
+) -> None:
+    metadata = other_broker / "orders-0" / names.PARTITION_METADATA
+    metadata.write_bytes(encode_partition_metadata(PartitionMetadata(0, UUID(int=5))))
+    said = verify(damaged, other_broker).stdout.decode()
+    assert "no damage found" not in said
 
 
 def test_a_warning_alone_is_not_damage(log_dir: Path) -> None:

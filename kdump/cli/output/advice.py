@@ -7,12 +7,15 @@ For such damage, the advice is to salvage.
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output.local_copies import LocalCopies
 from kdump.cli.output.selection_words import selection_words
+from kdump.log.broker import by_broker
+from kdump.log.directory import read_lone_partition, read_root
 from kdump.log.lock_holders import is_anything_in_use
 from kdump.log.selection import PartitionSelection
 from kdump.storage.entries import EntryKind
@@ -31,6 +34,7 @@ STOP_FIRST: Final = "stop the broker, and run the command again, before any repa
 """All advice about a log directory that a running process has locked."""
 _LOSS: Final = "loss"
 """The verdict that a broker would truncate or replace the log; a preview shows the loss."""
+_VALID: Final = "valid"
 _NOT_REPAIRED: Final = ("deleted", "stray", "remote")
 """The verdicts on partitions that no command repairs."""
 _LOG: Final = ".log"
@@ -81,6 +85,7 @@ class AdvisingPrinter:
         self._options = options
         self._pending: list[Finding] = []
         self._found: dict[Location, tuple[str, set[str]]] = {}
+        self._valid: list[Location] = []
         self._damaged_log_dirs: dict[Location, None] = {}
         self._losing: dict[Location, None] = {}
 
@@ -96,6 +101,8 @@ class AdvisingPrinter:
         if report.verdict_kind not in _NOT_REPAIRED:
             codes = {each.code for each in own if each.severity.is_damage}
             self._found[report.partition.path] = report.verdict_kind, codes
+            if report.verdict_kind == _VALID and not codes and not report.left_out:
+                self._valid.append(report.partition.path)
         if report.verdict_kind == _LOSS and report.worst is not None and report.worst.is_damage:
             self._losing[report.partition.path.parent] = None
 
@@ -156,37 +163,68 @@ class AdvisingPrinter:
                 holed.append(path)
             elif remedies != {Remedy.NONE}:
                 others.append(path)
-        if self._losing and not after_repair:
-            preview = shell_command("recover --dry-run", copies.of(self._with_named(self._losing)))
-            yield f"to preview what a broker would lose: {preview}"
-        log_dirs = dict.fromkeys([*self._damaged_log_dirs, *map(_parent, others)])
-        if log_dirs and not after_repair:
-            preview = shell_command(
-                "verify --repair --dry-run", copies.of(self._with_named(log_dirs))
-            )
-            yield f"to preview a repair: {preview}"
-        if holed:
-            salvage = self._command(holed, copies)
+        if not after_repair:
+            for log_dirs in self._of_brokers(self._losing):
+                preview = shell_command("recover --dry-run", copies.of(log_dirs))
+                yield f"to preview what a broker would lose: {preview}"
+            for log_dirs in self._of_brokers([*self._damaged_log_dirs, *map(_parent, others)]):
+                preview = shell_command("verify --repair --dry-run", copies.of(log_dirs))
+                yield f"to preview a repair: {preview}"
+        yield from self._replicas_without_damage([*holed, *damaged])
+        for partitions, salvage in self._commands(holed, copies):
             yield (
-                f"missing offsets in {counted(len(holed), 'partition')}: fetch it from an in-sync"
-                f" replica; if there is none, record the gap as known: {salvage}"
+                f"missing offsets in {partitions}: fetch it from an in-sync replica; if there is"
+                f" none, record the gap as known: {salvage}"
             )
-        if damaged:
-            salvage = self._command(damaged, copies)
+        for partitions, salvage in self._commands(damaged, copies):
             yield (
-                f"damage in {counted(len(damaged), 'partition')}: fetch it from an in-sync replica;"
-                f" if there is none, keep every valid batch: {salvage}"
+                f"damage in {partitions}: fetch it from an in-sync replica; if there is none, keep"
+                f" every valid batch: {salvage}"
             )
 
-    def _command(self, partitions: Sequence[Location], copies: LocalCopies) -> str:
-        log_dirs = self._with_named(map(_parent, partitions))
-        names = [path.as_absolute().name for path in partitions]
-        return salvage_command(_selecting(names), copies.of(log_dirs), self._options)
+    def _commands(
+        self, partitions: Sequence[Location], copies: LocalCopies
+    ) -> Iterator[tuple[str, str]]:
+        """For each broker, how many of its partitions are meant, and what salvages them."""
+        for log_dirs in self._of_brokers(map(_parent, partitions)):
+            own = [path.as_absolute().name for path in partitions if _parent(path) in log_dirs]
+            command = salvage_command(_selecting(own), copies.of(log_dirs), self._options)
+            yield counted(len(own), "partition"), command
 
-    def _with_named(self, log_dirs: Iterable[Location]) -> dict[Location, None]:
-        """All log directories of the broker, as far as they were named, and some of them."""
+    def _of_brokers(self, log_dirs: Iterable[Location]) -> list[list[Location]]:
+        """For each broker of some log directories, all of its directories that were named.
+
+        A command that changes directories takes those of one broker: it would touch the disks of
+        brokers that nothing is wrong with.
+        """
+        wanted = dict.fromkeys(log_dirs)
+        if not wanted:
+            return []
         named = [path for path in self._paths if _is_directory(path) and path not in self._found]
-        return dict.fromkeys([*named, *log_dirs])
+        every = [*dict.fromkeys([*named, *wanted])]
+        if len(every) == 1:
+            return [every]
+        try:
+            brokers = by_broker(read_root(path)[0] for path in every).values()
+        except OSError:
+            return [every]  # one of them cannot be listed: the command says so, too
+        groups = [[each.path for each in own] for own in brokers]
+        return [own for own in groups if not wanted.keys().isdisjoint(own)]
+
+    def _replicas_without_damage(self, partitions: Sequence[Location]) -> Iterator[str]:
+        """Name the replicas of damaged partitions where nothing is wrong."""
+        valid = defaultdict[str, list[Location]](list)
+        for path in self._valid:
+            valid[path.name].append(path)
+        for path in partitions[:_MAX_NAMED]:
+            topic_id = _topic_id(path)
+            found = [each for each in valid[path.name] if _topic_id(each) == topic_id]
+            if found:
+                yield f"{path}: no damage found in {', '.join(map(str, found))}"
+
+
+def _topic_id(partition: Location) -> str | None:
+    return read_lone_partition(partition, partition.name).known_topic_id
 
 
 def _is_directory(path: Location) -> bool:
