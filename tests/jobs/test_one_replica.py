@@ -18,11 +18,11 @@ import kdump
 from builders.batches import batch, record
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
-from builders.log_directories import write_log_directory, write_partition
+from builders.log_directories import file_name, write_log_directory, write_partition
 from builders.read_tables import table_rows
 from kdump.engine.spark import SparkEngine
-from kdump.errors import UsageProblem
-from kdump.formats.names import PARTITION_METADATA
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats.names import PARTITION_METADATA, FileKind
 from kdump.jobs.table_rows.table_reader import open_table
 from kdump.pipeline.data_source import sql_session
 from kdump.storage.local_disk import LocalDisk, LocalFile
@@ -288,6 +288,32 @@ def test_grep_searches_every_replica_where_that_is_asked_for(disks: list[Path]) 
     assert one.stderr.decode().startswith(said)
     every = grep("-c", "--all-replicas", "k0", *disks)
     assert (every.stdout.decode().count(":1\n"), every.stderr) == (2, b"")
+
+
+# ---- Damage that another replica does not have
+
+
+@pytest.fixture
+def damaged_disks(disks: list[Path]) -> list[Path]:
+    """Two replicas alike; that of the first disk has a wrong checksum."""
+    log = disks[0] / "orders-0" / file_name(0, FileKind.LOG)
+    content = (disks[1] / "orders-0" / log.name).read_bytes()
+    log.write_bytes(content[:-2] + b"?" + content[-1:])
+    return disks
+
+
+@pytest.mark.parametrize(
+    ("words", "done"), [(("grep", "k"), "searched"), (("export", "--out"), "exported")]
+)
+def test_where_records_are_damaged_the_other_replicas_are_pointed_to(
+    words: tuple[str, ...], done: str, damaged_disks: list[Path], tmp_path: Path
+) -> None:
+    of_both, of_one = (["out"], ["other"]) if words[-1] == "--out" else ([], [])
+    both = run_kdump([*words, *of_both, *map(str, damaged_disks)], tmp_path)
+    alone = run_kdump([*words, *of_one, str(damaged_disks[0])], tmp_path)
+    assert f"replicas that were not {done} may have the damaged records" in both.stderr.decode()
+    assert both.exit_status == alone.exit_status == ExitStatus.DAMAGE_LEFT
+    assert "may have" not in alone.stderr.decode()
 
 
 # ---- Python

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.export.export import ExportRequest
     from kdump.log.remote_files import RemotePlace
+    from kdump.log.replicas import ChosenReplicas
     from kdump.log.selection import PartitionSelection
     from kdump.payloads.record_payloads import RecordPayloads
     from kdump.tables.kafka_log.columns import SourceColumn
@@ -103,6 +104,7 @@ def command(
     from kdump.cli.output.export_output import report_problems, write_result
     from kdump.cli.output.out_file import refuse_log_directories
     from kdump.cli.shared.directories import without_garbage_collection
+    from kdump.cli.shared.record_targets import say_where_else
     from kdump.jobs.export.export import export
     from kdump.jobs.export.export_directory import ExportDirectory
 
@@ -112,7 +114,8 @@ def command(
     diagnostics = Diagnostics()
     decoded = _payloads(payloads, paths, diagnostics)
     with without_garbage_collection():
-        targets, others = _targets(with_remote(paths, remote), selection, diagnostics)
+        replicas, other_topics = _targets(with_remote(paths, remote), selection, diagnostics)
+        targets, others = replicas.chosen, replicas.others
         is_listed = not diagnostics.status & ExitStatus.OPERATIONAL_ERROR
         if not targets:
             if not is_listed and local(out).kind() is None:
@@ -124,13 +127,14 @@ def command(
             payloads=decoded,
             schemas=tuple(str(path.resolved()) for path in payloads.schemas),
             sources=tuple(path.resolved().typed.text for path in _sources(paths, remote)),
-            not_exported=tuple(others),
+            not_exported=tuple(str(each.partition.path) for each in (*others, *other_topics)),
             is_everything_listed=is_listed,
         )
         with phase("exporting"), ExportDirectory(out) as directory:
             result = export(request, directory, engine)
     report_problems(result, diagnostics)
     write_result(result, out, output)
+    say_where_else(diagnostics.status, "exported", has_others=bool(others))
     return diagnostics.status
 
 
@@ -182,8 +186,8 @@ def _payloads(
 
 def _targets(
     paths: Sequence[Location], selection: PartitionSelection, diagnostics: Any
-) -> tuple[list[FoundPartition], list[str]]:
-    """The partitions to export, each once, and the paths of their other replicas."""
+) -> tuple[ChosenReplicas[FoundPartition], list[FoundPartition]]:
+    """The partitions to export, each once, and those of other topics with the same names."""
     from kdump.cli.shared.record_targets import TargetFinder, one_of_each
     from kdump.log.replicas import left_in_copies, of_one_topic
 
@@ -214,9 +218,7 @@ def _targets(
             " alone to export it",
             sys.stderr,
         )
-    replicas = one_of_each(of_topic, diagnostics, "exported")
-    left_out = (*replicas.others, *other_topics)
-    return list(replicas.chosen), [str(each.partition.path) for each in left_out]
+    return one_of_each(of_topic, diagnostics, "exported"), other_topics
 
 
 def _topic_ids(paths: Sequence[Location]) -> dict[str, str]:

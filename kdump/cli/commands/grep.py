@@ -144,6 +144,7 @@ def command(
     """
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.shared.directories import without_garbage_collection
+    from kdump.cli.shared.record_targets import say_where_else
     from kdump.jobs.grep.grep import grep
 
     require_at_most_one(
@@ -152,9 +153,8 @@ def command(
     search = _Search.of(arguments, options)
     diagnostics = Diagnostics()
     with without_garbage_collection(), phase("listing what to search"):
-        targets = _find(search, with_remote(search.paths, remote), selection, diagnostics)
-        if not options["all_replicas"]:
-            targets = _one_of_each(targets, diagnostics)
+        found = _find(search, with_remote(search.paths, remote), selection, diagnostics)
+        targets = found if options["all_replicas"] else _one_of_each(found, diagnostics)
     if not targets:
         if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
             return diagnostics.status  # what cannot be read may have matched
@@ -168,8 +168,9 @@ def command(
     decoded = payloads.read(search.paths, diagnostics)
     request = _request(targets, search.patterns, output, form, decoded, records, options)
     with phase("searching"):
-        found = grep(request, engine)
-        return print_found(found, output, form) | diagnostics.status
+        status = print_found(grep(request, engine), output, form)
+    say_where_else(status, "searched", has_others=len(targets) < len(found))
+    return status | diagnostics.status
 
 
 class _Search(Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from kdump.cli.output.diagnostics import Diagnostics
 from kdump.cli.output.events import write_line
-from kdump.errors import KdumpError, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.names import PartitionState
 from kdump.jobs.listing.partition_facts import loaded_or_reported
 from kdump.log.directory import DirectoryKind, directory_kind, read_log_directory
@@ -124,3 +124,19 @@ def one_of_each(
         first = replicas.others[0].partition.path
         write_line(f"kdump: not {done}: {count} (first: {first}){hint}", sys.stderr)
     return replicas
+
+
+def say_where_else(status: ExitStatus, done: str, *, has_others: bool) -> None:
+    """Say that replicas that were left out may have what is damaged in the chosen ones.
+
+    Args:
+        status: of the command; nothing is said without damage.
+        done: what the command does with records, as in "searched".
+        has_others: whether any were left out.
+    """
+    if has_others and status & ExitStatus.DAMAGE_LEFT:
+        write_line(
+            f"kdump: replicas that were not {done} may have the damaged records: kdump verify of"
+            " all log directories names those without damage; then name theirs alone",
+            sys.stderr,
+        )
