@@ -91,6 +91,7 @@ PARTITIONS: Final = st.builds(
     missing_offsets=nullable(RANGES),
     is_cleaned=st.booleans(),
     dropped_swaps=RANGES,
+    doubtful_offsets=RANGES,
 )
 CLAIMS: Final = st.builds(
     TopicClaim,

@@ -338,6 +338,15 @@ def test_a_directory_without_a_log_misses_no_offsets(quick_path: Path) -> None:
     assert (found.missing_offsets, found.is_cleaned) == ((), False)
 
 
+def test_the_last_batch_after_a_gap_is_in_doubt(quick_path: Path) -> None:
+    """No checksum covers its base offset."""
+    root = write_log_directory(quick_path / "d1")
+    batches = batch([record(0), record(1)]) + batch([record(7), record(8)])
+    write_partition(root / "orders-0", {0: batches})
+    found = orders(root)
+    assert (found.log_end_offset, found.doubtful_offsets) == (2, (range(7, 9),))
+
+
 def test_records_that_go_with_an_unfinished_swap_are_named(quick_path: Path) -> None:
     """A start deletes the swap, because a cleaned file says that it is not complete."""
     root = write_log_directory(quick_path / "d1")

@@ -94,7 +94,8 @@ class _Reading:
         self.sums = HeaderSums()
         self.is_checkpoint_true = True
         self.damages: list[Damage] = []
-        self.doubtful_offsets: list[int] = []
+        self.doubtful_epochs_at: list[int] = []
+        self.doubtful_batch: tuple[range, ...] = ()
         self.is_read_whole = False
         self.outcome: Outcome | None = None
 
@@ -141,6 +142,7 @@ class _Reading:
             missing_offsets=None if is_cleaned else self._missing_offsets(),
             is_cleaned=is_cleaned,
             dropped_swaps=dropped_swaps,
+            doubtful_offsets=self.doubtful_batch,
         )
 
     # ---- small files
@@ -245,13 +247,14 @@ class _Reading:
                 f"{offsets}: nothing is between offset {last.offset_before} and it, and its base"
                 " offset may be wrong"
             )
+            self.doubtful_batch = (range(last.base_offset, last.end_offset),)
             return ReplicaEnd(last.epoch_before, last.offset_before, end.damage)
         return end
 
     def _compare_epochs(self, history: EpochHistory | None) -> None:
         """Compare the epochs of all batches that were read with those of the checkpoint."""
         for run, after in self.sums.falls[:1]:
-            self.doubtful_offsets.append(run.last_offset)
+            self.doubtful_epochs_at.append(run.last_offset)
             self._problem(
                 f"the leader epoch falls from {run.leader_epoch} to {after.leader_epoch} at offset"
                 f" {after.first_offset}"
@@ -268,7 +271,7 @@ class _Reading:
         for each in samples:
             expected = history.epoch_for_offset(each.offset)
             if expected not in (None, each.leader_epoch) and each.offset >= log_start:
-                self.doubtful_offsets.append(each.offset)
+                self.doubtful_epochs_at.append(each.offset)
                 self._problem(
                     f"offset {each.offset}: its batch has leader epoch {each.leader_epoch}, and"
                     f" {names.LEADER_EPOCH_CHECKPOINT} has {expected}"
@@ -318,7 +321,7 @@ class _Reading:
         if not isinstance(self.outcome, Recovered):
             return self.outcome is not None and bool(self.problems)
         end = self.outcome.log_end_offset
-        if any(offset < end for offset in self.doubtful_offsets):
+        if any(offset < end for offset in self.doubtful_epochs_at):
             return True
         for damage in self.damages:
             target = self.outcome.files.get(damage.path.rpartition("/")[2], Kept())

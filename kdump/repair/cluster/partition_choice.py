@@ -549,11 +549,18 @@ def _log_of(leader: DiskReplica | None) -> LoadedReplica:
 
 
 def _doubtful(replica: DiskReplica, held: LoadedReplica, leader: LoadedReplica) -> Iterator[range]:
-    """Yield the offsets that a broker loads, and that its records may not have, if nobody has them.
+    """Yield the offsets that its records may not have, if nobody has them.
 
-    The records may be those of other offsets, which the leader perhaps has.
+    That is what a broker loads after the end, and a last batch whose base offset may be wrong. The
+    records may be those of other offsets, which the leader perhaps has.
     """
     loaded = replica.partition.loaded
+    if loaded is None:
+        # A leader without its leader epoch has none of its records.
+        is_older = leader.latest_epoch < replica.highest_epoch
+        end = held.log_end_offset if is_older else leader.log_end_offset
+        for each in replica.partition.doubtful_offsets:
+            yield from filter(None, (range(max(each.start, end), each.stop),))
     if loaded is not None and held.log_end_offset > held.log_start_offset:
         start = max(held.log_end_offset, leader.log_end_offset)
         if start < loaded.log_end_offset and loaded.log_start_offset <= held.log_end_offset:

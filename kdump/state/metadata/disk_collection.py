@@ -87,6 +87,8 @@ class CollectedPartition(Struct, frozen=True):
             without any loss.
         dropped_swaps: the offsets from the first to the last record of each file that a start
             deletes or replaces because of an unfinished swap, if no log has those records.
+        doubtful_offsets: those of the last batch if its base offset may be wrong: the log counts as
+            ending before the gap in front of it.
     """
 
     directory: str
@@ -108,6 +110,7 @@ class CollectedPartition(Struct, frozen=True):
     missing_offsets: tuple[range, ...] | None = None
     is_cleaned: bool = False
     dropped_swaps: tuple[range, ...] = ()
+    doubtful_offsets: tuple[range, ...] = ()
 
 
 class CollectedVoter(Struct, frozen=True):
@@ -296,6 +299,7 @@ def _partition_fields(partition: CollectedPartition) -> dict[str, Any]:
     return asdict(partition) | {
         "missing_offsets": None if missing is None else _range_pairs(missing),
         "dropped_swaps": _range_pairs(partition.dropped_swaps),
+        "doubtful_offsets": _range_pairs(partition.doubtful_offsets),
         "state": partition.state.name.lower(),
         "leader_epochs": _pairs(partition.leader_epochs),
         "loaded": None
@@ -390,6 +394,7 @@ def _partition(document: JsonObject) -> CollectedPartition:
         else _ranges(document, "missing_offsets"),
         is_cleaned=document.flag("is_cleaned"),
         dropped_swaps=_ranges(document, "dropped_swaps"),
+        doubtful_offsets=_ranges(document, "doubtful_offsets"),
     )
 
 

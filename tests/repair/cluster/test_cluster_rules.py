@@ -453,6 +453,24 @@ def test_a_batch_in_doubt_of_a_directory_that_is_not_loaded_is_asked_for() -> No
     assert "offsets 60 to 69 may be in no other log" in what
 
 
+@pytest.mark.parametrize(
+    ("leader_end", "epoch", "lost"),
+    [(30, 2, "35 to 46"), (40, 2, "40 to 46"), (40, 3, "35 to 46"), (50, 2, None)],
+)
+def test_a_last_batch_in_doubt_of_a_log_that_is_not_loaded_is_asked_for(
+    leader_end: int, epoch: int, lost: str | None
+) -> None:
+    in_doubt = replace(
+        replica("orders", end=21, epochs=[(2, 0)]),
+        loaded=None,
+        highest_epoch=epoch,
+        doubtful_offsets=(range(35, 47),),
+    )
+    leader = replica("orders", end=leader_end, epochs=[(2, 0)])
+    found = named(plan_of(disk(1, leader), disk(2, in_doubt)), "lost-at-start")
+    assert [f"offsets {lost}" in each for each in found] == [True] * (lost is not None)
+
+
 KNOWN: Final = topic_records("orders", [[1, 2]], directories=[an_id("1 lost"), an_id("2 /data/2")])
 """Partition 0 has a replica on a disk of node 1 that was not collected."""
 
