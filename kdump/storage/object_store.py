@@ -125,6 +125,8 @@ class ObjectStore(RootedStorage):
                 if found is None:
                     connection = StoreConnection(self.root_uri, self.name)
                     found = _stores[key] = _OpenStore(self, connection)
+        # A store that could not be connected to is known by its failures: it may be gone.
+        found.connection.connect()
         return found
 
 

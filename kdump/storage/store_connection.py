@@ -109,26 +109,16 @@ class StoreConnection:
     """
 
     def __init__(self, root_uri: str, name: str) -> None:
-        """Prepare a connection.
+        """Prepare a connection, which is made when it is first needed.
 
         Args:
             root_uri: of the root, with credentials and options if it has any.
             name: the root in messages.
-
-        Raises:
-            OSError: the URI cannot be used.
         """
-        from pyarrow import io_thread_count, set_io_thread_count
-        from pyarrow.fs import FileSystem, S3FileSystem
-
-        # A client has as many connections; Arrow starts threads only as they are needed.
-        set_io_thread_count(max(CONCURRENT_READS, io_thread_count()))
         self._name = name
         uri = StoreUri.of(root_uri)
-        limits = self._limits = StoreLimits.of(uri.options, name)
-        # All repetitions fit into the time-out, with the pauses between them.
-        attempt_s = max(1.0, limits.timeout_s / (ATTEMPTS + 1))
-        of_client = replace(uri, options=without_limits(uri.options))
+        self._limits = StoreLimits.of(uri.options, name)
+        self._of_client = replace(uri, options=without_limits(uri.options))
         of_environment = (os.environ.get(each, "") for each in _SECRET_VARIABLES)
         found = {*uri.secrets(), *filter(None, of_environment)}
         # The longest first: one may contain another.
@@ -138,27 +128,55 @@ class StoreConnection:
         self.counter = RequestCounter()
         self._open: OrderedDict[str, OpenObject] = OrderedDict()
         self._lock = threading.Lock()
+        self._connecting = threading.Lock()
+        self._connected: tuple[FileSystem | HdfsFileSystem, str] | None = None
 
-        def connect() -> tuple[FileSystem | HdfsFileSystem, str]:
-            try:
-                found, root = FileSystem.from_uri(_with_limit(of_client, limits).root)
-            except OSError as failure:
-                if not _needs_hadoop(failure):
-                    raise
-                from kdump.storage.hdfs_client import HdfsFileSystem
+    def connect(self) -> None:
+        """Connect, unless that was done.
 
-                return HdfsFileSystem(of_client.root, ATTEMPTS, attempt_s), "/"
-            if isinstance(found, S3FileSystem):
-                found = _patient(found, attempt_s)
-            return found, root
+        Raises:
+            OSError: the URI cannot be used, or the store does not answer.
+            StoreGoneError: nor did it before.
+        """
+        with self._connecting:
+            if self._connected is None:
+                self._connected = self._asked(self._connect, self._name)
 
-        self._file_system, self._root = self._asked(connect, name)
+    def _connect(self) -> tuple[FileSystem | HdfsFileSystem, str]:
+        from pyarrow import io_thread_count, set_io_thread_count
+        from pyarrow.fs import FileSystem, S3FileSystem
+
+        # A client has as many connections; Arrow starts threads only as they are needed.
+        set_io_thread_count(max(CONCURRENT_READS, io_thread_count()))
+        # All repetitions fit into the time-out, with the pauses between them.
+        attempt_s = max(1.0, self._limits.timeout_s / (ATTEMPTS + 1))
+        try:
+            found, root = FileSystem.from_uri(_with_limit(self._of_client, self._limits).root)
+        except OSError as failure:
+            if not _needs_hadoop(failure):
+                raise
+            from kdump.storage.hdfs_client import HdfsFileSystem
+
+            return HdfsFileSystem(self._of_client.root, ATTEMPTS, attempt_s), "/"
+        if isinstance(found, S3FileSystem):
+            found = _patient(found, attempt_s)
+        return found, root
+
+    @property
+    def _file_system(self) -> FileSystem | HdfsFileSystem:
+        return self._in_use[0]
+
+    @property
+    def _in_use(self) -> tuple[FileSystem | HdfsFileSystem, str]:
+        assert self._connected is not None, "connect() comes first"
+        return self._connected
 
     def path(self, path: str) -> str:
         """The path in the file system for one that begins with ``/``."""
-        if not self._root:
+        _, root = self._in_use
+        if not root:
             return path.lstrip("/")
-        return self._root.rstrip("/") + path if path != "/" else self._root
+        return root.rstrip("/") + path if path != "/" else root
 
     def list_directory(self, path: str, name: str, *, is_deep: bool) -> Sequence[FileInfo]:
         """List what is in a directory.

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,11 +22,12 @@ import pytest
 
 from builders import large_segments, log_directories
 from builders.batches import BASE_TIMESTAMP_MS
-from builders.in_process import run_kdump
+from builders.in_process import Outcome, run_kdump
 from builders.large_segments import LargeSegment
 from builders.object_server import BUCKET, ObjectServer, Reply, name_as_long, object_server
 from builders.recovery import joined, of_producer
 from builders.source_tables import table_of
+from builders.spark_standalone import start_kdump
 from builders.trees import contents_of
 from kdump.cli.output.place_problems import report_places
 from kdump.engine import local as local_engine
@@ -114,12 +115,28 @@ def large_uri(server: ObjectServer, large: Path) -> str:
     return uri
 
 
-def answer(line: str, base: str, folder: Path) -> tuple[int, str]:
+def run_with_spark(words: Sequence[str], folder: Path) -> Outcome:
+    """Run a command line in a process of its own.
+
+    Spark's JVM keeps the environment in which it was started, and its workers have that: one that
+    another test started knows nothing of the server.
+    """
+    with start_kdump(*words, cwd=folder, temporary=folder / "tmp") as process:
+        stdout, stderr = process.communicate()
+    return Outcome(stdout.encode(), stderr.encode(), process.returncode)
+
+
+def answer(
+    line: str,
+    base: str,
+    folder: Path,
+    run: Callable[[Sequence[str], Path], Outcome] = run_kdump,
+) -> tuple[int, str]:
     """Run a command line on what is at ``base``; its status, and all that it wrote."""
     places = {"LOG": f"{base}/{LOG}", "D1": f"{base}/d1", "D2": f"{base}/d2", "OUT": "out"}
     folder.mkdir()
     words = [places.get(word, word) for word in line.split()]
-    outcome = run_kdump([*words, *(["--now", "2026-11-22"] if "report" in line else [])], folder)
+    outcome = run([*words, *(["--now", "2026-11-22"] if "report" in line else [])], folder)
     made = [path.read_bytes() for path in sorted(folder.rglob("*.jsonl"))]
     said = b"".join((outcome.stdout, outcome.stderr, *made)).decode(errors="backslashreplace")
     # Times of two runs differ, and so do rates. Sizes do not, because paths are equally long.
@@ -146,7 +163,7 @@ def test_executors_of_spark_open_the_objects_of_a_bucket(
     (line,) = (line for line in LINES if line.startswith(f"{command} "))
     expected = answer(line, str(clean), tmp_path / "1")
     line += " --master local-cluster[2,1,1024]"
-    assert answer(line, uploaded, tmp_path / "2") == expected
+    assert answer(line, uploaded, tmp_path / "2", run_with_spark) == expected
 
 
 def test_the_data_source_reads_a_bucket(large: Path, large_uri: str) -> None:
@@ -263,7 +280,14 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_engine, "usable_cpus", lambda: 2)
 
 
-def require_together(server: ObjectServer, line: str, uri: str, folder: Path, count: int) -> None:
+def require_together(
+    server: ObjectServer,
+    line: str,
+    uri: str,
+    folder: Path,
+    count: int,
+    run: Callable[[Sequence[str], Path], Outcome] = run_kdump,
+) -> None:
     """Run a command that succeeds only if so many requests are under way at the same time."""
     together = threading.Barrier(count)
     met = threading.Event()
@@ -277,7 +301,7 @@ def require_together(server: ObjectServer, line: str, uri: str, folder: Path, co
 
     server.disturb = waits
     words = line.replace("URI", uri).split()
-    assert run_kdump(words, folder).exit_status == ExitStatus.SOUND
+    assert run(words, folder).exit_status == ExitStatus.SOUND
     assert met.is_set()
 
 
@@ -306,7 +330,8 @@ def test_workers_of_spark_read_small_files_many_at_a_time(
     server: ObjectServer, tmp_path: Path, line: str
 ) -> None:
     uri = server.upload(write_small_partitions(tmp_path / "many", 40), "many-small")
-    require_together(server, f"{line} --master local[2]", uri, tmp_path, 32)
+    line += " --master local[2]"
+    require_together(server, line, uri, tmp_path, 32, run_with_spark)
 
 
 @pytest.mark.usefixtures("workers")

@@ -7,10 +7,11 @@ import threading
 import pytest
 
 from kdump import phases
-from kdump.errors import UsageProblem
+from kdump.errors import StoreGoneError, UsageProblem
 from kdump.storage import interruptible as waiting
 from kdump.storage import store_connection
 from kdump.storage.interruptible import interruptible
+from kdump.storage.places import forget_places, parse_location
 from kdump.storage.store_limits import StoreLimits, without_limits
 
 
@@ -33,6 +34,30 @@ def test_progress_says_that_kdump_waits(monkeypatch: pytest.MonkeyPatch) -> None
     assert store_connection._waited_for(answered.wait, watch, "s3://disks/a")
     assert set(shown) == {"waiting for the store to answer: s3://disks/a"}
     assert phases.current() is None
+
+
+def test_a_store_that_cannot_be_connected_to_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may lack the credentials or the network: each file would wait as long again."""
+    monkeypatch.setattr(store_connection, "GONE_SECONDS", 0.0)
+    tries = []
+
+    class Unreachable:
+        @staticmethod
+        def from_uri(uri: str) -> None:
+            tries.append(uri)
+            raise OSError("no network")
+
+    monkeypatch.setattr("pyarrow.fs.FileSystem", Unreachable)
+    forget_places()
+    location = parse_location("s3://unreachable/orders-0")
+    for _ in range(2):
+        with pytest.raises(OSError, match="no network"):
+            location.entries()
+    for _ in range(2):
+        with pytest.raises(StoreGoneError, match="gave up after"):
+            location.entries()
+    assert len(tries) == 3
+    forget_places()
 
 
 @pytest.mark.parametrize("is_main", [True, False])
