@@ -18,7 +18,7 @@ from kdump.formats.clean_shutdown import CleanShutdown, decode_clean_shutdown
 from kdump.formats.errors import FormatError
 from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.log.lock_holders import is_locked, note_holder
+from kdump.log.lock_holders import is_locked, note_holder, require_log_directory
 from kdump.log.partition import Partition, read_partition
 from kdump.log.problems import FileProblem
 from kdump.log.settled_listing import read_settled_partition
@@ -225,6 +225,7 @@ def read_log_directory(
     Raises:
         OSError: the directory itself cannot be listed. What cannot be read inside it is in
             ``problems``.
+        KdumpError: a broker was using it, and it is gone.
     """
     with phase(f"listing {path}") as listing:
         root, places = read_root(path, kind, select=select)
@@ -235,6 +236,7 @@ def read_log_directory(
                 partitions.append(place.read(path))
             except OSError as failure:
                 if isinstance(failure, FileNotFoundError) and is_locked(path):
+                    require_log_directory(path)
                     continue  # the broker has deleted or renamed it meanwhile
                 unreadable.append(place.name)
                 problems.append(FileProblem(path / place.name, failure))

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from kdump.formats import names
 from kdump.formats.names import FileStage
 from kdump.log.directory import LogDirectory
-from kdump.log.lock_holders import is_in_use_around
+from kdump.log.lock_holders import is_in_use_around, require_log_directory
 from kdump.log.partition import Partition, read_partition
 from kdump.log.settled_listing import ATTEMPTS, read_settled_partition
 from kdump.storage.entries import EntryKind
@@ -113,16 +113,13 @@ def glimpse_of(partition: Partition) -> Glimpse | None:
 
     Raises:
         OSError: as :func:`~kdump.log.partition.read_partition`.
+        KdumpError: its log directory is gone, too.
     """
     return _glimpse(partition, read_partition)
 
 
 def settled_glimpse_of(partition: Partition) -> Glimpse | None:
-    """The same, listed until nothing seems to be missing.
-
-    Raises:
-        OSError: as :func:`~kdump.log.partition.read_partition`.
-    """
+    """The same, listed until nothing seems to be missing; takes and raises what that does."""
     return _glimpse(partition, read_settled_partition)
 
 
@@ -130,6 +127,7 @@ def _glimpse(partition: Partition, read: Callable[..., Partition]) -> Glimpse | 
     try:
         found = read(partition.path, partition.topic_partition, partition.state, keep_entries=True)
     except FileNotFoundError:
+        require_log_directory(partition.path.as_absolute().parent)
         return None
     files = {
         each.name: FileStamp(each.file_id, each.size_bytes, each.modified_ns)
@@ -165,6 +163,7 @@ def while_it_changes(
 
     Raises:
         OSError: a file cannot be read, or files are gone of a log that no broker is using.
+        KdumpError: its log directory is gone.
     """
     for _ in range(ATTEMPTS):
         try:

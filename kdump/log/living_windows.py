@@ -17,7 +17,7 @@ from kdump.formats.names import FileKind
 from kdump.log.batch_validity import LogPart
 from kdump.log.directory import read_lone_partition
 from kdump.log.living import Glimpse, settled_glimpse_of
-from kdump.log.lock_holders import is_in_use_around
+from kdump.log.lock_holders import is_in_use_around, require_log_directory
 from kdump.log.partition import Partition
 from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.log.valid_windows import Damage, segment_part, valid_windows
@@ -216,6 +216,7 @@ class _Reading:
     def _list(self) -> Glimpse | None:
         try:
             partition = read_lone_partition(self._path, self._path.as_absolute().name)
-            return settled_glimpse_of(partition)
         except FileNotFoundError:
+            require_log_directory(self._path.as_absolute().parent)
             return None
+        return settled_glimpse_of(partition)

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kdump.formats.names import LOCK_FILE
+from kdump.errors import KdumpError
+from kdump.formats.names import LOCK_FILE, META_PROPERTIES
 from kdump.storage.file_locks import lock_holder
 from kdump.storage.location import Location
 from kdump.words import shell_command
@@ -128,6 +129,25 @@ def was_started_meanwhile(log_dir: Location, wait_s: float = 0) -> bool:
 def read_as_living() -> dict[Location, str | None]:
     """The log directories that were read so, and which process had locked each, if known."""
     return {each: _noted.get(each) for each in sorted(_living, key=str)}
+
+
+def require_log_directory(log_dir: Location) -> None:
+    """Find out that what is gone was deleted by the broker, and not its log directory with it.
+
+    Raises:
+        KdumpError: the log directory is gone, or has nothing in it.
+    """
+    if any((log_dir / name).kind() is not None for name in (LOCK_FILE, META_PROPERTIES)):
+        return
+    try:
+        is_empty = not log_dir.entries()
+    except FileNotFoundError:
+        is_empty = True
+    if is_empty:
+        raise KdumpError(
+            f"{log_dir}: gone while it was read: its disk may have been unmounted; what was not"
+            " read by then is not known"
+        )
 
 
 def how_to_clean(log_dir: Location) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from builders.verified import LogModel, file
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
 from kdump.engine.engine_choice import EngineOptions
+from kdump.errors import KdumpError
 from kdump.formats.names import FileKind
 from kdump.jobs.verify.verify import VerifyRequest, VerifySummary, VerifyTarget, verify
 from kdump.jobs.verify.verify_partition import PartitionReport
@@ -95,6 +97,42 @@ def test_a_broker_that_hangs_between_two_operations_is_no_finding(
         findings, _, summary = found_in(local(quick_path / "log"), Level.QUICK)
         assert damage(findings) == []
         assert summary.account.damaged_bytes == 0
+
+
+@pytest.mark.parametrize("is_mount_point", [False, True])
+def test_a_disk_that_is_unmounted_meanwhile_is_not_valid(
+    quick_path: Path, is_mount_point: bool
+) -> None:
+    """Else all its partitions would count as deleted by their broker."""
+    whole = LogModel().write(quick_path / "whole").parent
+    _, _, complete = found_in(local(whole))
+    ended_early = 0
+    for moment in itertools.count(1):
+        root = shutil.copytree(whole, quick_path / str(moment))
+        left = itertools.count(moment, -1)
+
+        def step(root: Path = root, left: Iterator[int] = left) -> None:
+            if not next(left):
+                shutil.rmtree(root)
+                if is_mount_point:
+                    root.mkdir()
+
+        try:
+            listed = read_log_directory(stepped(root, step))
+        except OSError:
+            continue
+        if next(left) < 0:
+            continue  # while it was listed
+        try:
+            findings, _, summary = found(listed)
+        except KdumpError:
+            ended_early += 1
+            continue
+        if next(left) >= 0:
+            break
+        is_read = summary.account.valid_bytes == complete.account.valid_bytes
+        assert is_read or any(each.severity.is_damage for each in findings)
+    assert ended_early > 10
 
 
 def test_read_as_stopped_the_same_directory_has_findings(quick_path: Path) -> None:

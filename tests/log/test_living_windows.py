@@ -13,6 +13,7 @@ from builders.lock_holder import held_elsewhere
 from builders.log_directories import write_log_directory, write_partition
 from builders.samples import seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
+from kdump.errors import KdumpError
 from kdump.formats.names import FileKind
 from kdump.log.directory import read_log_directory
 from kdump.log.living_windows import log_windows, partition_windows
@@ -118,6 +119,21 @@ def test_half_a_batch_at_the_end_is_damage_only_where_nobody_is_writing(log_dir:
     shutil.copytree(log_dir, log_dir.parent / "copy")
     partition = read_partition(local(log_dir.parent / "copy" / "orders-0"), None)
     assert found() > 0
+
+
+@pytest.mark.parametrize("is_mount_point", [False, True])
+def test_a_log_whose_disk_is_unmounted_has_no_early_end(
+    log_dir: Path, is_mount_point: bool
+) -> None:
+    segments = {at: batch([record(at)]) for at in range(3)}
+    path = write_partition(write_log_directory(log_dir) / "orders-0", segments)
+    steps = partition_windows(read_partition(local(path), None))
+    next(steps)
+    shutil.rmtree(log_dir)
+    if is_mount_point:
+        log_dir.mkdir()
+    with pytest.raises(KdumpError, match="may have been unmounted"):
+        list(steps)
 
 
 def damages_of(partition: Partition) -> list[Damage]:
