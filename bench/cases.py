@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from case import Case, RateCase
-from check_cases import GROWING, RECOVERIES, REPORTS, VERIFICATIONS
+from check_cases import GROWING, RECOVERIES, REPORTS, SCRUBS, VERIFICATIONS
 from compact_cases import COMPACTIONS, ERASURES
 from dump_cases import DUMPS, GROUPS, LOOKUPS, QUERIES, RATES, SEARCHES
 from engine_cases import ENGINES, SPEED_UPS
@@ -27,4 +27,4 @@ CASES: Final[tuple[Case, ...]] = (
     *QUERIES,
     *ENGINES,
 )
-RATE_CASES: Final[tuple[RateCase, ...]] = (*RATES, *SPEED_UPS)
+RATE_CASES: Final[tuple[RateCase, ...]] = (*RATES, *SCRUBS, *SPEED_UPS)

@@ -11,6 +11,7 @@ from case import (
     Data,
     Other,
     Program,
+    RateCase,
     copied,
     in_part,
     loading,
@@ -131,4 +132,21 @@ GROWING: Final = tuple(
     for command, *options in (("verify",), ("recover", "--dry-run"), ("rebuild-index", "--dry-run"))
     for things, count in (("segments", 20_000), ("open-txns", 20_000), ("producers", 100_000))
     if (command, things) != ("rebuild-index", "producers")
+)
+
+SCRUBS: Final = (
+    RateCase(
+        "a producer's p99 beside a scrub",
+        ("beside_broker.py", "latency"),
+        (),
+        at_least=1 / 1.2,
+        unit="of it alone",
+    ),
+    RateCase(
+        "pages in memory after a scrub",
+        ("beside_broker.py", "pages", "{data}/scrubbed"),
+        (partitions("scrubbed", "64-mib,64,97,text,none", 8, is_clean=True),),
+        at_least=0.99,
+        unit="as before",
+    ),
 )
