@@ -7,7 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -42,7 +42,7 @@ TOPICS: Final = {
 @contextlib.contextmanager
 def busy(address: str) -> Iterator[None]:
     """Keep a broker busy."""
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient(_client(address))
     known = admin.list_topics(timeout=_PATIENCE_S).topics
     new = [NewTopic(name, 3, 1, config=each) for name, each in TOPICS.items() if name not in known]
     for created in admin.create_topics(new).values() if new else ():
@@ -69,6 +69,14 @@ def value_of(number: int) -> bytes:
     return b"%d:" % number + b"x" * (number % 700)
 
 
+def _client(address: str) -> dict[str, Any]:
+    """How to connect, without a word about topics that are gone.
+
+    Clients log to standard error, which may be that of a command that runs meanwhile.
+    """
+    return {"bootstrap.servers": address, "log_level": 0}
+
+
 def _send(producer: Producer, topic: str, numbers: range) -> None:
     for number in numbers:
         producer.produce(topic, key=b"%d" % (number % KEYS), value=value_of(number))
@@ -76,7 +84,7 @@ def _send(producer: Producer, topic: str, numbers: range) -> None:
 
 
 def _produce(address: str, stop: threading.Event) -> None:
-    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5})
+    producer = Producer(_client(address) | {"enable.idempotence": True, "linger.ms": 5})
     for start in itertools.count(0, 50):
         if stop.is_set():
             break
@@ -87,7 +95,7 @@ def _produce(address: str, stop: threading.Event) -> None:
 
 
 def _produce_transactions(address: str, stop: threading.Event) -> None:
-    producer = Producer({"bootstrap.servers": address, "transactional.id": "busy"})
+    producer = Producer(_client(address) | {"transactional.id": "busy"})
     producer.init_transactions()
     for start in itertools.count(0, 50):
         if stop.is_set():
@@ -102,8 +110,8 @@ def _produce_transactions(address: str, stop: threading.Event) -> None:
 
 
 def _create_and_delete(address: str, stop: threading.Event) -> None:
-    admin = AdminClient({"bootstrap.servers": address})
-    producer = Producer({"bootstrap.servers": address})
+    admin = AdminClient(_client(address))
+    producer = Producer(_client(address))
     for number in itertools.count():
         name = f"brief-{number}"
         for created in admin.create_topics([NewTopic(name, 2, 1)]).values():
