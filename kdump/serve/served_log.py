@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
@@ -20,7 +21,10 @@ from kdump.jobs.lookup import (
     UnreadableReplica,
     lookup_split,
 )
+from kdump.log.living import settled_glimpse_of
+from kdump.log.lock_holders import is_in_use_around
 from kdump.log.replicas import Replica
+from kdump.log.settled_listing import ATTEMPTS
 from kdump.log.special_times import IsolationLevel, SpecialTime
 from kdump.log.valid_windows import Damage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Flags
@@ -34,6 +38,7 @@ from kdump.state.transactions.transaction_outcomes import (
     TransactionState,
     is_in_transaction,
 )
+from kdump.storage.location import Location, StoredFile
 
 _MOST_READERS: Final = 16
 """So many readers of committed records go on where they were; others look ahead again."""
@@ -73,6 +78,12 @@ class CommittedReaders:
         with self._lock:
             return self._readers.pop((key, offset), None)
 
+    def forget(self, key: TopicPartition) -> None:
+        """Forget the readers of a partition, whose log has changed."""
+        with self._lock:
+            for each in [each for each in self._readers if each[0] == key]:
+                del self._readers[each]
+
     def put(self, key: TopicPartition, offset: int, outcomes: TransactionOutcomes) -> None:
         """Keep a reader for the fetch that goes on at an offset."""
         with self._lock:
@@ -83,6 +94,9 @@ class CommittedReaders:
 
 class ServedLog(Struct):
     """The log of the replica that is served of a partition.
+
+    Where a broker is using it, it is listed again when a file is gone, or a reader is at the end or
+    not within it.
 
     Attributes:
         verified: what was verified of all logs.
@@ -106,12 +120,16 @@ class ServedLog(Struct):
         Raises:
             OSError: the replica cannot be read.
         """
-        found = LookupJob(question).run(lookup_split(self.replica))
-        if found is None:
-            raise FileNotFoundError(None, "deleted by its broker", str(self.replica.partition.path))
-        if isinstance(found, UnreadableReplica):
-            raise OSError(None, found.what, found.path)
-        return found
+        path = self.replica.partition.path
+        for attempt in range(ATTEMPTS):
+            found = LookupJob(question).run(lookup_split(self.replica))
+            if found is None:
+                raise FileNotFoundError(None, "deleted by its broker", str(path))
+            if not isinstance(found, UnreadableReplica):
+                return found
+            if attempt == ATTEMPTS - 1 or not is_in_use_around(path):
+                raise OSError(None, found.what, found.path)
+        raise AssertionError("the last attempt ends")
 
     def end(self, level: IsolationLevel) -> LookupAnswer:
         """The answer for the latest offset, which is looked up once.
@@ -164,6 +182,35 @@ class ServedLog(Struct):
             CorruptBatch: the batch of the offset is damaged.
             OSError: the replica cannot be read.
         """
+        for _ in range(ATTEMPTS):
+            try:
+                found = self._fetched(offset, max_bytes, level, at_least_one=at_least_one)
+            except (FileNotFoundError, OffsetOutOfRange):
+                if not self._is_listed_again():
+                    raise
+                continue
+            if found.records or not self._is_listed_again():
+                return found
+            break
+        return self._fetched(offset, max_bytes, level, at_least_one=at_least_one)
+
+    def _is_listed_again(self) -> bool:
+        """List the log again if a broker is using it; false if none is, or it was deleted."""
+        partition = self.replica.partition
+        if not is_in_use_around(partition.path):
+            return False
+        again = settled_glimpse_of(partition)
+        if again is None:
+            return False
+        with self._lock:
+            self.replica = Replica(self.replica.log_directory, again.partition)
+            self._ends.clear()
+            self.readers.forget(self.key)
+        return True
+
+    def _fetched(
+        self, offset: int, max_bytes: int, level: IsolationLevel, *, at_least_one: bool
+    ) -> FetchedBatches:
         is_committed = level is IsolationLevel.READ_COMMITTED
         end, bounds = self.end_offset(level), self.end(level)
         if not bounds.log_start_offset <= offset <= bounds.log_end_offset:
@@ -171,8 +218,8 @@ class ServedLog(Struct):
         aborted: tuple[tuple[int, int], ...] | None = () if is_committed else None
         if offset >= end:
             return FetchedBatches(b"", aborted)
-        with self._lock:
-            found = _Taken(max_bytes, at_least_one)
+        with self._lock, contextlib.ExitStack() as files:
+            found = _Taken(max_bytes, at_least_one, files)
             self._take(found, offset, end)
             if is_committed and found.parts:
                 aborted = self._aborted(found, offset)
@@ -191,8 +238,14 @@ class ServedLog(Struct):
             known = self.verified.of(partition, segments[number], following)
             try:
                 offset, is_done = self._take_of(known, number, found, damages, offset, end)
+            except FileNotFoundError:
+                if not found.parts:
+                    raise
+                return  # the next fetch begins there
             finally:
                 self.verified.note_size(known)
+            if not found.parts:
+                found.close(number)
             if is_done:
                 return
 
@@ -206,25 +259,24 @@ class ServedLog(Struct):
         end: int,
     ) -> tuple[int, bool]:
         """Choose those of one segment; gives the next offset, and whether the fetch ends here."""
-        with known.path.open_file() as log:
-            for step in known.steps_from(log, offset):
-                if isinstance(step, Damage):
-                    damages.append(step)
-                    continue
-                rows = _rows_within(step, offset, end)
-                if not rows.count and int(step.last_offset[-1]) >= offset:
-                    # What follows is past the end.
-                    if damages and self._may_pass(damages, found, offset, end):
-                        found.lost_end = end
+        for step in known.steps_from(found.opened(number, known.path), offset):
+            if isinstance(step, Damage):
+                damages.append(step)
+                continue
+            rows = _rows_within(step, offset, end)
+            if not rows.count and int(step.last_offset[-1]) >= offset:
+                # What follows is past the end.
+                if damages and self._may_pass(damages, found, offset, end):
+                    found.lost_end = end
+                return offset, True
+            if rows.count:
+                next_offset = int(rows.base_offset[0])
+                if damages and not self._may_pass(damages, found, offset, next_offset):
                     return offset, True
-                if rows.count:
-                    next_offset = int(rows.base_offset[0])
-                    if damages and not self._may_pass(damages, found, offset, next_offset):
-                        return offset, True
-                    if not found.take(number, rows):
-                        return offset, True
-                    offset = int(rows.last_offset[-1]) + 1
-                damages.clear()
+                if not found.take(number, rows):
+                    return offset, True
+                offset = int(rows.last_offset[-1]) + 1
+            damages.clear()
         return offset, bool(found.parts)
 
     def _may_pass(
@@ -246,16 +298,14 @@ class ServedLog(Struct):
         raise CorruptBatch
 
     def _read(self, found: _Taken) -> bytes:
-        partition = self.replica.partition
         parts = []
         for number, ranges in found.ranges().items():
-            path = partition.segment_path(partition.segments[number], FileKind.LOG)
-            with path.open_file() as log:
-                for start, end in ranges:
-                    data = read_at(log, start, end - start)
-                    if len(data) < end - start:
-                        raise OSError(None, "the file became shorter", str(path))
-                    parts.append(data)
+            log = found.logs[number]
+            for start, end in ranges:
+                data = read_at(log, start, end - start)
+                if len(data) < end - start:
+                    raise OSError(None, "the file became shorter", str(log.location))
+                parts.append(data)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     # ---- Transactions ----
@@ -315,6 +365,8 @@ class _Taken(Struct):
     Attributes:
         max_bytes: how much may be taken.
         at_least_one: whether the first batch may be larger.
+        files: closes the logs.
+        logs: by the number of the segment: another file may have the name by the time it is read.
         parts: the batches.
         lost_end: the end of the offsets that damage leaves without a batch, up to where the
             consumer may read; None if there is a batch.
@@ -322,8 +374,19 @@ class _Taken(Struct):
 
     max_bytes: int
     at_least_one: bool
+    files: contextlib.ExitStack
+    logs: dict[int, StoredFile] = field(default_factory=dict)
     parts: list[tuple[int, BatchColumns]] = field(default_factory=list)
     lost_end: int | None = None
+
+    def opened(self, segment: int, path: Location) -> StoredFile:
+        """Open a log, until the fetch ends."""
+        self.logs[segment] = log = self.files.enter_context(path.open_file())
+        return log
+
+    def close(self, segment: int) -> None:
+        """Close a log that nothing was taken of."""
+        self.logs.pop(segment).close()
 
     def take(self, segment: int, batches: BatchColumns) -> bool:
         """Take as many of some batches as may be; tells whether there is room for more."""

@@ -67,6 +67,7 @@ class SegmentBatches(Struct):
     partition: Partition
     segment: Segment
     following: Segment | None
+    _identity: tuple[int | str, ...] | None = None
     _stretches: list[_Stretch] = field(default_factory=list)
 
     @property
@@ -91,6 +92,11 @@ class SegmentBatches(Struct):
         Raises:
             OSError: the log cannot be read.
         """
+        identity = log.identity()
+        if identity != self._identity:
+            # A broker has written to it, or put another file in its place.
+            self._identity = identity
+            self._stretches.clear()
         stretch = self._stretch_for(offset)
         number = bisect_left(stretch.last_offsets, offset)
         while number and isinstance(stretch.steps[number - 1], Damage):
@@ -172,7 +178,7 @@ class VerifiedBatches:
         path = partition.segment_path(segment, FileKind.LOG)
         with self._lock:
             found = self._segments.get(path)
-            if found is None:
+            if found is None or (found.segment, found.following) != (segment, following):
                 found = self._segments[path] = SegmentBatches(partition, segment, following)
             self._segments.move_to_end(path)
             return found

@@ -6,11 +6,13 @@ import csv
 import io
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from builders import busy_broker
 from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
@@ -19,10 +21,13 @@ from builders.in_process import Outcome, run_kdump
 from builders.kraft_cluster import KraftCluster
 from builders.memory import in_memory
 from builders.ports import HOST
+from builders.served_process import served
 
 pytestmark = [ON_BOTH_KAFKAS, pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
 ROUNDS: Final = 4
+PATIENCE_S: Final = 120
+PARTITIONS: Final = {(topic, number) for topic in busy_broker.TOPICS for number in range(3)}
 COMMANDS: Final = {
     ("ls",): 0,
     ("info",): 0,
@@ -118,3 +123,54 @@ def test_each_record_is_a_row(log_dirs: list[str], tmp_path: Path) -> None:
 def test_records_are_what_was_written(log_dirs: list[str], tmp_path: Path) -> None:
     (row,) = rows(CONTENTS, log_dirs, tmp_path)
     assert int(row["sound"]) == int(row["records"]) > 0
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_a_consumer_of_served_logs_gets_each_record_once(level: str, log_dirs: list[str]) -> None:
+    with served(["serve", *log_dirs], beside_broker=True) as address:
+        for _ in range(ROUNDS):
+            found = consumed(address, level)
+            assert found.keys() == PARTITIONS
+            for (topic, _number), offsets in found.items():
+                assert offsets == sorted(set(offsets))
+                if topic == "events":  # retention only deletes its first records
+                    assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+
+
+def consumed(address: str, level: str) -> dict[tuple[str, int], list[int]]:
+    """Read all partitions to where they end at first; each value has to be what was written."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "readers",
+            "enable.auto.commit": False,
+            "isolation.level": level,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    ends = {
+        each: consumer.get_watermark_offsets(TopicPartition(*each), timeout=PATIENCE_S)[1]
+        for each in PARTITIONS
+    }
+    consumer.assign([TopicPartition(*each, 0) for each in sorted(PARTITIONS)])
+    found = defaultdict[tuple[str, int], list[int]](list)
+    ended: set[tuple[str, int]] = set()
+    until = time.monotonic() + PATIENCE_S
+    while ended < PARTITIONS:
+        assert time.monotonic() < until, PARTITIONS - ended
+        for message in consumer.consume(1000, 0.5):
+            place = (str(message.topic()), int(message.partition() or 0))
+            failure, value = message.error(), message.value()
+            if failure is not None:
+                assert failure.code() == KafkaError._PARTITION_EOF, failure
+                ended.add(place)
+                continue
+            assert value is not None
+            assert value == busy_broker.value_of(int(value.partition(b":")[0]))
+            found[place].append(int(message.offset() or 0))
+            if found[place][-1] >= ends[place] - 1:
+                ended.add(place)
+    consumer.close()
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import time
 from datetime import timedelta
@@ -13,7 +14,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode
 
-from builders.batches import BASE_TIMESTAMP_MS, batches
+from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
 from builders.log_directories import TOPIC_ID, write_log_directory, write_partition
 from builders.serving import PATIENCE_S, RunningServer, opened
 from kdump.serve.messages import versions_of
@@ -97,6 +98,22 @@ def test_a_fetch_has_whole_batches_within_the_limit(server: RunningServer) -> No
     size = len(batches(1)[0])
     assert fetch(server, 0, partition_max_bytes=2 * size + 1).records == b"".join(batches(2))
     assert fetch(server, 0, max_bytes=2 * size + 1).records == b"".join(batches(2))
+
+
+def test_a_fetch_keeps_few_logs_open(log_dir: Path) -> None:
+    (first,) = batches(1)
+    empty = dict.fromkeys(range(3, 1003), b"")
+    last = batch([record(1003)])
+    write_partition(log_dir / "orders-1", {0: first} | empty | {1003: last})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with opened(log_dir) as server:
+        largest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (largest + 100, hard))
+        try:
+            found = fetch(server, 3, partition=1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found.records == last
 
 
 def test_the_first_batch_is_fetched_even_if_it_is_larger(server: RunningServer) -> None:
