@@ -18,7 +18,7 @@ from kdump.formats.clean_shutdown import CleanShutdown, decode_clean_shutdown
 from kdump.formats.errors import FormatError
 from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.log.lock_holders import is_locked, note_holder, require_log_directory
+from kdump.log.lock_holders import is_locked, note_holder, was_deleted_in
 from kdump.log.partition import Partition, read_partition
 from kdump.log.problems import FileProblem
 from kdump.log.settled_listing import read_settled_partition
@@ -235,8 +235,7 @@ def read_log_directory(
             try:
                 partitions.append(place.read(path))
             except OSError as failure:
-                if isinstance(failure, FileNotFoundError) and is_locked(path):
-                    require_log_directory(path)
+                if isinstance(failure, FileNotFoundError) and was_deleted_in(path):
                     continue  # the broker has deleted or renamed it meanwhile
                 unreadable.append(place.name)
                 problems.append(FileProblem(path / place.name, failure))

@@ -150,6 +150,18 @@ def require_log_directory(log_dir: Location) -> None:
         )
 
 
+def was_deleted_in(log_dir: Location) -> bool:
+    """Whether what is gone in a log directory was deleted by a broker that is using it.
+
+    Raises:
+        KdumpError: the log directory is gone, too.
+    """
+    if not is_locked(log_dir):
+        return False
+    require_log_directory(log_dir)
+    return True
+
+
 def how_to_clean(log_dir: Location) -> str:
     """What to do about a log directory that was not shut down cleanly, or looks like it."""
     holder = in_use_by(log_dir)

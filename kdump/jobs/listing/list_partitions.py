@@ -16,7 +16,7 @@ from kdump.engine.job import Split
 from kdump.formats.names import TopicPartition
 from kdump.jobs.problems.found_problems import HeldProblems, ProblemReporter
 from kdump.log.directory import DirectoryKind, LogDirectory, PartitionPlace, read_root
-from kdump.log.lock_holders import is_locked, require_log_directory
+from kdump.log.lock_holders import was_deleted_in
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
 from kdump.phases import phase
@@ -120,13 +120,10 @@ def describe_places(
         short_root = msgspec.structs.replace(root, identities=(), problems=())
         job = _ListingJob(short_root, describe, keep_entries)
         described = list(listing.over(_described(job, places, in_workers)))
-    is_gone = [isinstance(each.failure, FileNotFoundError) for each in described]
-    if is_in_use := any(is_gone) and is_locked(path):
-        require_log_directory(path)
     found = [
         (place, each)
-        for place, each, is_deleted in zip(places, described, is_gone, strict=True)
-        if not (is_deleted and is_in_use)
+        for place, each in zip(places, described, strict=True)
+        if not (isinstance(each.failure, FileNotFoundError) and was_deleted_in(path))
     ]
     problems = [
         FileProblem(path / place.name, each.failure)

@@ -14,7 +14,7 @@ from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.bounds import is_certain_end
 from kdump.log.directory import read_lone_partition
 from kdump.log.living import while_it_changes
-from kdump.log.lock_holders import is_in_use_around, require_log_directory
+from kdump.log.lock_holders import was_deleted_in
 from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
 from kdump.log.valid_records import valid_records
@@ -89,10 +89,9 @@ class TxnsJob(Struct, frozen=True):
         except UnfinishedSwapError as failure:
             return NotLoadable(str(failure))
         except FileNotFoundError as failure:
-            if not is_in_use_around(split.path):
-                return Unreadable.of(failure, split.path)
-            require_log_directory(split.path.as_absolute().parent)
-            return _GONE
+            if was_deleted_in(split.path.as_absolute().parent):
+                return _GONE
+            return Unreadable.of(failure, split.path)
         except OSError as failure:
             return Unreadable.of(failure, split.path)
         return found
