@@ -14,14 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from builders.batches import batch, record
 from builders.loading import EXPIRING, Arena, Clock, Difference, LoaderServer
-from builders.log_directories import offset_checkpoint
+from builders.log_directories import file_name, offset_checkpoint, write_partition
 from kdump.broker.loader.load_context import IndexSettings
-from kdump.formats import names
+from kdump.formats import names, producer_snapshot
+from kdump.formats.names import FileKind
 
 pytestmark = pytest.mark.differential
 
 DEFAULTS = IndexSettings()
+NO_PRODUCERS = producer_snapshot.encode(())
 MORE_SEEDS = [pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3)]
 
 
@@ -105,3 +108,22 @@ def test_the_snapshot_of_an_empty_log_alternates_as_in_kafka(
         seen.append((quick_path / name / f"{50:020d}.snapshot").exists())
 
     assert seen == [False, True, False, True]
+
+
+@pytest.mark.parametrize("recovery_point", [6, 50], ids=["at-the-end", "past-the-end"])
+def test_an_index_that_kafka_does_not_load_is_not_trimmed(
+    loader_server: LoaderServer, quick_path: Path, recovery_point: int
+) -> None:
+    arena = Arena(loader_server, quick_path, DEFAULTS)
+    logs = {base: b"".join(batch([record(at)]) for at in (base, base + 1)) for base in (0, 2, 4)}
+    write_partition(
+        arena.base / "case-0",
+        logs,
+        offset_indexes={0: b"rest", 2: b"rest"},
+        others={file_name(base, FileKind.PRODUCER_SNAPSHOT): NO_PRODUCERS for base in (2, 4)},
+    )
+    line = offset_checkpoint({("case", 0): recovery_point})
+    (arena.base / names.RECOVERY_POINT_CHECKPOINT).write_bytes(line)
+
+    no_differences(arena.compare())
+    assert (arena.ours / "case-0" / file_name(0, FileKind.OFFSET_INDEX)).read_bytes() == b"rest"

@@ -152,6 +152,18 @@ class LoadedSegment:
             )
         return self._time_index
 
+    @contextlib.contextmanager
+    def only_looked_at(self) -> Iterator[None]:
+        """Let indexes that are loaded meanwhile not count: a broker does not load them then.
+
+        Those that it has loaded it trims when it stops.
+        """
+        loaded = self._offset_index, self._time_index
+        try:
+            yield
+        finally:
+            self._offset_index, self._time_index = loaded
+
     def needs_recovery(self, *, has_time_index: bool) -> str | None:
         """Why the loader recovers this segment even if it was flushed; None if it does not.
 

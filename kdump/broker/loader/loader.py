@@ -209,7 +209,8 @@ class _Loader:
             self.producers, self.segments, start_offset, end_offset, is_clean=context.is_clean
         )
         recovery_point = max(recovery_point, start_offset)
-        self._compare_with_log(claims, start_offset, end_offset)
+        with self.segments.only_looked_at():
+            self._compare_with_log(claims, start_offset, end_offset)
         self._find_unstable_batch(start_offset, end_offset)  # the search itself can fail
         self._read_partition_metadata()
         mark = min(context.high_watermark, end_offset)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
 
 from kdump.broker.loader.load_context import IndexSettings
 from kdump.broker.loader.loaded_segment import LoadedSegment
@@ -55,6 +57,14 @@ class LogSegments:
     def clear(self) -> None:
         self._by_base.clear()
         self._bases.clear()
+
+    @contextlib.contextmanager
+    def only_looked_at(self) -> Iterator[None]:
+        """Let nothing that is loaded of them meanwhile count as loaded by the broker."""
+        with contextlib.ExitStack() as stack:
+            for segment in self.all():
+                stack.enter_context(segment.only_looked_at())
+            yield
 
     def floor(self, offset: int) -> LoadedSegment | None:
         """The last segment whose base offset is at or below ``offset``."""
