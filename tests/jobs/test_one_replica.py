@@ -303,7 +303,12 @@ def damaged_disks(disks: list[Path]) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("words", "done"), [(("grep", "k"), "searched"), (("export", "--out"), "exported")]
+    ("words", "done"),
+    [
+        (("grep", "k"), "searched"),
+        (("query", "SELECT * FROM records"), "read"),
+        (("export", "--out"), "exported"),
+    ],
 )
 def test_where_records_are_damaged_the_other_replicas_are_pointed_to(
     words: tuple[str, ...], done: str, damaged_disks: list[Path], tmp_path: Path

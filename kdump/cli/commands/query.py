@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
@@ -115,7 +115,20 @@ def command(
                 with asked.named():
                     result = session.query(text, shown.rows_to_read)
                     status |= print_result(result, output, shown, out)
-            return status
+    if status & ExitStatus.DAMAGE_LEFT:
+        _say_where_else(status, source)
+    return status
+
+
+def _say_where_else(status: ExitStatus, source: Mapping[str, str]) -> None:
+    """Point to the replicas that were not read, if there are any."""
+    from kdump.cli.shared.record_targets import say_where_else
+    from kdump.tables.kafka_log.found_partitions import leaves_out_replicas
+    from kdump.tables.kafka_log.options import parse_options
+
+    with phase("looking for other replicas"):
+        has_others = leaves_out_replicas(parse_options(source))
+    say_where_else(status, "read", has_others=has_others)
 
 
 def _remote_options(remote: RemotePlace | None) -> dict[str, str]:

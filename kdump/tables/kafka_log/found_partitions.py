@@ -124,6 +124,25 @@ def find_partitions(
     return replicas.without_others(found)
 
 
+def leaves_out_replicas(options: SourceOptions) -> bool:
+    """Whether a query reads one replica of a partition, and not the others at its paths.
+
+    Raises:
+        KdumpError: as :func:`find_partitions` does, but not for a partition that cannot be listed.
+        OSError: a directory cannot be read.
+    """
+    if options.replicas is Replicas.ALL:
+        return False
+    seen = _Seen()
+    present = [
+        each.topic_partition
+        for path in locations(options)
+        for each in _found(path, options, PushedFilters(), seen, skips_unreadable=True)
+        if each.is_replica
+    ]
+    return len(set(present)) < len(present)
+
+
 def _refuse_incomplete_archives(options: SourceOptions) -> None:
     """Let the query fail if an archive is not whole; log it where damage is to be skipped."""
     for what in missing_in_archives(options.paths):
