@@ -52,7 +52,7 @@ from kdump.storage.places import forget_places, spool_into
     is_flag=True,
     expose_value=False,
     callback=note_verbose,
-    help="Report the requests to object stores, on standard error.",
+    help="Report the engine and the requests to object stores, on standard error.",
 )
 def cli(spool: str | None) -> None:
     """Inspect, check and repair the log directories of a stopped Kafka broker.

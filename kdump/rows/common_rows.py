@@ -96,7 +96,7 @@ DIRECTORY_FIELDS: Final = (
         TEXT.or_null,
         "From the directory's name; null if that is not the name of a partition.",
     ),
-    Field("partition", INT.or_null, "The same for the value."),
+    Field("partition", INT.or_null, "Likewise."),
 )
 """The directory of a partition."""
 CHANGE_FIELDS: Final = (

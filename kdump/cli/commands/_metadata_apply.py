@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--node-id",
     type=INT32,
     metavar="ID",
-    help="Which of the plan's controllers an empty CONTROLLER_DIR is (default: the only one).",
+    help="Use an empty CONTROLLER_DIR for this controller of the plan (default: the only one).",
 )
 @repair_options
 def command(

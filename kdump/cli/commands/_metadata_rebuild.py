@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--node-id",
     type=INT32,
     metavar="ID",
-    help="Which controller an empty CONTROLLER_DIR is (default: the only one).",
+    help="Use an empty CONTROLLER_DIR for this controller (default: the only one).",
 )
 @plan_options
 @repair_options

@@ -64,7 +64,7 @@ def create(
 ) -> ExitStatus:
     """Store what changed in log directories, and make a snapshot of everything.
 
-    REPOSITORY is a directory on a local disk; it is created. The brokers are stopped.
+    REPOSITORY is a directory on a local disk; it is created. The brokers must be stopped.
     """
     from kdump.cli.output.backup_output import created_events, report_created
     from kdump.cli.output.diagnostics import Diagnostics

@@ -66,8 +66,8 @@ def command(
 ) -> ExitStatus:
     """Compare the replicas of partitions, by leader epochs and by records.
 
-    DIR is a log directory or a partition. The log directories of one broker are one side; each two
-    sides are compared.
+    DIR is a log directory or a partition. The log directories of one broker are one side; every
+    pair of sides is compared.
     """
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.diff_output import DiffReport

@@ -86,7 +86,7 @@ def command(
     config: ConfigArguments,
     engine: EngineOptions,
 ) -> ExitStatus:
-    """Erase records by key or offset; offsets, producers and transactions stay as they are.
+    """Erase records by key or offset; offsets, producers and transactions do not change.
 
     LOG_DIR is a log directory after a clean shutdown. If the broker has several, name all of them.
     Each replica has to be erased: run it on the disks of all brokers that have one.

@@ -73,7 +73,7 @@ def command() -> None:
 
     It is read from __cluster_metadata-0: a snapshot, then the log after it. Every controller and
     every broker has a copy. LOG_DIR is a log directory, a metadata directory, or the directory
-    __cluster_metadata-0 itself. Nothing is written.
+    __cluster_metadata-0 itself. Only apply and rebuild write to a directory.
     """
 
 

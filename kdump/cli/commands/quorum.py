@@ -76,8 +76,8 @@ def show(paths: Sequence[Location], output: OutputFormat) -> ExitStatus:
     type=LocationParameter(readable=False),
     multiple=True,
     metavar="DIR",
-    help="Another disk with metadata; may be repeated. Refuse if CONTROLLER_DIR is behind it, and"
-    " write a snapshot above it.",
+    help="Another disk with metadata; may be repeated. Refuse if it has more of the metadata than"
+    " CONTROLLER_DIR, and write a snapshot above it.",
 )
 @click.option(
     "--listener-name",

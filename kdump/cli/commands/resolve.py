@@ -1,4 +1,4 @@
-"""Finish or delete leftover files: .swap, .cleaned, .deleted."""
+"""Complete or delete leftover files: .swap, .cleaned, .deleted."""
 
 from __future__ import annotations
 

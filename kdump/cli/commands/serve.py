@@ -80,7 +80,7 @@ def _is_loopback(host: str) -> bool:
 @click.option(
     "--tls-key",
     metavar="FILE",
-    help="The key of the certificate (PEM, without a password).",
+    help="Use the key in FILE for the certificate (PEM, without a password).",
 )
 @click.option(
     "--sasl",

@@ -63,7 +63,7 @@ def _open_transactions(ctx: click.Context, param: click.Parameter, value: Any) -
     metavar="LOG_DIR",
     required=True,
     type=LocationParameter(readable=False, written=True),
-    help="The log directory of the broker that gets the partition; it must be stopped.",
+    help="Copy the partition into this log directory; its broker must be stopped.",
 )
 @click.option("--topic", metavar="NAME", help="The topic there (default: that of PARTITION_DIR).")
 @click.option(
@@ -106,7 +106,7 @@ def command(
     now_ms: int,
     repair: RepairArguments,
 ) -> ExitStatus:
-    """Copy a partition into a log directory of another cluster. Offsets stay as they are.
+    """Copy a partition into a log directory of another cluster. Offsets do not change.
 
     PARTITION_DIR is the directory of a partition, in a log directory or a copy of it; it is only
     read, and recovered on the way. The topic must exist in the target, without records in this

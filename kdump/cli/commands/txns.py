@@ -42,7 +42,7 @@ _MOST_MINUTES = 2**31 - 1
     default=15,
     show_default=True,
     metavar="MINUTES",
-    help="Report a transaction as hanging only if its producer wrote nothing for longer.",
+    help="Report a transaction as hanging only if its producer wrote nothing for longer than this.",
 )
 @now_option("Evaluate timeouts as of TIME")
 @output_option

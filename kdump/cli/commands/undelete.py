@@ -65,7 +65,7 @@ class NameParameter(WordParameter[tuple[str, str]]):
     metavar="DIRECTORY=TOPIC",
     type=NameParameter(),
     multiple=True,
-    help="Full name of the topic of DIRECTORY, whose name was cut short; may be repeated.",
+    help="Use TOPIC as the topic of DIRECTORY, where its name was cut short; may be repeated.",
 )
 @repair_options
 def command(

@@ -104,7 +104,7 @@ OFFSET: Final = RowType(
         Field(
             "expires_ms",
             TIME.or_null,
-            "When a coordinator deletes it; null if not while the group is as it is.",
+            "When a coordinator deletes it; null if it does not while the group is as it is.",
             "Expires",
             unknown="-",
             dropped=2,
@@ -148,8 +148,7 @@ OFFSET: Final = RowType(
                     Field("commit_timestamp_ms", TIME, "When it was committed."),
                 )
             ),
-            "Other offsets, which only replicas of the coordinator's log have that are not"
-            " believed.",
+            "Other offsets, from replicas of the coordinator's log that are not believed.",
         ),
         _REPLICA,
         Field("note", TEXT, "A sentence for people.", "Note", alert=True, dropped=6),
@@ -222,8 +221,7 @@ SHARE_OFFSET: Final = RowType(
                     ),
                 )
             ),
-            "Other states, which only replicas of the coordinator's log have that are not"
-            " believed.",
+            "Other states, from replicas of the coordinator's log that are not believed.",
         ),
         _REPLICA,
         Field("note", TEXT, "A sentence for people.", "Note", alert=True, dropped=3),

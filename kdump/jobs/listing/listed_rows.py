@@ -41,7 +41,7 @@ LISTED_PARTITION: Final = RowType(
             "From the directory's name; null if that is not the name of a partition.",
             "Topic",
         ),
-        Field("partition", INT.or_null, "The same for the value.", "Partition"),
+        Field("partition", INT.or_null, "Likewise.", "Partition"),
         Field(
             "state",
             one_of("live", "future", "delete", "stray").or_null,

@@ -92,7 +92,7 @@ TRANSACTION: Final = RowType(
         Field(
             "next_producer_id",
             INTEGER.or_null,
-            "Producer id that the producer goes on with, if it is another.",
+            "Producer id that the producer continues with, if it is another.",
         ),
         Field(
             "client_transaction_version",

@@ -46,7 +46,7 @@ VERIFIED_PARTITION: Final = RowType(
             TEXT.or_null,
             "From the directory's name; null if that is not the name of a partition.",
         ),
-        Field("partition", INT.or_null, "The same for the value."),
+        Field("partition", INT.or_null, "Likewise."),
         Field(
             "worst",
             SEVERITY.or_null,
