@@ -160,7 +160,7 @@ BROKER_MESSAGES: Final = (
     ),
     BrokerMessage(
         "since no clean shutdown file was found",
-        "The broker was not stopped cleanly: what may not have been flushed is recovered.",
+        "After an unclean shutdown: the broker recovers what may not have been flushed.",
         (),
         f"Nothing. {_DRY_RUN}",
     ),
@@ -214,7 +214,7 @@ BROKER_MESSAGES: Final = (
     ),
     BrokerMessage(
         "Invalid reserved directory ID ",
-        "A log directory has an id that Kafka keeps for itself.",
+        "A log directory has an id that Kafka reserves.",
         ("directory-id-reserved",),
         _IDENTITY,
     ),

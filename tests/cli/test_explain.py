@@ -30,7 +30,7 @@ def test_a_code_is_explained_with_what_repairs_it() -> None:
     lines = explain("index-size").stdout.decode().splitlines()
 
     assert lines[0] == "index-size (error): an index that ends in a partial entry"
-    assert "  Broker: ignores the part." in lines
+    assert "  Broker: ignores the partial entry." in lines
     assert "  First: kdump rebuild-index LOG_DIR" in lines
     assert lines[-1].startswith("  verify --repair: rebuild the indexes of the segment")
 

@@ -98,7 +98,7 @@ class DiffReport(Struct):
         }
 
     def rows(self, found: PartitionDiff | NotCompared) -> Iterator[Row]:
-        """Yield a row for each two replicas."""
+        """Yield a row for every pair of replicas."""
         if isinstance(found, NotCompared):
             return
         self.partitions += 1
@@ -249,7 +249,7 @@ class DiffReport(Struct):
         )
         compared = f"{counted(self.partitions, 'partition')} compared"
         if len(self.side_names) > 2:
-            compared += ", each two replicas"
+            compared += ", every pair of replicas"
         yield f"{compared}: {verdicts}" if verdicts else compared
         if len(self.side_names) == 2:
             left, right = self.side_names

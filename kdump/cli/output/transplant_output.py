@@ -144,7 +144,7 @@ def _lines(request: TransplantRequest, found: Transplant) -> Iterator[str]:
     if found.creation is None:
         yield "  the target has this copy already: nothing to do"
     if log.verdict.kind is not VerdictKind.VALID:
-        yield f"  source        {log.verdict.sentence}; its files stay as they are"
+        yield f"  source        {log.verdict.sentence}; its files do not change"
     origin = "as given" if found.is_topic_id_given else "as the target has it"
     yield f"  topic id      {format_uuid(found.topic_id)}, {origin}"
     yield (

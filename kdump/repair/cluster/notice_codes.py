@@ -164,10 +164,10 @@ DAMAGED_FOLLOWER: Final = _notice(
     "damaged replicas that stay damaged: a follower fetches only what is after its own end",
 )
 UNCLEAN_SHUTDOWN: Final = _notice(
-    _WARNING, "unclean-shutdown", "log directories that were not stopped cleanly"
+    _WARNING, "unclean-shutdown", "log directories after an unclean shutdown"
 )
 LEFTOVER: Final = _notice(
-    _WARNING, "leftover-directories", "-stray and -delete directories that stay as they are"
+    _WARNING, "leftover-directories", "-stray and -delete directories that do not change"
 )
 IGNORED: Final = _notice(_WARNING, "ignored", "collections that were not used")
 
