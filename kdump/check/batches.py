@@ -21,7 +21,7 @@ from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import GREATEST_OFFSET as GREATEST_OFFSET
-from kdump.formats.record_batch import NEWEST_MAGIC
+from kdump.formats.record_batch import NEWEST_MAGIC, wrap_int64
 from kdump.log.batch_validity import has_known_magic, has_possible_offsets
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.record_validity import has_more_records, reaching_records
@@ -141,7 +141,7 @@ class Surroundings(Struct, frozen=True):
             now_ms: what time it is.
         """
         if last_offset_before is None:
-            last_offset_before = int(batches.base_offset[0]) - 1
+            last_offset_before = wrap_int64(int(batches.base_offset[0]) - 1)
         return cls(
             scope.base_offset,
             NO_END if scope.next_base_offset is None else scope.next_base_offset,
