@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
 
 from kdump.check import invariants
 from kdump.check.collector import MOST_OF_A_CODE
@@ -13,6 +17,9 @@ from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
 from kdump.log.partition import Partition
+from kdump.state.epochs.rising_epochs import rising_epochs
+
+_LEAST_EPOCH: Final = -(2**31)
 
 
 class EpochCheck:
@@ -21,29 +28,25 @@ class EpochCheck:
     def __init__(self, log_start_offset: int) -> None:
         self._log_start_offset = log_start_offset
         self._runs: list[EpochRun] = []
-        self._previous: int | None = None
+        self._greatest = _LEAST_EPOCH
         self._went_back = 0
 
     def take(self, part: SegmentPart) -> Iterator[Finding]:
         """Add a part; yields a finding where the epochs go back."""
         for run in part.epochs:
-            if run.epoch == self._previous:
+            if self._runs and run.epoch == self._runs[-1].epoch:
                 continue  # a part begins with a run, even if the epoch continues
-            self._previous = run.epoch
-            before = self._runs[-1] if self._runs else None
-            if before is not None and run.epoch == before.epoch:
-                continue
-            if before is not None and run.epoch < before.epoch:
+            self._runs.append(run)
+            if run.epoch < self._greatest:
                 self._went_back += 1
                 if self._went_back <= MOST_OF_A_CODE:
                     yield invariants.LEADER_EPOCH_ORDER.finding(
                         Place(part.path, run.position, run.base_offset),
                         "a batch has an older leader epoch than one before it",
-                        expected=f"{before.epoch} or more",
+                        expected=f"{self._greatest} or more",
                         found=run.epoch,
                     )
-                continue
-            self._runs.append(run)
+            self._greatest = max(self._greatest, run.epoch)
 
     def finish(
         self, partition: Partition, end_offset: int, *, is_expected: bool
@@ -76,7 +79,7 @@ class EpochCheck:
                     expected="0 or more",
                     found=f"epoch {entry.epoch} at offset {entry.start_offset}",
                 )
-        runs = [run for run in self._runs if run.epoch >= 0]
+        runs = self._rising(end_offset)
         if not runs:
             return
         if entries is None:
@@ -87,6 +90,15 @@ class EpochCheck:
             )
             return
         yield from self._compare(path, entries, runs, end_offset)
+
+    def _rising(self, end_offset: int) -> list[EpochRun]:
+        """The runs with an epoch that do not contradict more others."""
+        runs = [run for run in self._runs if run.epoch >= 0]
+        if not self._went_back or not runs:
+            return runs
+        epochs = np.array([run.epoch for run in runs], np.int64)
+        base_offsets = np.array([run.base_offset for run in runs], np.int64)
+        return list(itertools.compress(runs, rising_epochs(epochs, base_offsets, end_offset)))
 
     def _compare(
         self, path: str, entries: Sequence[EpochEntry], runs: Sequence[EpochRun], end_offset: int

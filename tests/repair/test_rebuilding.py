@@ -9,7 +9,7 @@ import pytest
 
 from builders import damage, random_partitions
 from builders.apply_target import apply_target
-from builders.batches import batches
+from builders.batches import batch, batches, record
 from builders.log_directories import write_partition
 from builders.message_sets import message
 from builders.recovery import joined, log_name, producers, recovered
@@ -169,3 +169,28 @@ def test_epochs_that_do_not_contradict_a_batch_are_kept(tmp_path: Path) -> None:
     assert not rebuild_leader_epochs(listed(directory), LoadContext()).files
     (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n2\n0 0\n4 2\n")
     assert rebuild_leader_epochs(listed(directory), LoadContext()).files
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [
+        ([0, 77, 0, 2, 2], b"0\n2\n0 0\n2 3\n"),
+        ([0, 2, 2, 0, 2], b"0\n2\n0 0\n2 1\n"),
+        ([2, 2, 2, 2, 0], b"0\n1\n2 0\n"),
+        ([9, 2, 2, 2, 3], b"0\n2\n2 1\n3 4\n"),
+        ([2, 77, 2], b"0\n1\n2 0\n"),
+    ],
+)
+def test_an_epoch_that_contradicts_more_others_does_not_count(
+    tmp_path: Path, epochs: list[int], expected: bytes
+) -> None:
+    logs = joined(
+        batch([record(at)], partition_leader_epoch=epoch) for at, epoch in enumerate(epochs)
+    )
+    right = {LEADER_EPOCH_CHECKPOINT: expected}
+    directory = write_partition(tmp_path / "orders-0", {0: logs}, others=right)
+
+    assert not rebuild_leader_epochs(listed(directory), LoadContext()).files
+    (directory / LEADER_EPOCH_CHECKPOINT).unlink()
+    apply_target(directory, rebuild_leader_epochs(listed(directory), LoadContext()).files)
+    assert (directory / LEADER_EPOCH_CHECKPOINT).read_bytes() == expected
