@@ -11,6 +11,8 @@ from kdump.check.part import ByteAccount
 from kdump.check.scope import becomes_log
 from kdump.formats import names
 from kdump.formats.errors import FormatError
+from kdump.formats.names import PartitionState
+from kdump.log.bounds import deleted_up_to, has_lost_log_starts
 from kdump.log.broker import by_broker, unfinished_moves
 from kdump.log.cleaner_lines import misplaced_lines
 from kdump.log.directory import LogDirectory
@@ -165,6 +167,24 @@ def _check_empty(directory: LogDirectory) -> Iterator[Finding]:
             yield invariants.CHECKPOINT_EMPTY.finding(
                 Place(str(directory.path / name)),
                 f"the checkpoint has no entries: {_MEANING_OF_EMPTY[name]}",
+            )
+    yield from _check_log_starts(directory)
+
+
+def _check_log_starts(directory: LogDirectory) -> Iterator[Finding]:
+    """Check that no log start offset is lost with the content of the checkpoint."""
+    if not has_lost_log_starts(directory):
+        return
+    for partition in directory.partitions:
+        if partition.state is not PartitionState.LIVE or partition.is_cluster_metadata:
+            continue
+        log_start_offset = deleted_up_to(partition)
+        if log_start_offset is not None:
+            yield invariants.LOG_START_LOST.finding(
+                Place(str(directory.path / names.LOG_START_OFFSET_CHECKPOINT)),
+                f"the checkpoint is empty: a starting broker shows records of"
+                f" {partition.topic_partition} that were deleted",
+                expected=f"log start offset {log_start_offset}, where its leader epochs begin",
             )
 
 

@@ -345,6 +345,12 @@ LOG_START_CONTRADICTION: Final = _register(
     "leader epochs that begin before the log start offset",
     Remedy.LEADER_EPOCHS,
 )
+LOG_START_LOST: Final = _register(
+    "log-start-lost",
+    ERROR,
+    "an empty log-start-offset-checkpoint although records were deleted",
+    Remedy.CHECKPOINTS,
+)
 META_PROPERTIES_MALFORMED: Final = _register(
     "meta-properties-malformed", SEVERE, "an unreadable meta.properties", Remedy.IDENTITY
 )

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from kdump.formats import names
 from kdump.formats.names import FileKind, misnamed_base_offset
 from kdump.formats.record_batch import NO_TIMESTAMP
-from kdump.log.directory import Checkpoints
+from kdump.log.directory import Checkpoints, LogDirectory
 from kdump.log.headers import BatchSpan, batch_span_at, batch_spans, spans_of_whole
 from kdump.log.index_tail import TRANSACTION_ENTRY, last_slot, last_time_entry
 from kdump.log.log_search import SegmentEnd, SegmentSearch, Trust, checkpointed, find_log_start
@@ -136,6 +137,19 @@ def deleted_up_to(partition: Partition) -> int | None:
     if first is None or not first.base_offset < start_offset:
         return None
     return start_offset if 0 <= first.leader_epoch <= entries[0].epoch else None
+
+
+def has_lost_log_starts(directory: LogDirectory) -> bool:
+    """Whether the log start offset checkpoint has no bytes: a broker writes at least a header.
+
+    It creates the file without any, and reads it as one without lines.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    offsets = directory.checkpoints.log_start_offsets
+    path = directory.path / names.LOG_START_OFFSET_CHECKPOINT
+    return offsets is not None and not offsets and not path.read()
 
 
 class Extent(NamedTuple):

@@ -548,6 +548,12 @@ def a_log_starts_after_its_first_epoch(partition: Path) -> None:
     )
 
 
+@by_files("log-start-lost", "epochs-missing")
+def the_log_start_is_lost(partition: Path) -> None:
+    (partition.parent / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(b"")
+    (partition / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n1\n0 7\n")
+
+
 @by_files("meta-properties-malformed")
 def the_node_id_is_not_a_number(partition: Path) -> None:
     (partition.parent / names.META_PROPERTIES).write_bytes(b"version=1\nnode.id=x\n")

@@ -17,7 +17,7 @@ from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint, readable_offsets
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.log.bounds import deleted_up_to, read_bounds
+from kdump.log.bounds import deleted_up_to, has_lost_log_starts, read_bounds
 from kdump.log.directory import LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
@@ -101,17 +101,21 @@ def is_malformed(directory: LogDirectory, name: str) -> bool:
     return any(problem.is_damage and problem.path == path for problem in directory.problems)
 
 
-def with_known_log_starts(directory: LogDirectory) -> LogDirectory:
+def with_known_log_starts(directory: LogDirectory, *, believes_empty: bool = True) -> LogDirectory:
     """The same, with what is known of a log start offset checkpoint that cannot be read.
 
     That is its readable lines, and for logs without one, where their leader epochs show that
     records were deleted: without it, deleted records would be there again.
 
+    Args:
+        directory: the log directory.
+        believes_empty: whether a file of no bytes is one without lines, as for a broker.
+
     Raises:
         OSError: a file cannot be read.
     """
     name = names.LOG_START_OFFSET_CHECKPOINT
-    if not is_malformed(directory, name):
+    if not is_malformed(directory, name) and (believes_empty or not has_lost_log_starts(directory)):
         return directory
     known = _readable(directory, name)
     for partition in directory.partitions:
@@ -201,7 +205,8 @@ def rebuilt_root(
         OSError: a file of a partition cannot be read.
     """
     recovery_points = dict(directory.checkpoints.recovery_points or {})
-    log_starts = dict(with_known_log_starts(directory).checkpoints.log_start_offsets or {})
+    known = with_known_log_starts(directory, believes_empty=False)
+    log_starts = dict(known.checkpoints.log_start_offsets or {})
     found = {p.topic_partition: p for p in directory.partitions if p.topic_partition is not None}
     loaded = {name: partition for name, partition in found.items() if is_loaded(partition)}
     unreadable = set(map(_named, directory.unreadable))
@@ -221,8 +226,8 @@ def rebuilt_root(
             end_offset = log_starts.get(topic_partition, 0)
         if end_offset is None:
             continue
-        known = recovery_points.get(topic_partition, end_offset if directory.is_clean else 0)
-        recovery_points[topic_partition] = min(known, end_offset)
+        flushed = recovery_points.get(topic_partition, end_offset if directory.is_clean else 0)
+        recovery_points[topic_partition] = min(flushed, end_offset)
         if partition.segments and topic_partition in log_starts:
             log_start = start_within(
                 log_starts[topic_partition], end_offset, partition.known_leader_epochs()
