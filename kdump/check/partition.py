@@ -401,6 +401,29 @@ class PartitionCheck:
                 found=min(epoch.start_offset for epoch in partition.known_leader_epochs()),
                 loss="the records before it",
             )
+        yield from self._check_first_segment()
+
+    def _check_first_segment(self) -> Iterator[Finding]:
+        """Check that the log begins where its leader epochs do.
+
+        Where records are deleted, a broker lets the epochs begin at the log start offset. That is
+        checkpointed unless the first segment begins there, and always with tiered storage.
+        """
+        partition = self.scope.partition
+        is_live = partition.state is PartitionState.LIVE
+        if not (is_live and self.scope.is_clean and partition.segments) or self.scope.has_log_start:
+            return
+        first = partition.segments[0].base_offset
+        starts = (epoch.start_offset for epoch in partition.known_leader_epochs())
+        start = min(starts, default=first)
+        if 0 <= start < first:
+            yield invariants.FIRST_SEGMENT_MISSING.finding(
+                Place(str(partition.path), None, start),
+                "the log begins after its leader epochs, and no log start offset explains it",
+                expected=f"a segment at offset {start}",
+                found=f"the first one at {first}",
+                loss=f"offsets {start} to {first - 1} are missing",
+            )
 
     def _hides_start(self, log_start_offset: int) -> bool:
         """Whether batches lie before the log start offset, and leader epochs say they are used."""

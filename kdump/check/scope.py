@@ -66,6 +66,7 @@ class PartitionScope(Struct, frozen=True):
     Attributes:
         is_clean: whether its log directory has a clean shutdown marker that counts for it.
         log_start_offset: from the checkpoint; 0 without a line.
+        has_log_start: whether the checkpoint has a line.
         recovery_point: from the checkpoint; None without a line.
         high_watermark: from the checkpoint; None without a line.
         is_compacted: whether the cleaner has cleaned it, by its checkpoint.
@@ -82,6 +83,7 @@ class PartitionScope(Struct, frozen=True):
     partition: Partition
     is_clean: bool = False
     log_start_offset: int = 0
+    has_log_start: bool = False
     recovery_point: int | None = None
     high_watermark: int | None = None
     is_compacted: bool = False
@@ -153,6 +155,7 @@ def scope_in(
         # The Raft layer always loads the cluster's metadata as after a crash.
         is_clean=directory.is_clean and is_part and not partition.is_cluster_metadata,
         log_start_offset=0 if starts is None else starts.get(key, 0),
+        has_log_start=starts is not None and key in starts,
         recovery_point=None if flushed is None else flushed.get(key),
         high_watermark=None if replicated is None else replicated.get(key),
         is_compacted=is_compacted,

@@ -554,6 +554,12 @@ def the_log_start_is_lost(partition: Path) -> None:
     (partition / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n1\n0 7\n")
 
 
+@by_files("first-segment-missing")
+def the_first_segment_is_lost(partition: Path) -> None:
+    for path in partition.glob(f"{0:020d}.*"):
+        path.unlink()
+
+
 @by_files("meta-properties-malformed")
 def the_node_id_is_not_a_number(partition: Path) -> None:
     (partition.parent / names.META_PROPERTIES).write_bytes(b"version=1\nnode.id=x\n")
