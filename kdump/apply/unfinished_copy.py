@@ -53,8 +53,6 @@ TEMPORARY_PREFIX: Final = "file-"
 _CONTINUE: Final = "the files that are complete stay: run the same command again to continue"
 _OWN: Final = frozenset({JOURNAL, FOLDER, LOCK_FILE})
 
-_LEAST_INT64: Final = -(2**63)
-
 
 class CopyError(KdumpError):
     """The directory of a copy cannot be written."""
@@ -94,8 +92,7 @@ class EarlierCopy(Struct):
         if "size_bytes" not in line.fields:
             self.files.pop(path, None)
             return
-        modified_ns = line.number("modified_ns", least=_LEAST_INT64)
-        source = Fingerprint(line.number("size_bytes"), modified_ns)
+        source = Fingerprint(line.number("size_bytes"), line.time_ns("modified_ns"))
         if line.flag("is_made"):
             self.made.add(path)
         else:

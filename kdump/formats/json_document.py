@@ -20,6 +20,9 @@ Value = TypeVar("Value")
 MOST: Final = 2**63 - 1
 """The greatest number that Kafka can store."""
 MOST_INT32: Final = 2**31 - 1
+MOST_TIME_NS: Final = 2**63 * 10**9 - 1
+"""The latest time that a system call takes; it counts seconds in 64 bits, so more nanoseconds."""
+LEAST_TIME_NS: Final = -(2**63) * 10**9
 
 
 class DocumentError(Exception):
@@ -80,6 +83,17 @@ class JsonObject(Struct, frozen=True):
     def number(self, name: str, *, least: int = 0, most: int = MOST) -> int:
         """An integer in a range."""
         return checked_number(self.value(name), self.path(name), least=least, most=most)
+
+    def integer(self, name: str) -> int:
+        """An integer of any size."""
+        value = self.value(name)
+        if type(value) is not int:
+            _refuse(self.path(name), "an integer", value)
+        return value
+
+    def time_ns(self, name: str) -> int:
+        """The time of a file: any that a disk can have, in nanoseconds."""
+        return self.number(name, least=LEAST_TIME_NS, most=MOST_TIME_NS)
 
     def flag(self, name: str) -> bool:
         """A boolean."""

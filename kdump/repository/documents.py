@@ -25,7 +25,6 @@ VERSION: Final = 1
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MOST_PERMISSIONS: Final = 0o7777
-_LEAST_INT64: Final = -(2**63)
 _MOST_ID: Final = 2**32 - 1
 _MOST_FILE_ID: Final = 2**64 - 1
 
@@ -86,7 +85,7 @@ class FileAttributes(NamedTuple):
             int(text, 8),
             fields.number("uid", most=_MOST_ID),
             fields.number("gid", most=_MOST_ID),
-            fields.number("modified_ns", least=_LEAST_INT64),
+            fields.time_ns("modified_ns"),
         )
 
 
@@ -148,7 +147,7 @@ class BackedUpFile(Struct, frozen=True):
             _name(fields),
             size_bytes,
             FileAttributes.decoded(fields),
-            fields.number("changed_ns", least=_LEAST_INT64),
+            fields.time_ns("changed_ns"),
             fields.number("file_id", most=_MOST_FILE_ID),
             content,
             pieces,
@@ -270,7 +269,7 @@ class BackedUpLogDirectory(Struct, frozen=True):
             fields.text("path"),
             fields.text("host"),
             fields.optional(fields.text, "cluster_id"),
-            fields.optional_int32("node_id"),
+            fields.optional(fields.integer, "node_id"),
             fields.optional(fields.text, "directory_id"),
             RepositoryPiece.decoded(fields.object("root")),
             fields.number("partitions"),
@@ -355,7 +354,7 @@ def _damage(fields: JsonObject) -> Mapping[str, Any]:
     for name in ("file", "severity", "code", "what"):
         fields.text(name)
     for name in ("position", "offset"):
-        fields.optional(lambda each: fields.number(each, least=_LEAST_INT64), name)
+        fields.optional(fields.integer, name)
     for name in ("expected", "found", "loss"):
         fields.optional(fields.text, name)
     return {name: fields.fields[name] for name in _DAMAGE_FIELDS}

@@ -71,6 +71,24 @@ def test_a_snapshot_is_restored_byte_for_byte_with_modes_and_times(folder: Path)
     assert tree_of(folder / "new") == before
 
 
+def test_times_that_64_bits_of_nanoseconds_cannot_have_are_restored(folder: Path) -> None:
+    for name in (LOG, "users-0", "."):
+        os.utime(folder / "d1" / name, (10_000_000_000, 10_000_000_000))
+    created(folder)
+    assert created(folder)["read_files"] == 0
+    assert backup(folder, "check", "repo").exit_status == 0
+    assert backup(folder, "prune", "repo", "--keep-last", "1").exit_status == 0
+    assert backup(folder, "restore", "repo", "--into", "new").exit_status == 0
+    assert tree_of(folder / "new") == tree_of(folder / "d1")
+    assert backup(folder, "restore", "repo", "--into", "new").exit_status == 0
+
+
+def test_a_snapshot_of_a_directory_with_a_negative_node_id_is_restored(folder: Path) -> None:
+    (folder / "d1/meta.properties").write_text("version=1\ncluster.id=c\nnode.id=-1\n")
+    created(folder)
+    assert backup(folder, "restore", "repo", "--into", "new").exit_status == 0
+
+
 def test_a_topic_is_restored_with_its_lines_of_the_checkpoints(folder: Path) -> None:
     created(folder)
     before = tree_of(folder / "d1")
