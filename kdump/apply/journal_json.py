@@ -24,6 +24,7 @@ from kdump.apply.journal import (
     Piece,
 )
 from kdump.apply.journal_record import JournalRecord, RecordKind
+from kdump.formats.json_document import LEAST_TIME_NS, MOST_TIME_NS
 
 Value = TypeVar("Value")
 
@@ -136,6 +137,10 @@ def _number(value: Any, *, least: int = 0, most: int = _MOST) -> int:
     return value
 
 
+def _time_ns(value: Any) -> int:
+    return _number(value, least=LEAST_TIME_NS, most=MOST_TIME_NS)
+
+
 def _text(value: Any) -> str:
     if type(value) is not str:
         raise TypeError(f"not a string: {value!r:.100}")
@@ -186,8 +191,8 @@ def _decode_metadata(value: Any) -> Metadata:
         _number(mode, most=_MOST_MODE),
         _number(uid, most=_MOST_ID),
         _number(gid, most=_MOST_ID),
-        _number(accessed_ns, least=-_MOST),
-        _number(modified_ns, least=-_MOST),
+        _time_ns(accessed_ns),
+        _time_ns(modified_ns),
     )
 
 
@@ -225,7 +230,7 @@ def _decode_fingerprint(value: Any) -> Fingerprint:
     size_bytes, modified_ns, checksum = _fields(value, 3)
     return Fingerprint(
         _number(size_bytes),
-        _number(modified_ns, least=-_MOST),
+        _time_ns(modified_ns),
         None if checksum is None else _number(checksum, most=_MOST_CHECKSUM),
     )
 

@@ -18,8 +18,11 @@ from kdump.apply.files import SET_ID_BITS, Attributes, Metadata
 from kdump.target.target_file import TargetFile
 from kdump.words import counted
 
-_STATUS: Final = struct.Struct("=qqQQIIIqq")
-"""Size, blocks, device, inode, mode, user, group, and the times of access and modification."""
+_STATUS: Final = struct.Struct("=qqQQIIIqIqI")
+"""Size, blocks, device, inode, mode, user, group, and the times of access and modification, each in
+seconds and nanoseconds: some file systems have times after 2262, whose nanoseconds are too many.
+"""
+_NS_PER_S: Final = 10**9
 
 
 class FileState(msgspec.Struct, frozen=True):
@@ -46,8 +49,8 @@ class FileState(msgspec.Struct, frozen=True):
             stat.S_IMODE(status.st_mode) & ~SET_ID_BITS,
             status.st_uid,
             status.st_gid,
-            status.st_atime_ns,
-            status.st_mtime_ns,
+            *divmod(status.st_atime_ns, _NS_PER_S),
+            *divmod(status.st_mtime_ns, _NS_PER_S),
         )
         return cls(packed, is_own)
 
@@ -64,7 +67,15 @@ class FileState(msgspec.Struct, frozen=True):
 
     @property
     def metadata(self) -> Metadata:
-        return Metadata(*_STATUS.unpack(self.packed)[4:])
+        mode, uid, gid, *times = _STATUS.unpack(self.packed)[4:]
+        accessed_s, accessed_rest_ns, modified_s, modified_rest_ns = times
+        return Metadata(
+            mode,
+            uid,
+            gid,
+            accessed_s * _NS_PER_S + accessed_rest_ns,
+            modified_s * _NS_PER_S + modified_rest_ns,
+        )
 
     @property
     def identity(self) -> tuple[int, int]:

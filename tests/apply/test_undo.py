@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -44,6 +45,15 @@ def test_runs_are_undone_one_after_the_other(log_dir: Path) -> None:
     for undo_id in ("3", "2", "1"):
         assert undo(log_dir, undo_id).undo_id == undo_id
         assert original_of(log_dir) == states.pop()
+
+
+def test_a_run_is_undone_whose_files_have_times_after_2262(log_dir: Path) -> None:
+    for name in (LOG, "b"):
+        os.utime(log_dir / "orders-0" / name, (10_000_000_000, 10_000_000_000))
+    before = original_of(log_dir)
+    apply(log_dir, {LOG: KeptUpTo(6), "b": Gone()})
+    undo(log_dir)
+    assert original_of(log_dir) == before
 
 
 def test_an_older_run_is_not_undone_before_the_newer_one(log_dir: Path) -> None:
