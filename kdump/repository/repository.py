@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -42,6 +42,8 @@ UNFINISHED: Final = "unfinished"
 _ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-([0-9a-f]{8}))\.json")
 _PIECE: Final = re.compile("[0-9a-f]{64}")
 _MS_PER_S: Final = 1000
+_CLOCKS_DIFFER_MS: Final = 5 * 60 * _MS_PER_S
+"""How far apart the clocks of two machines that share a repository may be."""
 _READ_BYTES: Final = 1 << 20
 
 
@@ -51,10 +53,14 @@ class RepositoryError(KdumpError):
 
 def snapshot_id(snapshot: Snapshot, document: bytes) -> str:
     """The name of a snapshot: when its run began, and the beginning of its SHA-256."""
-    seconds, ms = divmod(snapshot.begun_ms, _MS_PER_S)
-    begun = datetime.fromtimestamp(seconds, UTC)
     digest = hashlib.sha256(document).hexdigest()
-    return f"{begun:%Y-%m-%dT%H-%M-%S}.{ms:03}Z-{digest[:8]}"
+    return f"{_time_of(snapshot.begun_ms)}-{digest[:8]}"
+
+
+def _time_of(time_ms: int) -> str:
+    """The beginning of the name of a snapshot."""
+    seconds, ms = divmod(time_ms, _MS_PER_S)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H-%M-%S}.{ms:03}Z"
 
 
 def sha256_of(source: StoredFile, start: int, size_bytes: int) -> str:
@@ -69,6 +75,23 @@ def sha256_of(source: StoredFile, start: int, size_bytes: int) -> str:
         part = buffer[: size_bytes - done]
         digest.update(part[: source.read_into(part, start + done)])
     return digest.hexdigest()
+
+
+def later_snapshots(names: Iterable[str], now_ms: int) -> list[str]:
+    """The snapshots with a time later than now, in the same order.
+
+    A clock was wrong when they were made, or is wrong now, so that nobody knows which is the last.
+    """
+    now = _time_of(now_ms + _CLOCKS_DIFFER_MS)
+    return [each for each in names if each > now]
+
+
+def later_than_now(names: Sequence[str]) -> str:
+    """Word that snapshots have a time later than now."""
+    found = f"snapshot {names[0]} has"
+    if len(names) > 1:
+        found = f"{len(names)} snapshots, the last {names[-1]}, have"
+    return f"{found} a later time than now, so a clock was or is wrong"
 
 
 class Repository(Struct, frozen=True):
@@ -119,17 +142,22 @@ class Repository(Struct, frozen=True):
         """The file of a snapshot."""
         return self.snapshots_folder / f"{name}.json"
 
-    def named_snapshot(self, text: str | None) -> str:
+    def named_snapshot(self, text: str | None, now_ms: int) -> str:
         """The snapshot that people name by its beginning; the newest for None.
 
         Raises:
-            UsageProblem: there is none, or several begin so.
+            UsageProblem: there is none, several begin so, or which is the newest is not certain.
             OSError: they cannot be listed.
         """
         found = self.snapshot_ids()
         if not found:
             raise UsageProblem(f"{self.path}: has no snapshots yet")
         if text is None:
+            if later := later_snapshots(found, now_ms):
+                raise UsageProblem(
+                    f"{self.path}: {later_than_now(later)}: name the snapshot to restore with"
+                    " --snapshot: 'kdump backup list' shows them"
+                )
             return found[-1]
         named = [each for each in found if each.startswith(text)]
         if len(named) == 1:

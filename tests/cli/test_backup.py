@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -560,6 +561,45 @@ def test_prune_removes_snapshots_and_what_only_they_need(folder: Path) -> None:
     assert {row["snapshot"] for row in rows(folder, "list", "repo")} == {*sorted(trees)[1:]}
     assert rows(folder, "check", "repo")[-1]["unneeded_pieces"] == 0
     require_restorable(folder, trees)
+
+
+@pytest.fixture
+def of_the_future(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a snapshot that was made while the clock was wrong by a day."""
+    with monkeypatch.context() as patch:
+        now_ms = round((time.time() + 86400) * 1000)
+        patch.setattr("kdump.cli.commands.backup._now_ms", lambda: now_ms)
+        name: str = created(folder)["snapshot"]
+    return name
+
+
+def test_a_snapshot_with_a_later_time_is_named_and_not_taken_for_the_newest(
+    folder: Path, of_the_future: str
+) -> None:
+    outcome = backup(folder, "create", "repo", "d1")
+    assert outcome.exit_status == 0
+    what = f"kdump: repo: snapshot {of_the_future} has a later time than now"
+    assert what in outcome.stderr.decode()
+    outcome = backup(folder, "restore", "repo", "--into", "new")
+    assert outcome.exit_status == ExitStatus.USAGE
+    assert of_the_future in outcome.stderr.decode()
+    assert b"--snapshot" in outcome.stderr
+    assert not (folder / "new").exists()
+    name = rows(folder, "list", "repo")[0]["snapshot"]
+    args = ["restore", "repo", "--into", "new", "--snapshot", name]
+    assert backup(folder, *args).exit_status == 0
+
+
+def test_prune_keeps_the_last_snapshots_beside_one_with_a_later_time(
+    folder: Path, of_the_future: str
+) -> None:
+    names = [created(folder)["snapshot"] for _ in range(2)]
+    pruned = rows(folder, "prune", "repo", "--keep-last", "1")
+    kept_by = {row["snapshot"]: row["kept_by"] for row in pruned[:-1]}
+    assert kept_by == {names[0]: [], names[1]: ["last"], of_the_future: ["future"]}
+    left = backup(folder, "prune", "repo", "--keep-last", "1")
+    assert of_the_future in left.stderr.decode()
+    assert {row["snapshot"] for row in rows(folder, "list", "repo")} == {names[1], of_the_future}
 
 
 def test_prune_needs_to_be_told_what_to_keep(folder: Path) -> None:

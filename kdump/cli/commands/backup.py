@@ -66,7 +66,7 @@ def create(
 
     REPOSITORY is a directory on a local disk; it is created. The brokers must be stopped.
     """
-    from kdump.cli.output.backup_output import created_events, report_created
+    from kdump.cli.output.backup_output import created_events, report_created, warn_of_later
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.progress_bar import shown
     from kdump.cli.shared.directories import read_log_directories
@@ -83,6 +83,7 @@ def create(
         )
         result = back_up(request, _now_ms, display)
     report_created(result, diagnostics)
+    warn_of_later(result.later, repository)
     with open_printer(output_format) as printer:
         printer.emit_all(created_events(result, repository))
     return diagnostics.status
@@ -160,7 +161,7 @@ def prune(
 
     A snapshot is kept if any rule keeps it for any of its log directories.
     """
-    from kdump.cli.output.backup_output import pruned_events
+    from kdump.cli.output.backup_output import pruned_events, warn_of_later
     from kdump.jobs.backup import prune as job
     from kdump.jobs.backup.restore import repository_at
 
@@ -168,7 +169,9 @@ def prune(
     if not rules:
         options = ", ".join(f"--keep-{rule}" for rule in job.RULES)
         raise UsageProblem(f"say what to keep: one or more of {options}")
-    result = job.prune(repository_at(repository.path), rules, is_preview=is_preview)
+    found = repository_at(repository.path)
+    result = job.prune(found, rules, _now_ms(), is_preview=is_preview)
+    warn_of_later(result.later, repository)
     with open_printer(output_format) as printer:
         printer.emit_all(pruned_events(result, repository, is_preview=is_preview))
     return ExitStatus.SOUND
@@ -232,7 +235,7 @@ def restore(
 
     found = repository_at(repository.path)
     with phase(f"reading the snapshots of {repository}"):
-        name = found.named_snapshot(name)
+        name = found.named_snapshot(name, _now_ms())
         snapshot = found.snapshot(name)
         there = [each for each in snapshot.log_dirs if has_selected(found, each, selection)]
     if not there:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kdump.cli.output.events import Event
+from kdump.cli.output.events import Event, write_line
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus
-from kdump.jobs.backup.prune import RULES
+from kdump.jobs.backup.prune import FUTURE, RULES
 from kdump.jobs.verify.finding_row import FINDING
+from kdump.repository.repository import SNAPSHOTS, later_than_now
 from kdump.rows.row_type import (
     COUNT,
     FLAG,
@@ -103,7 +105,11 @@ PRUNED_SNAPSHOT: Final = RowType(
     (
         Field("snapshot", TEXT, "The name of the snapshot."),
         Field("begun_ms", TIME, "When its backup began."),
-        Field("kept_by", list_of(one_of(*RULES)), "The rules that keep it; none: removed."),
+        Field(
+            "kept_by",
+            list_of(one_of(*RULES, FUTURE)),
+            "The rules that keep it; `future` if its time is later than now; none: removed.",
+        ),
     ),
 )
 PRUNED: Final = RowType(
@@ -183,6 +189,16 @@ def report_created(result: BackupResult, diagnostics: Diagnostics) -> None:
         diagnostics.report_damaged(f"{what}; files are read again: run 'kdump backup check'")
     if result.damage:
         diagnostics.status |= ExitStatus.DAMAGE_LEFT
+
+
+def warn_of_later(names: Sequence[str], repository: Location) -> None:
+    """Warn of snapshots with a time later than now."""
+    if names:
+        what = (
+            f"{repository}: {later_than_now(names)}; restore needs --snapshot, and prune keeps such"
+            f" snapshots; to do without one, delete its file in {repository / SNAPSHOTS}"
+        )
+        write_line(f"kdump: {what}", sys.stderr)
 
 
 def created_events(result: BackupResult, repository: Location) -> Iterator[Event]:

@@ -45,6 +45,7 @@ from kdump.repository.documents import (
     Snapshot,
     StoredDirectory,
 )
+from kdump.repository.repository import later_snapshots
 from kdump.repository.repository_writer import RepositoryWriter, begun_backup, unwritable
 from kdump.storage.file_status import FileStatus, file_status
 
@@ -77,6 +78,7 @@ class BackupResult(Struct):
         left_out: what a backup cannot have, by path, and why.
         unreadable: why there is no snapshot.
         unusable: why the files of earlier snapshots were read again.
+        later: the snapshots with a time later than this one.
         read_files: how many files were read.
         read_bytes: how many bytes they have.
         files: how many there are.
@@ -90,6 +92,7 @@ class BackupResult(Struct):
     left_out: dict[str, str] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
+    later: list[str] = field(default_factory=list)
     read_files: int = 0
     read_bytes: int = 0
     files: int = 0
@@ -121,6 +124,7 @@ def back_up(
         known = KnownFiles(writer)
         with phase(f"reading the snapshots of {request.repository}"):
             known.read([identity_of(each) for each in request.log_dirs])
+            result.later = later_snapshots(writer.repository.snapshot_ids(), request.now_ms)
         result.unusable += known.unusable
         for plan in plans:
             run = _Run(request, plan, known, writer, result, progress)

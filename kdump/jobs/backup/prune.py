@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from kdump.phases import phase
 from kdump.repository.documents import BackedUpLogDirectory, RepositoryPiece, Snapshot
-from kdump.repository.repository import Repository, RepositoryError
+from kdump.repository.repository import Repository, RepositoryError, later_snapshots
 from kdump.repository.repository_locks import locked_to_remove
 from kdump.repository.repository_writer import read_progress, remove
 
@@ -28,6 +28,8 @@ _PERIODS: Final = {
     "yearly": "%Y",
 }
 RULES: Final = ("last", *_PERIODS)
+FUTURE: Final = "future"
+"""Keeps what no rule can judge: when snapshots with a time later than now were made."""
 _MS_PER_S: Final = 1000
 _REFUSED: Final = (
     "nothing was removed, because it is not known what this snapshot needs: run 'kdump backup"
@@ -39,7 +41,7 @@ class PrunedSnapshot(Struct, frozen=True):
     """A snapshot, and what keeps it.
 
     Attributes:
-        kept_by: the rules; empty if it is removed.
+        kept_by: the rules, or :data:`FUTURE`; empty if it is removed.
     """
 
     name: str
@@ -52,21 +54,26 @@ class PruneResult(Struct):
 
     Attributes:
         snapshots: the oldest first.
+        later: the names of those with a time later than now.
         removed_pieces: how many pieces no snapshot needs.
         removed_bytes: in them.
     """
 
     snapshots: list[PrunedSnapshot]
+    later: list[str]
     removed_pieces: int = 0
     removed_bytes: int = 0
 
 
-def prune(repository: Repository, rules: Mapping[str, int], *, is_preview: bool) -> PruneResult:
+def prune(
+    repository: Repository, rules: Mapping[str, int], now_ms: int, *, is_preview: bool
+) -> PruneResult:
     """Remove what no rule keeps.
 
     Args:
         repository: on a disk of this machine.
         rules: how many snapshots each of :data:`RULES` keeps.
+        now_ms: the current time; later snapshots are kept, and take no place from others.
         is_preview: whether nothing is to be removed.
 
     Raises:
@@ -77,12 +84,15 @@ def prune(repository: Repository, rules: Mapping[str, int], *, is_preview: bool)
     path = repository.path.local_path
     with nullcontext() if is_preview else locked_to_remove(path):
         snapshots = dict(_snapshots(repository))
-        kept_by = kept(snapshots, rules)
+        later = later_snapshots(snapshots, now_ms)
+        certain = {name: each for name, each in snapshots.items() if name not in later}
+        kept_by = kept(certain, rules) | {name: [FUTURE] for name in later}
         result = PruneResult(
             [
                 PrunedSnapshot(name, snapshot.begun_ms, tuple(kept_by.get(name, ())))
                 for name, snapshot in snapshots.items()
-            ]
+            ],
+            later,
         )
         needed = _needed(repository, {name: snapshots[name] for name in kept_by})
         with phase(f"listing {path}"):
