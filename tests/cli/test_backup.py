@@ -440,6 +440,33 @@ def forge_root(repository: Path, old: bytes, new: bytes) -> None:
     path.with_name(path.name[: -len("01234567.json")] + f"{end}.json").write_bytes(snapshot)
 
 
+def test_a_restore_that_was_stopped_before_the_next_backup_names_its_snapshot(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = ["restore", "repo", "--into", "new1", "--into", "new2"]
+    name = created(folder, "d1", "d2")["snapshot"]
+    before = tree_of(folder / "d2")
+    with monkeypatch.context() as patch:
+        rename = Disk.rename
+
+        def fail(self: Disk, path: Path, new_path: Path) -> None:
+            if "new2" in str(new_path):
+                raise OSError(errno.EIO, "Input/output error")
+            rename(self, path, new_path)
+
+        patch.setattr(Disk, "rename", fail)
+        assert backup(folder, *args).exit_status == ExitStatus.OPERATIONAL_ERROR
+    for log_dir in ("d1", "d2"):
+        (folder / log_dir / "notes").write_bytes(b"mine")
+    created(folder, "d1", "d2")
+    outcome = backup(folder, *args)
+    assert outcome.exit_status == ExitStatus.USAGE
+    assert f"new2: is the beginning of a restore of {name}" in outcome.stderr.decode()
+    assert f"--snapshot {name}" in outcome.stderr.decode()
+    assert backup(folder, *args, "--snapshot", name).exit_status == 0
+    assert tree_of(folder / "new2") == before
+
+
 def test_nothing_is_restored_through_a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     created(folder)
     with monkeypatch.context() as patch:

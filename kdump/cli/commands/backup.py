@@ -226,6 +226,7 @@ def restore(
         RestoreRequest,
         has_selected,
         refuse_other_content,
+        refuse_other_snapshot,
         repository_at,
     )
     from kdump.jobs.backup.restore import (
@@ -250,6 +251,9 @@ def restore(
     ]
     if len({each.into for each in requests}) < len(requests):
         raise UsageProblem("--into: the same directory is given twice")
+    # First of all of them: one that is complete already says less.
+    for request in requests:
+        refuse_other_snapshot(request)
     for request in requests:
         refuse_other_content(request)
     diagnostics = Diagnostics()

@@ -219,6 +219,25 @@ def restore(request: RestoreRequest, progress: Progress = SILENT) -> RestoreResu
     return result
 
 
+def refuse_other_snapshot(request: RestoreRequest) -> None:
+    """Refuse a directory that has the beginning of the same restore of another snapshot.
+
+    Raises:
+        UsageProblem: it has; names that snapshot.
+    """
+    earlier = None
+    with phase(f"looking at {request.into}"), contextlib.suppress(UsageProblem):
+        earlier = read_earlier(request.into)
+    if earlier is None or earlier.request == request.words:
+        return
+    if {**earlier.request, "snapshot": request.snapshot} == request.words:
+        begun = earlier.request["snapshot"]
+        raise UsageProblem(
+            f"{request.into}: is the beginning of a restore of {begun}: continue it with"
+            f" --snapshot {begun}, or name a new directory for {request.snapshot}"
+        )
+
+
 def refuse_other_content(request: RestoreRequest) -> None:
     """Refuse a directory that has anything in it but the same log directory, or its beginning.
 
