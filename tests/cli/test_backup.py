@@ -556,6 +556,21 @@ def test_what_cannot_be_meant_is_refused(folder: Path, line: str) -> None:
     assert tree_of(folder) == before
 
 
+@pytest.mark.parametrize(
+    "targets", [("n", "n"), ("n", "n/sub"), ("n/sub", "n"), ("q/../n", "n"), ("link", "n")]
+)
+def test_targets_that_overlap_are_refused(folder: Path, targets: tuple[str, str]) -> None:
+    created(folder, "d1", "d2")
+    (folder / "n").mkdir()
+    (folder / "q").mkdir()
+    (folder / "link").symlink_to("n")
+    before = tree_of(folder)
+    outcome = backup(folder, "restore", "repo", *(f"--into={each}" for each in targets))
+    assert outcome.exit_status == ExitStatus.USAGE
+    assert f"--into {targets[1]}: overlaps {targets[0]}".encode() in outcome.stderr
+    assert tree_of(folder) == before
+
+
 def three_snapshots(folder: Path) -> dict[str, Any]:
     """Make three snapshots of a directory that changes; return what each has."""
     trees = {}

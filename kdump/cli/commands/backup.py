@@ -243,14 +243,12 @@ def restore(
         globs = shlex.join(selection_words(selection))
         raise UsageProblem(f"no partition in {name} of {repository} matches {globs}")
     log_dirs = _chosen(snapshot, name, wanted, there, len(targets))
-    for each in targets:
-        _refuse_overlap(each, [repository], "--into")
+    for number, each in enumerate(targets):
+        _refuse_overlap(each, [repository, *targets[:number]], "--into")
     requests = [
         RestoreRequest(found, name, log_dir, target.as_absolute().local_path, selection)
         for log_dir, target in zip(log_dirs, targets, strict=True)
     ]
-    if len({each.into for each in requests}) < len(requests):
-        raise UsageProblem("--into: the same directory is given twice")
     # First of all of them: one that is complete already says less.
     for request in requests:
         refuse_other_snapshot(request)
@@ -300,7 +298,7 @@ def _chosen(
 
 
 def _refuse_overlap(target: Location, others: Sequence[Location], named: str) -> None:
-    """Refuse to write inside of a log directory, or of what is read, or around it.
+    """Refuse to write inside of a log directory, or of what is also named, or around it.
 
     Raises:
         UsageProblem: it would be.
