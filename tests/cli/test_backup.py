@@ -259,6 +259,27 @@ def test_repair_makes_way_for_what_a_log_directory_still_has(folder: Path) -> No
         assert backup(folder, "check", "repo").exit_status == 0
 
 
+@pytest.mark.parametrize("kept", [0, 6000, 9000])
+def test_pieces_that_are_missing_are_stored_again_from_a_file_that_has_grown(
+    folder: Path, kept: int
+) -> None:
+    notes = folder / "d1/users-0/notes"
+    content = random.Random(1).randbytes(12000)
+    for size_bytes in (3000, 6000, 9000):
+        notes.write_bytes(content[:size_bytes])
+        created(folder)
+    before = pieces(folder)
+    for piece in before:
+        if piece.read_bytes() in {content[:3000], content[3000:6000]}:
+            piece.unlink()
+    notes.write_bytes(content[:kept] + content[kept:][::-1])
+    created(folder)
+    is_whole = backup(folder, "check", "repo").exit_status == 0
+    assert is_whole == (kept >= 6000)
+    assert backup(folder, "restore", "repo", "--into", "new").exit_status == 0
+    assert tree_of(folder / "new") == tree_of(folder / "d1")
+
+
 def test_repair_changes_nothing_if_nothing_is_damaged(folder: Path) -> None:
     created(folder)
     before = tree_of(folder)

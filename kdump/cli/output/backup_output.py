@@ -309,7 +309,7 @@ def _advice(result: RepositoryCheck, repository: Location) -> Iterator[str]:
     if any(each.files for each in result.problems):
         yield (
             f"next: {first}kdump backup create {name} with the same log directories: it stores"
-            " again what they still have"
+            " again what they still have; what is missing after that is lost"
         )
 
 

@@ -44,6 +44,7 @@ from kdump.repository.documents import (
     RepositoryPiece,
     Snapshot,
     StoredDirectory,
+    stored_bytes,
 )
 from kdump.repository.repository import later_snapshots
 from kdump.repository.repository_writer import RepositoryWriter, begun_backup, unwritable
@@ -253,9 +254,9 @@ class _Run:
                 self._add(file.path, same)
                 continue
             size_bytes = status.size_bytes
-            known = self.known.beginnings(self.identity, file.path, size_bytes)
-            needed_bytes = 0 if known else file.needed_bytes
-            yield FileToStore(file.path, file.source, size_bytes, needed_bytes, known, scope)
+            known, lost = self.known.beginnings(self.identity, file.path, size_bytes)
+            needed_bytes = stored_bytes(lost) if known else file.needed_bytes
+            yield FileToStore(file.path, file.source, size_bytes, needed_bytes, known, lost, scope)
 
     def _status(self, file: CopiedFile) -> FileStatus:
         status = self._statuses.get(file.path)
@@ -309,18 +310,17 @@ class _Run:
     def _place_all(self, pending: Sequence[tuple[BackupSplit, StoredFiles]]) -> None:
         """Sync what was stored, and give the pieces their names."""
         every = [each for _, stored in pending for each in stored.files if each is not None]
-        DISK.sync([Path(each.temporary) for each in every if each.temporary is not None])
+        DISK.sync([Path(temporary) for each in every for temporary, _ in each.new])
         for split, stored in pending:
             for file, found in zip(split.files, stored.files, strict=True):
                 if found is not None:
                     self._place(file, found)
 
     def _place(self, file: FileToStore, found: StoredBytes) -> None:
-        if found.temporary is not None:
-            piece = found.pieces[-1]
+        for temporary, piece in found.new:
             if not self.writer.repository.has(piece):
                 self.added_bytes += piece.size_bytes
-            self.writer.place(found.temporary, piece)
+            self.writer.place(temporary, piece)
         directory, _, name = file.path.rpartition("/")
         status = self._statuses[file.path]
         backed_up = BackedUpFile(

@@ -45,6 +45,7 @@ class FileToStore(Struct, frozen=True):
         size_bytes: its size.
         needed_bytes: how much space that may take, as far as holes are known.
         known: pieces that its beginning may be, the most likely first.
+        lost: those of them that are missing, and are stored again.
         scope: what to check it against; None for what is no log.
     """
 
@@ -53,6 +54,7 @@ class FileToStore(Struct, frozen=True):
     size_bytes: int
     needed_bytes: int
     known: tuple[Pieces, ...] = ()
+    lost: Pieces = ()
     scope: SegmentScope | None = None
 
     @property
@@ -76,19 +78,14 @@ class StoredBytes(Struct, frozen=True):
     Attributes:
         content: all its bytes, if they are few.
         pieces: otherwise the pieces that it consists of.
-        temporary: the path of the last piece, if that is new.
+        new: the pieces that were written, each with the path of its file.
         damage: what was found in it.
     """
 
     content: bytes | None = None
     pieces: Pieces = ()
-    temporary: str | None = None
+    new: tuple[tuple[str, RepositoryPiece], ...] = ()
     damage: Damage = ()
-
-    @property
-    def added_bytes(self) -> int:
-        """How many bytes the new piece has."""
-        return self.pieces[-1].size_bytes if self.temporary is not None else 0
 
 
 class StoredFiles(Struct, frozen=True):
@@ -133,19 +130,21 @@ class _Run:
         self.split = split
         self.stack = stack
         self.unreadable: list[str] = []
-        self.new: dict[int, UnfinishedFile] = {}
+        self.new: dict[int, list[tuple[UnfinishedFile, RepositoryPiece]]] = {}
 
     def stored(self) -> StoredFiles:
         done = [self._file(number, each) for number, each in enumerate(self.split.files)]
         damage = dict(self._small_logs())
-        for each in self.new.values():
-            close_written(each)
+        for written in self.new.values():
+            for new, _ in written:
+                close_written(new)
         files = []
         for number, found in enumerate(done):
             if found is not None and number in damage:
                 found = replace(found, damage=damage[number])
             if found is not None and number in self.new:
-                found = replace(found, temporary=self.new[number].keep())
+                named = tuple((new.keep(), piece) for new, piece in self.new[number])
+                found = replace(found, new=named)
             files.append(found)
         return StoredFiles(tuple(files), tuple(self.unreadable))
 
@@ -178,11 +177,27 @@ class _Run:
         except BaseException:
             new.drop()
             raise
+        written = [
+            (self._again(file, known[: at + 1]), piece)
+            for at, piece in enumerate(known)
+            if piece in file.lost
+        ]
         if len(found.pieces) > len(known):
-            self.new[number] = new
+            written.append((new, found.pieces[-1]))
         else:
             new.drop()
+        self.new[number] = written
         return found
+
+    def _again(self, file: FileToStore, pieces: Pieces) -> UnfinishedFile:
+        """Write the last of the pieces at the beginning of a file."""
+        new = self._new()
+        end = stored_bytes(pieces)
+        writer = PieceWriter(new.stream, pieces, written_from=end - pieces[-1].size_bytes)
+        with file.source.open_file() as source:
+            writer.append(source, end)
+        writer.end(end)
+        return new
 
     def _written(self, new: UnfinishedFile, file: FileToStore, known: Pieces) -> StoredBytes:
         """Compare what is known of a file, and write what follows as one piece."""

@@ -97,11 +97,17 @@ class KnownFiles(Struct):
         now = (status.size_bytes, status.modified_ns, status.changed_ns, status.file_id)
         return file if found == now else None
 
-    def beginnings(self, identity: Identity, path: str, size_bytes: int) -> tuple[Pieces, ...]:
+    def beginnings(
+        self, identity: Identity, path: str, size_bytes: int
+    ) -> tuple[tuple[Pieces, ...], Pieces]:
         """Pieces that the beginning of a file may be, the most likely first.
 
         First what a replica has that goes on where the file itself ended, then what the file had,
         then as much as there is of any other replica.
+
+        Returns:
+            Those, and pieces that the file had and that are missing: if it still has their bytes,
+            they are stored again, because earlier snapshots need them.
         """
         file = self._files.get(identity, {}).get(path)
         own = _fitting(() if file is None else file.pieces, size_bytes)
@@ -109,7 +115,9 @@ class KnownFiles(Struct):
         going_on = {each for each in every if each[: len(own)] == own}
         found = (_longest(going_on), own, _longest(every - going_on))
         has = self.writer.repository.has
-        return tuple(each for each in dict.fromkeys(found) if each and all(map(has, each)))
+        lost = tuple(each for each in own if not has(each))
+        is_usable = {each: each == own or all(map(has, each)) for each in found}
+        return tuple(each for each in is_usable if each and is_usable[each]), lost
 
 
 def _longest(every: Collection[Pieces]) -> Pieces:
