@@ -506,6 +506,17 @@ def test_offsets_are_set_the_same_on_every_replica(tmp_path: Path) -> None:
     assert committed_offsets(partitions[0]) == {(b"ahead", ORDERS): 2}
 
 
+def test_offsets_are_set_the_same_wherever_segments_begin(tmp_path: Path) -> None:
+    log_dirs = [orders(tmp_path / str(each), 0, 10, 99) for each in range(2)]
+    with_offsets(log_dirs[0], (b"ahead", 3, 40), (b"later", 1, 12))  # another leader's clock
+    one, other = (each / str(OFFSETS) for each in log_dirs)
+    whole = log_of(one)
+    first = len(whole) // 2
+    write_partition(other, {0: whole[:first], 1: whole[first:]})
+    kdump("rewind", to(50), *log_dirs)
+    assert log_of(one) == log_of(other)
+
+
 def test_a_replica_of_the_offsets_that_is_behind_gets_no_record(tmp_path: Path) -> None:
     log_dirs = [orders(tmp_path / str(each), 0, 10, 99) for each in range(2)]
     with_offsets(log_dirs[0], (b"a", 3, 12), (b"b", 1, 13))

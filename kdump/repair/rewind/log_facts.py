@@ -181,7 +181,7 @@ def read_facts(
             cut = int(batches.base_offset[is_later.argmax()])
         parts.take(window, path, name, cut)
         if key.topic == TRANSACTION_STATE_TOPIC:
-            entries.take(_entries(window, path, name), cut)
+            entries.take(coordinator_entries(window, path, name), cut)
     return LogFacts(
         start_offset=outcome.log_start_offset,
         end_offset=outcome.log_end_offset,
@@ -195,13 +195,14 @@ def read_facts(
 
 
 def valid_windows_of(
-    directory: VirtualDirectory, from_offset: int = 0
+    directory: VirtualDirectory, from_offset: int = 0, to_offset: int | None = None
 ) -> Iterator[tuple[Window, str]]:
     """The batches of a log in order, with the names of their files.
 
     Args:
         directory: of the log.
         from_offset: segments that end before it are left out.
+        to_offset: segments that begin at or after it are left out; None leaves out none.
 
     Raises:
         NotRewindableError: a batch is damaged.
@@ -211,6 +212,8 @@ def valid_windows_of(
     for base, following in itertools.zip_longest(bases, bases[1:]):
         if following is not None and following <= from_offset:
             continue
+        if to_offset is not None and base >= to_offset:
+            return
         name = file_name(base, FileKind.LOG)
         with directory.open(name) as source:
             for window in read_windows(source):
@@ -336,7 +339,7 @@ class _Entries:
         return (*self._found, *(each for own in self._early.values() for each in own))
 
 
-def _entries(window: Window, path: Location, name: str) -> Iterator[CoordinatorEntry]:
+def coordinator_entries(window: Window, path: Location, name: str) -> Iterator[CoordinatorEntry]:
     """What a coordinator wrote in the batches of a window.
 
     Raises:

@@ -199,8 +199,12 @@ def _digests(
         yield end, digest.hexdigest()
 
 
-def latest_records(directory: VirtualDirectory) -> LatestRecords:
+def latest_records(directory: VirtualDirectory, end: int | None = None) -> LatestRecords:
     """The latest records of a coordinator's log.
+
+    Args:
+        directory: of the log.
+        end: where a segment begins that is not read, nor those after it; None to read all.
 
     Raises:
         NotRewindableError: a record cannot be read.
@@ -211,7 +215,7 @@ def latest_records(directory: VirtualDirectory) -> LatestRecords:
     def refuse(damage: object) -> None:
         raise NotRewindableError(f"{damage}; repair it first")
 
-    for window, _ in valid_windows_of(directory):
+    for window, _ in valid_windows_of(directory, to_offset=end):
         latest.add(window, refuse)
     return latest
 
@@ -224,8 +228,8 @@ def with_appended(
 ) -> RewoundLog:
     """Append batches, in a segment of their own.
 
-    They have the time of the last batch, so that they are the same on every replica and in every
-    run.
+    They have the time of the last batch, wherever segments begin, so that they are the same on
+    every replica and in every run.
 
     Args:
         directory: of the log.
@@ -238,15 +242,7 @@ def with_appended(
         OSError: a file cannot be read.
     """
     end = log.after.log_end_offset
-    time_ms = max(
-        (
-            int(window.batches.max_timestamp[-1])
-            for window, _ in valid_windows_of(directory)
-            if window.batches.count
-        ),
-        default=0,
-    )
-    batches = encode(end, latest_epoch(log), max(time_ms, 0))
+    batches = encode(end, latest_epoch(log), time_of_last_batch(directory))
     directory.put_segment(end, b"".join(batches))
     again = replace(
         context,
@@ -255,6 +251,28 @@ def with_appended(
         log_start_offset=log.after.log_start_offset,
     )
     return replace(log, after=loaded(directory, again))
+
+
+def time_of_last_batch(directory: VirtualDirectory, end: int | None = None) -> int:
+    """The time of the last batch of a log; 0 if it has none.
+
+    Args:
+        directory: of the log.
+        end: where a segment begins that is not read, nor those after it; None to read all.
+
+    Raises:
+        NotRewindableError: a batch is damaged.
+        OSError: a file cannot be read.
+    """
+    bases = directory.base_offsets()
+    for base in reversed([each for each in bases if end is None or each < end]):
+        time_ms = None
+        for window, _ in valid_windows_of(directory, base, end):
+            if window.batches.count:
+                time_ms = int(window.batches.max_timestamp[-1])
+        if time_ms is not None:
+            return max(time_ms, 0)
+    return 0
 
 
 def latest_epoch(log: RewoundLog) -> int:
