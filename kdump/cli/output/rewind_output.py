@@ -274,6 +274,12 @@ def _topic_lines(request: RewindRequest, found: Rewind) -> Iterator[str]:
                 f"  {counted(len(cleaned), 'partition')} compacted past the cut: records that were"
                 " replaced by removed ones are gone"
             )
+    if found.again:
+        yield (
+            f"{counted(len(found.again), 'partition')} with records that an earlier rewind appended"
+            " to some replicas only: now the others have them, too:"
+            f" {', '.join(map(str, found.again[:MAX_LISTED]))}"
+        )
     if request.time_ms is not None and found.without_times:
         yield (
             f"{counted(len(found.without_times), 'partition')} without timestamps, not cut:"

@@ -27,6 +27,8 @@ from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.rewind.later_metadata import LaterMetadata, read_later_metadata
 from kdump.jobs.rewind.rewind_splits import (
     Appended,
+    EarlierRunJob,
+    EarlierRunSplit,
     FactsJob,
     FactsSplit,
     GroupEnds,
@@ -47,6 +49,7 @@ from kdump.repair.rewind.consistent_cuts import (
     is_kept,
     lowered,
 )
+from kdump.repair.rewind.earlier_run import LogRole
 from kdump.repair.rewind.ended_transactions import Ends, ends_of
 from kdump.repair.rewind.group_offsets import LoweredOffset
 from kdump.repair.rewind.log_facts import LogFacts, Moment, NotRewindableError
@@ -63,6 +66,11 @@ LOOKBACK_MS: Final = 3_600_000
 """Clocks of brokers differ by less than half of that: memory does not grow with all transactions
 of a log."""
 _CUT_LINES: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT)
+
+_ROLES: Final = {
+    OFFSETS_TOPIC: LogRole.OFFSETS,
+    TRANSACTION_STATE_TOPIC: LogRole.TRANSACTIONS,
+}
 
 
 class RewindRequest(Struct, frozen=True):
@@ -96,6 +104,7 @@ class RewoundReplica(Struct, frozen=True):
         key: the partition.
         log: what it becomes.
         cleaned_to: up to there the cleaner may have removed records; 0 if it has not.
+        has_appended: whether it has what an earlier run appended; that is appended again.
     """
 
     directory: LogDirectory
@@ -103,10 +112,12 @@ class RewoundReplica(Struct, frozen=True):
     key: TopicPartition
     log: RewoundLog
     cleaned_to: int
+    has_appended: bool = False
 
     @property
     def is_cut(self) -> bool:
-        return self.log.is_cut
+        """Whether records are removed from it for good."""
+        return self.log.is_cut and not self.has_appended
 
 
 class DirectoryRewind(Struct, frozen=True):
@@ -128,6 +139,7 @@ class Rewind(Struct, frozen=True):
         directories: what each log directory becomes.
         replicas: all of them, in the order of the directories.
         ends: where the log of each partition ends.
+        again: the partitions in which an earlier run appended records on some replicas only.
         moved: by partition, where the moment alone would have ended it, if that is later.
         without_times: the partitions whose records have no timestamps: nothing is cut from them.
         open: the transactions that are open.
@@ -145,6 +157,7 @@ class Rewind(Struct, frozen=True):
     directories: tuple[DirectoryRewind, ...]
     replicas: tuple[RewoundReplica, ...]
     ends: Mapping[TopicPartition, int]
+    again: tuple[TopicPartition, ...]
     moved: Mapping[TopicPartition, int]
     without_times: tuple[TopicPartition, ...]
     open: tuple[Transaction, ...]
@@ -189,13 +202,15 @@ class _Cuts(Struct, frozen=True):
     Attributes:
         facts: about each replica.
         believed: by partition, the facts about the longest replica.
-        first: where the moment alone cuts.
+        again: where the records begin that an earlier run appended on some replicas only.
+        first: where the moment alone cuts, and these records.
         cuts: where logs are cut.
         transactions: in all logs.
     """
 
     facts: Sequence[LogFacts]
     believed: Mapping[TopicPartition, LogFacts]
+    again: Mapping[TopicPartition, int]
     first: Mapping[TopicPartition, int]
     cuts: Mapping[TopicPartition, int]
     transactions: Sequence[Transaction]
@@ -237,14 +252,22 @@ class _Rewinding:
         if group_ends:
             producers = frozenset(each.producer_id for each in left if each.is_commit)
             groups = GroupEnds(group_ends, producers)
-        logs = self._with_appended(by_key, logs, cuts, ends_of(cuts, ended), groups)
+        again = {key: at for key, at in found.again.items() if at == cuts[key]}
+        appended_from = [
+            at if (at := again.get(replica.key)) is not None and each.end_offset > at else None
+            for replica, each in zip(self._replicas, facts, strict=True)
+        ]
+        logs = self._with_appended(by_key, logs, cuts, ends_of(cuts, ended), groups, appended_from)
         return Rewind(
             directories=tuple(self._directory(each, logs) for each in request.directories),
             replicas=tuple(
-                RewoundReplica(each.directory, each.partition, each.key, log, each.cleaned_to)
-                for each, log in zip(self._replicas, logs, strict=True)
+                RewoundReplica(
+                    each.directory, each.partition, each.key, log, each.cleaned_to, at is not None
+                )
+                for each, log, at in zip(self._replicas, logs, appended_from, strict=True)
             ),
             ends=ends,
+            again=tuple(sorted(again)),
             moved={
                 key: first_cuts.get(key, believed[key].end_offset)
                 for key, cut in cuts.items()
@@ -256,7 +279,7 @@ class _Rewinding:
             left=tuple(left),
             in_part=tuple(in_part),
             lowered=tuple(self._lowered_offsets(logs)),
-            absent=self._absent(cuts),
+            absent=self._absent(cuts.keys() - again.keys()),
             has_metadata=self._image() is not None,
             later=self._later(),
         )
@@ -272,22 +295,64 @@ class _Rewinding:
                 leaves out none.
         """
         facts = self._facts(lookback_ms)
+        again = self._again(by_key, facts)
         first = {
             key: min(found)
             for key, numbers in by_key.items()
             if (found := [cut for n in numbers if (cut := facts[n].cut) is not None])
         }
-        believed = {
-            key: facts[max(numbers, key=lambda n: facts[n].end_offset)]
-            for key, numbers in by_key.items()
-        }
+        first |= {key: min(at, first.get(key, at)) for key, at in again.items()}
+        believed = {}
+        for key, numbers in by_key.items():
+            own = (facts[n] for n in numbers)
+            at = again.get(key)
+            # As no earlier run had appended anything: that is removed, and appended on all.
+            kept = (each for each in own if at is None or each.end_offset <= at)
+            believed[key] = max(kept, key=lambda each: each.end_offset)
         transactions = find_transactions(
             {key: each.parts for key, each in believed.items() if each.parts},
             {key: each.coordinator for key, each in believed.items() if each.coordinator},
         )
         is_lowered = self._request.offsets is None
         cuts = lowered(first, transactions) if is_lowered else first
-        return _Cuts(facts, believed, first, cuts, transactions)
+        return _Cuts(facts, believed, again, first, cuts, transactions)
+
+    def _again(
+        self, by_key: Mapping[TopicPartition, Sequence[int]], facts: Sequence[LogFacts]
+    ) -> dict[TopicPartition, int]:
+        """Find the logs to which an earlier run appended records, but not on all replicas.
+
+        It was stopped, or given some of the log directories.
+        """
+        numbers, splits = [], []
+        for own in by_key.values():
+            ends = sorted({facts[n].end_offset for n in own})
+            for n in own:
+                shorter = tuple(end for end in ends if end < facts[n].end_offset)
+                if shorter:
+                    numbers.append(n)
+                    splits.append(self._earlier_run_split(n, shorter))
+        found = run_job(EarlierRunJob(), splits, self._options) if splits else []
+        starts = dict(zip(numbers, map(_valid, found), strict=True))
+        again = {}
+        for key, own in by_key.items():
+            candidates = {end for n in own for end in starts.get(n, ())}
+            for at in sorted(candidates):
+                if all(at in starts[n] for n in own if facts[n].end_offset > at):
+                    again[key] = at
+                    break
+        return again
+
+    def _earlier_run_split(self, number: int, ends: tuple[int, ...]) -> EarlierRunSplit:
+        replica = self._replicas[number]
+        return EarlierRunSplit(
+            replica.partition.path,
+            size_bytes=replica.load.size_bytes,
+            label=replica.load.label,
+            role=_ROLES.get(replica.key.topic, LogRole.DATA),
+            load=replica.load,
+            ends=ends,
+        )
 
     def _suffices(self, found: _Cuts) -> bool:
         """Whether no transaction can matter that was left out.
@@ -473,6 +538,7 @@ class _Rewinding:
         cuts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, Ends],
         groups: GroupEnds | None,
+        again_from: Sequence[int | None],
     ) -> list[RewoundLog]:
         """The same, with transactions ended, and the committed offsets lowered that lie beyond.
 
@@ -482,6 +548,7 @@ class _Rewinding:
             cuts: where.
             ends: of transactions, by log.
             groups: to lower committed offsets; None to leave them.
+            again_from: where the records of an earlier run begin, by number of the replica.
         """
         longest = {
             key: max((logs[n] for n in numbers), key=lambda each: each.end_offset)
@@ -496,9 +563,12 @@ class _Rewinding:
         for number, replica in enumerate(self._replicas):
             key = replica.key
             own_groups = groups if key.topic == OFFSETS_TOPIC else None
-            if key not in ends and own_groups is None:
+            at = again_from[number]
+            if key not in ends and own_groups is None and at is None:
                 continue
-            appended = Appended(longest[key].end_offset, ends.get(key, Ends()), epochs, own_groups)
+            appended = Appended(
+                longest[key].end_offset, ends.get(key, Ends()), epochs, own_groups, at
+            )
             numbers.append(number)
             splits.append(self._split(number, cuts.get(key), appended=appended))
         result = [*logs]
@@ -549,7 +619,7 @@ class _Rewinding:
             return None
         return read_later_metadata(self._request.directories, time_ms)
 
-    def _absent(self, cuts: Mapping[TopicPartition, int]) -> dict[int, int]:
+    def _absent(self, cuts: Collection[TopicPartition]) -> dict[int, int]:
         image, present = self._image(), self._nodes()
         found = defaultdict[int, int](int)
         for key in cuts:

@@ -15,10 +15,18 @@ from kdump.formats.names import TopicPartition
 from kdump.jobs.loading.load_partition import put_away
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.jobs.problems.unreadable import Unreadable
+from kdump.repair.rewind.earlier_run import LogRole, records_from, was_appended
 from kdump.repair.rewind.ended_transactions import Ends, end_batches
 from kdump.repair.rewind.group_offsets import offset_batches, offsets_past_ends
-from kdump.repair.rewind.log_facts import LogFacts, Moment, NotRewindableError, read_facts
+from kdump.repair.rewind.log_facts import (
+    LogFacts,
+    Moment,
+    NotRewindableError,
+    loaded,
+    read_facts,
+)
 from kdump.repair.rewind.rewound_log import (
+    Removed,
     RewoundLog,
     latest_records,
     rewound,
@@ -59,6 +67,34 @@ class FactsJob(Struct, frozen=True):
             return Unreadable.of(failure, split.path)
 
 
+class EarlierRunSplit(Split, frozen=True, kw_only=True):
+    """A log that is longer than another replica.
+
+    Attributes:
+        role: of the log.
+        load: how to load it.
+        ends: where shorter replicas end.
+    """
+
+    role: LogRole
+    load: LoadSplit
+    ends: tuple[int, ...]
+
+
+class EarlierRunJob(Struct, frozen=True):
+    """Finds where what an earlier rewind appended to a log begins, if that ends it."""
+
+    def run(self, split: EarlierRunSplit, /) -> frozenset[int] | NotRewindable | Unreadable:
+        directory = VirtualDirectory(split.path)
+        try:
+            loaded(directory, split.load.context)
+            return frozenset(end for end in split.ends if was_appended(directory, split.role, end))
+        except NotRewindableError as problem:
+            return NotRewindable(str(problem))
+        except OSError as failure:
+            return Unreadable.of(failure, split.path)
+
+
 class GroupEnds(Struct, frozen=True):
     """What is needed to lower committed offsets.
 
@@ -80,12 +116,15 @@ class Appended(Struct, frozen=True):
         ends: of transactions.
         coordinator_epochs: the latest leader epochs of the logs of their coordinators.
         groups: to lower the committed offsets in it; None to leave them.
+        again_from: where the records of an earlier rewind begin that have to be appended again;
+            None if there are none.
     """
 
     end_offset: int
     ends: Ends
     coordinator_epochs: Mapping[TopicPartition, int]
     groups: GroupEnds | None
+    again_from: int | None = None
 
 
 class RewindSplit(Split, frozen=True, kw_only=True):
@@ -130,8 +169,28 @@ def _rewound(split: RewindSplit) -> RewoundLog:
     appended = split.appended
     if appended is not None and log.end_offset == appended.end_offset:
         log = _with(appended, directory, log, context)
+        if appended.again_from is not None:
+            _require_again(split, directory, appended.again_from)
+            log = replace(log, removed=Removed())
     files = put_away(split.load, log.after.files)
     return replace(log, before=replace(log.before, files={}), after=replace(log.after, files=files))
+
+
+def _require_again(split: RewindSplit, directory: VirtualDirectory, offset: int) -> None:
+    """Refuse to lose what an earlier rewind appended.
+
+    Raises:
+        NotRewindableError: some of it is not appended again.
+    """
+    before = VirtualDirectory(split.path)
+    loaded(before, split.load.context)
+    if not {*records_from(before, offset)} <= {*records_from(directory, offset)}:
+        raise NotRewindableError(
+            f"{split.path}: an earlier kdump rewind appended records from offset {offset} on, which"
+            " another replica lacks, and this run would not append all of them; run it again as"
+            " that time (same offsets, and the log directories of all brokers), or undo that run"
+            " first with kdump undo"
+        )
 
 
 def _with(

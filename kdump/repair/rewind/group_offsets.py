@@ -77,20 +77,43 @@ def offsets_past_ends(
             continue
         version, value = _value(record_type, record.value)
         if value["offset"] > end:
-            lower = {**value, "offset": end}
-            if "leaderEpoch" in lower:
-                lower["leaderEpoch"] = _NO_EPOCH
+            lower = _with_offset(record_type, version, value, end)
             found.append(
-                LoweredOffset(
-                    fields["group"],
-                    partition,
-                    value["offset"],
-                    end,
-                    key,
-                    version.to_bytes(2, "big") + encode(record_type.value, lower, version),
-                )
+                LoweredOffset(fields["group"], partition, value["offset"], end, key, lower)
             )
     return sorted(found, key=lambda each: each.key)
+
+
+def lowers(latest: LatestRecords, key: bytes | None, value: bytes | None) -> bool:
+    """Whether a record is one that lowers a committed offset of a log, and changes nothing else.
+
+    Args:
+        latest: the records of the log.
+        key: of the record.
+        value: of the record.
+
+    Raises:
+        FormatError: it cannot be read, or what it replaces.
+    """
+    if key is None or value is None:
+        return False
+    record_type, _ = decode_key(RECORD_TYPES, key)
+    if record_type not in (OFFSET_COMMIT, LEGACY_OFFSET_COMMIT):
+        return False
+    offset = _value(record_type, value)[1]["offset"]
+    for known in (latest.values.get(key), *(own.get(key) for own in latest.pending.values())):
+        if known is not None and known.value is not None:
+            version, old = _value(record_type, known.value)
+            if old["offset"] > offset and _with_offset(record_type, version, old, offset) == value:
+                return True
+    return False
+
+
+def _with_offset(record_type: RecordType, version: int, value: MessageValue, offset: int) -> bytes:
+    lower = {**value, "offset": offset}
+    if "leaderEpoch" in lower:
+        lower["leaderEpoch"] = _NO_EPOCH
+    return version.to_bytes(2, "big") + encode(record_type.value, lower, version)
 
 
 def _value(record_type: RecordType, data: bytes) -> tuple[int, MessageValue]:
