@@ -20,6 +20,7 @@ from builders.log_directories import (
     write_log_directory,
     write_partition,
 )
+from builders.message_sets import message, wrapped_values, wrapper
 from builders.metadata_log import (
     partition_record,
     remove_topic_record,
@@ -289,6 +290,28 @@ def test_records_on_time_in_a_batch_with_a_later_one_are_counted(tmp_path: Path)
     (log_dir / str(ORDERS) / "00000000000000000000.log").write_bytes(batch(mixed))
     (row,) = rows(kdump("rewind", to(50), log_dir, "--dry-run"), "partition")
     assert (row["cut_offset"], row["removed_records"], row["removed_on_time"]) == (0, 3, 2)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_in_compressed_sets_are_counted(tmp_path: Path, magic: int) -> None:
+    log_dir = orders(tmp_path)
+    data = wrapped_values([b"a", b"b", b"c"], magic=magic) + message(3, None, b"d", magic=magic)
+    (log_dir / str(ORDERS) / "00000000000000000000.log").write_bytes(data)
+    given = offsets_file(tmp_path / "f", ("orders", 0, 0))
+    (row,) = rows(kdump("rewind", "--offsets", given, log_dir, "--dry-run"), "partition")
+    assert row["removed_records"] == 4
+
+
+def test_messages_on_time_in_a_compressed_set_are_counted(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path)
+    entries = [
+        message(at, None, b"v", magic=1, timestamp=BASE_TIMESTAMP_MS + time)
+        for at, time in enumerate((10, 99, 20))
+    ]
+    data = wrapper(entries, offset=2, timestamp=BASE_TIMESTAMP_MS + 99)
+    (log_dir / str(ORDERS) / "00000000000000000000.log").write_bytes(data)
+    (row,) = rows(kdump("rewind", to(50), log_dir, "--dry-run"), "partition")
+    assert (row["removed_records"], row["removed_on_time"]) == (3, 2)
 
 
 def test_nothing_later_changes_nothing(tmp_path: Path) -> None:

@@ -12,14 +12,17 @@ from msgspec.structs import replace
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loader import Recovered
 from kdump.formats import names
+from kdump.formats.compression import Codec
+from kdump.formats.message_set import Message
 from kdump.formats.names import FileKind, FileStage
+from kdump.formats.record_batch import CODEC_MASK
 from kdump.repair.log_end import end_log
 from kdump.repair.rewind.group_offsets import LoweredOffset
 from kdump.repair.rewind.log_facts import NotRewindableError, loaded, valid_windows_of
 from kdump.scan.batches import BatchColumns, Window
 from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
-from kdump.scan.walk import expand_window
+from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.compacted.latest_records import LatestRecords
 from kdump.storage.location import Location
 from kdump.target.virtual_directory import VirtualDirectory
@@ -148,16 +151,29 @@ def _removed(directory: VirtualDirectory, cut: int, time_ms: int | None) -> Remo
             continue
         gone = window.rows(rows)
         size_bytes += int(gone.batches.size_bytes.sum())
-        data = gone.rows(~is_control(gone.batches))
+        batches = gone.batches
+        is_set = (batches.magic < 2) & ((batches.attributes & CODEC_MASK) != Codec.NONE)
+        data = gone.rows(~is_control(batches) & ~is_set)
         counts = _counts(data.batches)
         records += int(counts.sum())
         if time_ms is not None:
             on_time += _on_time(data, counts, time_ms)
+        for messages in _messages_of(gone.rows(is_set)):
+            records += len(messages)
+            if time_ms is not None:
+                on_time += sum(each.timestamp <= time_ms for each in messages)
     return Removed(records, on_time, size_bytes)
 
 
+def _messages_of(sets: Window) -> Iterator[Sequence[Message]]:
+    """The messages in compressed message sets of magic 0 and 1, whose headers do not count them."""
+    for found in expand_window(sets, with_records=True):
+        if isinstance(found, MessageSet):
+            yield found.messages
+
+
 def _counts(batches: BatchColumns) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """How many records batches have; a message of magic 0 or 1 counts as one."""
+    """How many records batches have, none of them a compressed set of magic 0 or 1."""
     counts: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
         batches.magic >= 2, batches.records_count, 1
     )
