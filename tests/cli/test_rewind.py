@@ -686,6 +686,17 @@ def test_topics_that_were_created_or_deleted_later_are_listed(tmp_path: Path) ->
     }
 
 
+def test_a_topic_that_was_created_later_keeps_records_that_are_not_later(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0, 99)
+    write_partition(log_dir / "late-0", {0: batch([record(0, timestamp=BASE_TIMESTAMP_MS + 99)])})
+    values = [topic_record("first", 1), topic_record("orders", 2), topic_record("late", 3)]
+    write_metadata_log(log_dir, values)  # a millisecond after each other
+    said = run_kdump(["rewind", to(0), str(log_dir)], Path.cwd()).stdout.decode()
+    created = "created after the time: it stays"
+    assert f"orders: {created}, with its records that are not later\n" in said
+    assert f"late: {created}, without records\n" in said
+
+
 def test_a_controllers_directory_tells_of_topics_and_stays_as_it_is(tmp_path: Path) -> None:
     log_dir = orders(tmp_path / "broker", 0, 99)
     controller = tmp_path / "controller"

@@ -114,8 +114,8 @@ LATER_TOPIC: Final = RowType(
         Field(
             "change",
             one_of("created", "deleted", "recreated"),
-            "created: it stays, without records; deleted: it does not come back; recreated: it was"
-            " deleted and created again.",
+            "created: it stays, with its records that are not later; deleted: it does not come"
+            " back; recreated: it was deleted and created again, and stays likewise.",
         ),
     ),
 )
@@ -198,7 +198,7 @@ def report_rewind(
         row = {"node_id": node, "partitions": partitions}
         printer.emit(Event("absent_broker", row, [line]))
     if found.is_cut and found.later is not None:
-        _report_later(printer, found.later)
+        _report_later(printer, found, found.later)
     printer.emit(_summary(found))
     printer.emit_text(_advice(request, found, dry_run=dry_run))
     return ExitStatus.DAMAGE_LEFT if found.in_part else ExitStatus.SOUND
@@ -320,21 +320,30 @@ def _report_transactions(
 
 
 _LATER: Final = {
-    "created": "created after the time: it stays, without records",
+    "created": "created after the time: it stays",
     "deleted": "deleted after the time: it does not come back; kdump undelete restores what is left"
     " of its directories",
-    "recreated": "deleted and created again after the time: it stays, without records",
+    "recreated": "deleted and created again after the time: it stays",
 }
 
 
-def _report_later(printer: Printer, later: LaterMetadata) -> None:
+def _kept_records(found: Rewind, topic: str) -> str:
+    """What is left in a topic that was created after the time."""
+    logs = [each.log.after for each in found.replicas if each.key.topic == topic]
+    if logs and all(each.log_start_offset == each.log_end_offset for each in logs):
+        return ", without records"
+    return ", with its records that are not later"
+
+
+def _report_later(printer: Printer, found: Rewind, later: LaterMetadata) -> None:
     for topic in sorted({*later.created, *later.deleted}):
         change = "created" if topic in later.created else "deleted"
         if topic in later.created and topic in later.deleted:
             change = "recreated"
-        printer.emit(
-            Event("topic", {"topic": topic, "change": change}, [f"{topic}: {_LATER[change]}"])
-        )
+        line = f"{topic}: {_LATER[change]}"
+        if topic in later.created:
+            line += _kept_records(found, topic)
+        printer.emit(Event("topic", {"topic": topic, "change": change}, [line]))
     if later.settings:
         changes = counted(later.settings, "change")
         line = (
