@@ -401,6 +401,40 @@ def test_partitions_that_are_not_in_the_file_are_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("ordesr", 0), "these log directories have no such topic: ordesr-0; check the name"),
+        (("orders", 7), "not in these log directories: orders-7"),
+    ],
+)
+def test_lines_of_the_file_that_match_no_partition_are_named(
+    tmp_path: Path, line: tuple[str, int], said: str
+) -> None:
+    log_dir = orders(tmp_path / "d", 0, 10)
+    given = offsets_file(tmp_path / "f", ("orders", 0, 1), (*line, 1))
+    found = refusal("rewind", "--offsets", given, log_dir, status=1)
+    assert found == f"kdump: {given}: {said}\n"
+
+
+def test_a_file_that_matches_no_partition_is_named(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path / "d", 0, 10)
+    given = offsets_file(tmp_path / "f", ("ordesr", 0, 1))
+    found = refusal("rewind", "--offsets", given, log_dir, status=0)
+    assert f"kdump: {given}: none of its partitions is in these log directories\n" in found
+
+
+def test_the_metadata_says_which_partitions_of_the_file_do_not_exist(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path / "1", 0, 10)
+    values = [topic_record("orders", 1), partition_record(1, 1, [2], [2])]
+    write_metadata_log(log_dir, values)
+    lines = [("orders", number, 1) for number in range(3)]
+    given = offsets_file(tmp_path / "f", *lines)
+    found = refusal("rewind", "--offsets", given, log_dir, status=1)
+    assert f"{given}: not in these log directories: orders-1\n" in found
+    assert f"{given}: the cluster's metadata has no such partition: orders-2" in found
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("{", "not JSON"),

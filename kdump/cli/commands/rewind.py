@@ -78,7 +78,7 @@ def command(
     LOG_DIR is a log directory. Name those of all brokers: every replica is cut at the same offset.
     """
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.output.rewind_output import report_rewind
+    from kdump.cli.output.rewind_output import report_not_found, report_rewind
     from kdump.cli.shared.change_run import changing
     from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.rewind.offsets_file import encode_offsets
@@ -120,6 +120,8 @@ def command(
         status |= report_rewind(
             printer, request, found, dry_run=repair.dry_run, verbose=repair.verbose
         )
+    if offsets_file is not None:
+        report_not_found(offsets_file, request, found)
     return diagnostics.status | run.status(status)
 
 

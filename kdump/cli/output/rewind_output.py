@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.brief import MAX_LISTED
-from kdump.cli.output.events import Event, Printer
+from kdump.cli.output.events import Event, Printer, write_line
 from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.errors import ExitStatus
 from kdump.log.broker import by_broker
@@ -27,9 +28,11 @@ from kdump.rows.row_type import (
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
+    from kdump.formats.names import TopicPartition
     from kdump.jobs.rewind.later_metadata import LaterMetadata
     from kdump.jobs.rewind.rewind import Rewind, RewindRequest, RewoundReplica
     from kdump.repair.rewind.consistent_cuts import Transaction
+    from kdump.storage.location import Location
 
 REWOUND_PARTITION: Final = RowType(
     "partition",
@@ -202,6 +205,37 @@ def report_rewind(
     printer.emit(_summary(found))
     printer.emit_text(_advice(request, found, dry_run=dry_run))
     return ExitStatus.DAMAGE_LEFT if found.in_part else ExitStatus.SOUND
+
+
+def report_not_found(path: Location, request: RewindRequest, found: Rewind) -> None:
+    """Say on standard error which lines of a file with offsets match no partition.
+
+    Args:
+        path: of the file.
+        request: with what it says.
+        found: what is cut.
+    """
+    given = request.offsets or {}
+    not_found = len(found.elsewhere) + len(found.unknown)
+    if given and not_found == len(given):
+        write_line(f"kdump: {path}: none of its partitions is in these log directories", sys.stderr)
+    if found.elsewhere:
+        write_line(
+            f"kdump: {path}: not in these log directories: {_listed(found.elsewhere)}", sys.stderr
+        )
+    if found.unknown:
+        who = "the cluster's metadata has" if found.has_metadata else "these log directories have"
+        what = "partition" if found.has_metadata else "topic"
+        write_line(
+            f"kdump: {path}: {who} no such {what}: {_listed(found.unknown)}; check the name",
+            sys.stderr,
+        )
+
+
+def _listed(keys: Sequence[TopicPartition]) -> str:
+    more = len(keys) - MAX_LISTED
+    listed = ", ".join(map(str, keys[:MAX_LISTED]))
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _replica_row(request: RewindRequest, found: Rewind, replica: RewoundReplica) -> dict[str, Any]:

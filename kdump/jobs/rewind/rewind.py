@@ -152,6 +152,9 @@ class Rewind(Struct, frozen=True):
             the directories.
         has_metadata: whether the cluster's metadata says where replicas are.
         later: what happened to the cluster's metadata after the moment; None if that is not known.
+        elsewhere: partitions with given offsets that are not in the log directories.
+        unknown: likewise, where the cluster's metadata has no such partition; without metadata,
+            where no log directory has such a topic.
     """
 
     directories: tuple[DirectoryRewind, ...]
@@ -168,6 +171,8 @@ class Rewind(Struct, frozen=True):
     absent: Mapping[int, int]
     has_metadata: bool
     later: LaterMetadata | None
+    elsewhere: tuple[TopicPartition, ...] = ()
+    unknown: tuple[TopicPartition, ...] = ()
 
     @property
     def is_cut(self) -> bool:
@@ -258,6 +263,7 @@ class _Rewinding:
             for replica, each in zip(self._replicas, facts, strict=True)
         ]
         logs = self._with_appended(by_key, logs, cuts, ends_of(cuts, ended), groups, appended_from)
+        elsewhere, unknown = self._not_found()
         return Rewind(
             directories=tuple(self._directory(each, logs) for each in request.directories),
             replicas=tuple(
@@ -282,6 +288,8 @@ class _Rewinding:
             absent=self._absent(cuts.keys() - again.keys()),
             has_metadata=self._image() is not None,
             later=self._later(),
+            elsewhere=elsewhere,
+            unknown=unknown,
         )
 
     def _cuts(
@@ -618,6 +626,22 @@ class _Rewinding:
         if time_ms is None:
             return None
         return read_later_metadata(self._request.directories, time_ms)
+
+    def _not_found(self) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
+        """The partitions with given offsets that other brokers have, and that nobody has."""
+        given = self._request.offsets or {}
+        present = {
+            key
+            for directory in self._request.directories
+            for partition in directory.partitions
+            if (key := partition.topic_partition) is not None
+        }
+        image, topics = self._image(), {key.topic for key in present}
+        elsewhere, unknown = list[TopicPartition](), list[TopicPartition]()
+        for key in sorted(given.keys() - present):
+            is_known = key.topic in topics if image is None else self._replicas_in(image, key)
+            (elsewhere if is_known else unknown).append(key)
+        return tuple(elsewhere), tuple(unknown)
 
     def _absent(self, cuts: Collection[TopicPartition]) -> dict[int, int]:
         image, present = self._image(), self._nodes()
