@@ -63,7 +63,7 @@ def broker(
 
 
 def three_records() -> bytes:
-    return b"".join(batch([record(at, timestamp=BASE_TIMESTAMP_MS + at)]) for at in range(3))
+    return b"".join(batch([record(at, timestamp=BASE_TIMESTAMP_MS + 10 + at)]) for at in range(3))
 
 
 def decided_transaction() -> dict[TopicPartition, bytes]:
@@ -154,13 +154,25 @@ def test_a_replica_that_was_behind_before_any_run_stays_so(tmp_path: Path, given
     assert logs_of[2][0].read_bytes() == before
 
 
+def test_offsets_are_lowered_on_all_where_the_log_is_cut_already(tmp_path: Path) -> None:
+    """No log is later than the time any more."""
+    one = broker(tmp_path / "a", 1, {ORDERS: three_records()})
+    other = broker(tmp_path / "a", 2, {})
+    at_once = copies([one, other], tmp_path / "at-once")
+    to = f"--to={BASE_TIMESTAMP_MS + 10}"
+    rewind(to, *at_once)
+    rewind(to, one)
+    rewind(to, one, other)
+    assert end_of_all([one, other]) == end_of_all(at_once)
+
+
 def test_offsets_that_this_run_would_not_lower_again_are_not_lost(
     tmp_path: Path, given: Path
 ) -> None:
-    log_dirs = [broker(tmp_path / "a", node, {ORDERS: three_records()}) for node in (1, 2)]
+    log_dirs = [broker(tmp_path / "a", node, {}) for node in (1, 2)]
     rewind("--offsets", given, log_dirs[0])
     before = end_of_all(log_dirs)
-    other = offsets_file(tmp_path / "other.json", ("users", 0, 1))
+    other = offsets_file(tmp_path / "other.json", ("orders", 0, 2))
     outcome = run_kdump(["rewind", "--offsets", str(other), *map(str, log_dirs)], Path.cwd())
     assert outcome.exit_status == 4
     assert f"{log_dirs[0] / str(OFFSETS)}: an earlier kdump rewind appended" in (

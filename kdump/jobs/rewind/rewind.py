@@ -208,6 +208,7 @@ class _Cuts(Struct, frozen=True):
         facts: about each replica.
         believed: by partition, the facts about the longest replica.
         again: where the records begin that an earlier run appended on some replicas only.
+        earlier_ends: of logs, to which these records lower committed offsets.
         first: where the moment alone cuts, and these records.
         cuts: where logs are cut.
         transactions: in all logs.
@@ -216,6 +217,7 @@ class _Cuts(Struct, frozen=True):
     facts: Sequence[LogFacts]
     believed: Mapping[TopicPartition, LogFacts]
     again: Mapping[TopicPartition, int]
+    earlier_ends: Mapping[TopicPartition, int]
     first: Mapping[TopicPartition, int]
     cuts: Mapping[TopicPartition, int]
     transactions: Sequence[Transaction]
@@ -252,7 +254,12 @@ class _Rewinding:
             (ended if cuts and self._can_end(by_key, each) else left).append(each)
         # Other brokers get the same file, and have to write the same records.
         given = request.offsets or {}
-        group_ends = {**given, **{key: ends[key] for key in (*cuts, *given) if key in ends}}
+        # Logs that an earlier run cut are not cut again, and groups were past their ends.
+        group_ends = {
+            **found.earlier_ends,
+            **given,
+            **{key: ends[key] for key in (*cuts, *given) if key in ends},
+        }
         groups = None
         if group_ends:
             producers = frozenset(each.producer_id for each in left if each.is_commit)
@@ -303,7 +310,7 @@ class _Rewinding:
                 leaves out none.
         """
         facts = self._facts(lookback_ms)
-        again = self._again(by_key, facts)
+        again, earlier_ends = self._again(by_key, facts)
         first = {
             key: min(found)
             for key, numbers in by_key.items()
@@ -323,14 +330,17 @@ class _Rewinding:
         )
         is_lowered = self._request.offsets is None
         cuts = lowered(first, transactions) if is_lowered else first
-        return _Cuts(facts, believed, again, first, cuts, transactions)
+        return _Cuts(facts, believed, again, earlier_ends, first, cuts, transactions)
 
     def _again(
         self, by_key: Mapping[TopicPartition, Sequence[int]], facts: Sequence[LogFacts]
-    ) -> dict[TopicPartition, int]:
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Find the logs to which an earlier run appended records, but not on all replicas.
 
         It was stopped, or given some of the log directories.
+
+        Returns:
+            Where these records begin, and the ends of logs to which they lower committed offsets.
         """
         numbers, splits = [], []
         for own in by_key.values():
@@ -342,14 +352,17 @@ class _Rewinding:
                     splits.append(self._earlier_run_split(n, shorter))
         found = run_job(EarlierRunJob(), splits, self._options) if splits else []
         starts = dict(zip(numbers, map(_valid, found), strict=True))
-        again = {}
+        again, ends_then = dict[TopicPartition, int](), dict[TopicPartition, int]()
         for key, own in by_key.items():
             candidates = {end for n in own for end in starts.get(n, ())}
             for at in sorted(candidates):
-                if all(at in starts[n] for n in own if facts[n].end_offset > at):
+                longer = [n for n in own if facts[n].end_offset > at]
+                if all(at in starts[n] for n in longer):
                     again[key] = at
+                    for n in longer:
+                        ends_then |= starts[n][at]
                     break
-        return again
+        return again, ends_then
 
     def _earlier_run_split(self, number: int, ends: tuple[int, ...]) -> EarlierRunSplit:
         replica = self._replicas[number]

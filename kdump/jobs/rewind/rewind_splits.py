@@ -15,7 +15,7 @@ from kdump.formats.names import TopicPartition
 from kdump.jobs.loading.load_partition import put_away
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.jobs.problems.unreadable import Unreadable
-from kdump.repair.rewind.earlier_run import LogRole, records_from, was_appended
+from kdump.repair.rewind.earlier_run import LogRole, ends_in_appended, records_from
 from kdump.repair.rewind.ended_transactions import Ends, end_batches
 from kdump.repair.rewind.group_offsets import offset_batches, offsets_past_ends
 from kdump.repair.rewind.log_facts import (
@@ -81,14 +81,25 @@ class EarlierRunSplit(Split, frozen=True, kw_only=True):
     ends: tuple[int, ...]
 
 
-class EarlierRunJob(Struct, frozen=True):
-    """Finds where what an earlier rewind appended to a log begins, if that ends it."""
+EarlierRuns = Mapping[int, Mapping[TopicPartition, int]]
 
-    def run(self, split: EarlierRunSplit, /) -> frozenset[int] | NotRewindable | Unreadable:
+
+class EarlierRunJob(Struct, frozen=True):
+    """Finds where what an earlier rewind appended to a log begins, if that ends it.
+
+    Returns:
+        By offset, the ends of logs to which committed offsets are lowered from there on.
+    """
+
+    def run(self, split: EarlierRunSplit, /) -> EarlierRuns | NotRewindable | Unreadable:
         directory = VirtualDirectory(split.path)
         try:
             loaded(directory, split.load.context)
-            return frozenset(end for end in split.ends if was_appended(directory, split.role, end))
+            return {
+                end: found
+                for end in split.ends
+                if (found := ends_in_appended(directory, split.role, end)) is not None
+            }
         except NotRewindableError as problem:
             return NotRewindable(str(problem))
         except OSError as failure:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from kdump.formats.errors import FormatError
+from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import NO_PRODUCER_ID, TRANSACTIONAL_FLAG
-from kdump.repair.rewind.group_offsets import lowers
+from kdump.repair.rewind.group_offsets import lowered_ends, lowers
 from kdump.repair.rewind.log_facts import coordinator_entries, valid_windows_of
 from kdump.repair.rewind.rewound_log import latest_records, time_of_last_batch
 from kdump.scan.batches import Window
@@ -56,20 +57,39 @@ class LogRole(enum.Enum):
     """Records that complete transactions."""
 
 
-def was_appended(directory: VirtualDirectory, role: LogRole, offset: int) -> bool:
-    """Whether a rewind appended all that a log has from an offset on.
-
-    A broker would hardly write the same: the records are in a segment of their own, have the time
-    of the batch before them, and each of them follows from what is before them.
+def ends_in_appended(
+    directory: VirtualDirectory, role: LogRole, offset: int
+) -> dict[TopicPartition, int] | None:
+    """The ends of logs to which an earlier run lowered the committed offsets in a log.
 
     Args:
         directory: of the log.
         role: of the log.
         offset: where another replica ends.
 
+    Returns:
+        None if the log has something else from the offset on than what a rewind appended.
+
     Raises:
         NotRewindableError: a batch is damaged.
         OSError: a file cannot be read.
+    """
+    if not _was_appended(directory, role, offset):
+        return None
+    if role is not LogRole.OFFSETS:
+        return {}
+    return lowered_ends(
+        (key, value)
+        for producer_id, key, value in records_from(directory, offset)
+        if producer_id == NO_PRODUCER_ID
+    )
+
+
+def _was_appended(directory: VirtualDirectory, role: LogRole, offset: int) -> bool:
+    """Whether a rewind appended all that a log has from an offset on.
+
+    A broker would hardly write the same: the records are in a segment of their own, have the time
+    of the batch before them, and each of them follows from what is before them.
     """
     if offset not in directory.base_offsets()[1:]:
         return False

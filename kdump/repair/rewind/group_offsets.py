@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -82,6 +82,25 @@ def offsets_past_ends(
                 LoweredOffset(fields["group"], partition, value["offset"], end, key, lower)
             )
     return sorted(found, key=lambda each: each.key)
+
+
+def lowered_ends(
+    records: Iterable[tuple[bytes | None, bytes | None]],
+) -> dict[TopicPartition, int]:
+    """The ends of logs to which records lower committed offsets.
+
+    Args:
+        records: keys and values, each of them one for which :func:`lowers` is true.
+    """
+    found = dict[TopicPartition, int]()
+    for key, value in records:
+        assert key is not None
+        assert value is not None
+        record_type, fields = decode_key(RECORD_TYPES, key)
+        assert record_type is not None
+        partition = TopicPartition(fields["topic"], fields["partition"])
+        found[partition] = _value(record_type, value)[1]["offset"]
+    return found
 
 
 def lowers(latest: LatestRecords, key: bytes | None, value: bytes | None) -> bool:
