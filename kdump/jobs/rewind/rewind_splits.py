@@ -94,10 +94,14 @@ class EarlierRunJob(Struct, frozen=True):
     def run(self, split: EarlierRunSplit, /) -> EarlierRuns | NotRewindable | Unreadable:
         directory = VirtualDirectory(split.path)
         try:
+            # A follower that was behind hardly ends where a segment begins: nothing is read then.
+            ends = {*split.ends} & {*directory.base_offsets()}
+            if not ends:
+                return {}
             loaded(directory, split.load.context)
             return {
                 end: found
-                for end in split.ends
+                for end in sorted(ends)
                 if (found := ends_in_appended(directory, split.role, end)) is not None
             }
         except NotRewindableError as problem:
