@@ -145,6 +145,11 @@ def a_batch_ends_before_it_begins(model: LogModel) -> None:
     model.segments[0][0] = forged(model.segments[0][0], last_offset_delta=-1)
 
 
+@by_batches("batch-header")
+def a_batch_begins_at_the_lowest_number(model: LogModel) -> None:
+    model.segments[0][0] = forged(model.segments[0][0], base_offset=-(2**63))
+
+
 @by_batches("batch-offset-order", "producer-sequence-repeat", "offset-index-order")
 def a_batch_occurs_twice(model: LogModel) -> None:
     model.segments[0].insert(2, model.segments[0][1])
