@@ -272,6 +272,25 @@ class TestWhatCannotBeRead:
         assert rows(outcome)[0]["foreign"] == [log.name]
 
 
+def test_a_log_that_cannot_be_read_is_named_and_has_a_row(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_dir / "orders-10/00000000000000000006.log"
+    real = os.open
+
+    def refuse(path: Any, *args: Any, **options: Any) -> int:
+        if str(path) == str(log):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *args, **options)
+
+    log.write_bytes(LOG)
+    monkeypatch.setattr("os.open", refuse)
+    outcome = ls("--topic", "orders", log_dir)
+    assert outcome.exit_status == 8
+    assert f"kdump: {log}: Permission denied; {AS_WHOM}\n" in outcome.stderr.decode()
+    assert rows(outcome)[1]["log_end_offset"] is None
+
+
 def test_names_that_no_partition_can_have_are_reported_and_not_listed(tmp_path: Path) -> None:
     path = write_log_directory(tmp_path / "logs")
     write_partition(path / os.fsdecode(b"t\xff\n-0"), {0: LOG})

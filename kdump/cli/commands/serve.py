@@ -164,7 +164,7 @@ def command(
         )
 
         def failed(replica: Replica, failure: OSError) -> None:
-            diagnostics.report(failure.filename or replica.partition.path, failure)
+            diagnostics.report(replica.partition.path, failure)
 
         notices = ServedNotices(lambda line: write_line(f"kdump: {line}", sys.stderr), skip_damaged)
         with phase("choosing among replicas"):

@@ -115,7 +115,7 @@ def one_of_each(
     """
 
     def failed(replica: FoundPartition, failure: OSError) -> None:
-        diagnostics.report(failure.filename or replica.partition.path, failure)
+        diagnostics.report(replica.partition.path, failure)
 
     with phase("choosing among replicas"):
         replicas = choose_replicas(found, failed)

@@ -94,7 +94,7 @@ def loaded_or_reported(partition: Partition, problems: ProblemReporter) -> Parti
     except swapped_partition.UnfinishedSwapError as failure:
         problems.report_failure(failure)
     except OSError as failure:
-        problems.report(failure.filename or partition.path, failure)
+        problems.report(partition.path, failure)
     return None
 
 
@@ -160,7 +160,7 @@ def bounds_fields(
     try:
         bounds = while_it_changes(partition, read, gone=None)
     except OSError as failure:
-        problems.report(failure.filename or partition.path, failure)
+        problems.report(partition.path, failure)
         return dict.fromkeys(_BOUNDS)
     if bounds is None:
         return dict.fromkeys(_BOUNDS)

@@ -29,6 +29,7 @@ from kdump.jobs.listing.partition_facts import (
 from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
+from kdump.log.problems import FileProblem
 from kdump.log.replicas import choose_replicas
 from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
@@ -48,9 +49,11 @@ class LoggedProblems:
     """Logs what cannot be read, as a warning; the table has null there."""
 
     def report(self, path: Location, problem: FormatError | OSError | str, /) -> None:
-        is_failure = isinstance(problem, OSError)
-        status = ExitStatus.OPERATIONAL_ERROR if is_failure else ExitStatus.DAMAGE_LEFT
-        _LOG.warning("%s: %s", path, problem, extra=with_status(status))
+        if isinstance(problem, OSError):
+            said, status = str(FileProblem(path, problem)), ExitStatus.OPERATIONAL_ERROR
+        else:
+            said, status = f"{path}: {problem}", ExitStatus.DAMAGE_LEFT
+        _LOG.warning("%s", said, extra=with_status(status))
 
     def remark(self, what: str, /) -> None:
         _LOG.warning("%s", what, extra=with_status(ExitStatus.DAMAGE_LEFT))
