@@ -206,6 +206,7 @@ class LogPartition:
 
         Raises:
             DamagedLogError: while reading, if told to raise.
+            KdumpError: a checkpoint with its log start offset cannot be read, if told to raise.
             UsageProblem: there is no such column.
             OSError: a file cannot be read.
         """

@@ -143,6 +143,13 @@ class LogDirectory(Struct, frozen=True):
             return start, None
         return start, (self.checkpoints.recovery_points or {}).get(key, 0)
 
+    def offset_problems(self) -> tuple[FileProblem, ...]:
+        """Why :meth:`load_offsets` lacks offsets: checkpoints unreadable or malformed."""
+        used = {self.path / names.LOG_START_OFFSET_CHECKPOINT}
+        if not self.is_clean:
+            used.add(self.path / names.RECOVERY_POINT_CHECKPOINT)
+        return tuple(each for each in self.problems if each.path in used)
+
 
 def directory_kind(path: Location) -> DirectoryKind:
     """Say what a directory is by the names in it and, in doubt, one level below.

@@ -128,7 +128,7 @@ def command(
             schemas=tuple(str(path.resolved()) for path in payloads.schemas),
             sources=tuple(path.resolved().typed.text for path in _sources(paths, remote)),
             not_exported=tuple(str(each.partition.path) for each in (*others, *other_topics)),
-            is_everything_listed=is_listed,
+            is_everything_listed=is_listed and not any(each.offset_problems for each in targets),
         )
         with phase("exporting"), ExportDirectory(out) as directory:
             result = export(request, directory, engine)

@@ -37,6 +37,7 @@ class TargetFinder(Struct, frozen=True):
         has_segments: whether a path may be a segment's log.
         has_copies: whether the deleted, stray and moving partitions of a log directory count.
         left_out: those partitions, if they do not count.
+        reported: the checkpoints that are reported already.
     """
 
     selection: PartitionSelection
@@ -46,17 +47,27 @@ class TargetFinder(Struct, frozen=True):
     has_segments: bool = True
     has_copies: bool = True
     left_out: list[Partition] = field(default_factory=list)
+    reported: set[Location] = field(default_factory=set)
 
     def at(self, path: Location) -> Iterator[FoundPartition]:
         """The selected partitions at a path, which is a directory or a segment's log."""
         try:
-            yield from self._found(path)
+            for found in self._found(path):
+                self._report_offsets(found)
+                yield found
         except UsageProblem:
             self.diagnostics.report(path, OSError(_NOT_KAFKA))
         except KdumpError as failure:
             self.diagnostics.report_failure(failure)
         except OSError as failure:
             self.diagnostics.report(path, failure)
+
+    def _report_offsets(self, found: FoundPartition) -> None:
+        """Report, each once, the checkpoints that should have its offsets."""
+        for problem in found.offset_problems:
+            if problem.path not in self.reported:
+                self.reported.add(problem.path)
+                self.diagnostics.report(problem.path, problem.error)
 
     def _found(self, path: Location) -> Iterator[FoundPartition]:
         entry_kind = path.kind()
@@ -95,8 +106,7 @@ class TargetFinder(Struct, frozen=True):
             loaded = loaded_or_reported(partition, self.diagnostics)
             key = partition.topic_partition
             if loaded is not None and key is not None:
-                offsets = directory.load_offsets(key)
-                yield FoundPartition(loaded, *offsets, loaded.segments, key)
+                yield FoundPartition.in_directory(loaded, key, directory)
 
 
 def one_of_each(

@@ -65,7 +65,8 @@ class ExportRequest(Struct, frozen=True):
         sources: the absolute paths of the directories that were named, without symbolic links.
         selected: the globs that chose the targets, for the manifest.
         not_exported: other copies of the partitions, and what cannot be read.
-        is_everything_listed: whether all partitions that were asked for are known.
+        is_everything_listed: whether all partitions that were asked for, and the offsets where
+            they begin, are known.
     """
 
     targets: Sequence[FoundPartition]

@@ -10,6 +10,7 @@ from typing import Final
 
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.errors import OverLimitError
+from kdump.log.problems import FileProblem
 from kdump.log.valid_windows import Damage
 from kdump.payloads.undecoded import Undecoded
 from kdump.words import counted
@@ -66,6 +67,15 @@ class DamagedLogError(KdumpError):
         super().__init__(
             f"{damage} (mode DROPMALFORMED skips damage; run kdump verify for details)"
         )
+
+
+class CheckpointError(KdumpError):
+    """A checkpoint cannot be read or is malformed, and the mode is ``FAILFAST``."""
+
+    def __init__(self, problem: FileProblem) -> None:
+        super().__init__(f"{problem} (mode DROPMALFORMED reads deleted records, too)")
+        if problem.is_damage:
+            self.exit_status = ExitStatus.DAMAGE_LEFT
 
 
 class UndecodedError(KdumpError):

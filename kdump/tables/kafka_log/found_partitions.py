@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -18,12 +18,13 @@ from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.lock_holders import note_holder_around
 from kdump.log.partition import Partition
+from kdump.log.problems import FileProblem
 from kdump.log.replicas import choose_replicas, left_in_copies
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.storage.places import missing_in_archives, parse_location
-from kdump.tables.kafka_log.damage import unreadable_logged, with_status
+from kdump.tables.kafka_log.damage import CheckpointError, unreadable_logged, with_status
 from kdump.tables.kafka_log.options import Mode, Replicas, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tiered.left_in_tier import left_in_tier
@@ -45,6 +46,8 @@ class FoundPartition(Struct, frozen=True):
         segments: those to read.
         topic_partition: from the name of the directory.
         is_whole: whether these are all segments; a segment that was named itself is not.
+        offset_problems: checkpoints that should have the offsets, and cannot be read or are
+            malformed.
     """
 
     partition: Partition
@@ -53,6 +56,20 @@ class FoundPartition(Struct, frozen=True):
     segments: tuple[Segment, ...]
     topic_partition: TopicPartition | None
     is_whole: bool = True
+    offset_problems: tuple[FileProblem, ...] = ()
+
+    @classmethod
+    def in_directory(
+        cls, partition: Partition, key: TopicPartition, around: LogDirectory
+    ) -> FoundPartition:
+        """A whole partition, with its offsets from the log directory around it."""
+        return cls(
+            partition,
+            *around.load_offsets(key),
+            partition.segments,
+            key,
+            offset_problems=around.offset_problems(),
+        )
 
     def of(self, partition: Partition) -> FoundPartition:
         """The same, as it was listed again."""
@@ -98,7 +115,8 @@ def find_partitions(
     Raises:
         UsageProblem: a path is not Kafka's, or none of the paths has a topic or partition that an
             option names.
-        KdumpError: a selected partition cannot be listed.
+        KdumpError: a selected partition cannot be listed; or the mode is ``FAILFAST``, and a
+            checkpoint that should have its offsets cannot be read or is malformed.
         OSError: a file cannot be read.
     """
     seen = _Seen()
@@ -113,6 +131,7 @@ def find_partitions(
         _LOG.warning("%s; name the directory to read it", said, extra=with_status(ExitStatus.SOUND))
     if not skips_unreadable:
         _refuse_incomplete_archives(options)
+    _refuse_uncertain_offsets(found, options)
     if options.replicas is Replicas.ALL:
         return found
 
@@ -148,6 +167,16 @@ def _refuse_incomplete_archives(options: SourceOptions) -> None:
     for what in missing_in_archives(options.paths):
         with unreadable_logged(is_skipped=options.mode is Mode.DROPMALFORMED):
             raise KdumpError(f"{what} (mode DROPMALFORMED reads the rest)")
+
+
+def _refuse_uncertain_offsets(found: Iterable[FoundPartition], options: SourceOptions) -> None:
+    """Let the query fail without the checkpoints; log that where damage does not end it."""
+    problems = {problem.path: problem for each in found for problem in each.offset_problems}
+    for problem in problems.values():
+        failure = CheckpointError(problem)
+        if options.mode is Mode.FAILFAST:
+            raise failure
+        _LOG.warning("%s", problem, extra=with_status(failure.exit_status))
 
 
 def locations(options: SourceOptions) -> list[Location]:
@@ -225,7 +254,10 @@ def lone_partition(path: Location) -> FoundPartition:
     note_holder_around(named)
     partition = as_loaded(directory.read_lone_partition(path, named.name))
     key = partition.topic_partition
-    return FoundPartition(partition, *_offsets_of(named.parent, key), partition.segments, key)
+    around = _root_of(named.parent)
+    if key is None or around is None:
+        return FoundPartition(partition, FIRST_OFFSET, FIRST_OFFSET, partition.segments, key)
+    return FoundPartition.in_directory(partition, key, around)
 
 
 def lone_segment(path: Location) -> FoundPartition:
@@ -259,15 +291,11 @@ def lone_segment(path: Location) -> FoundPartition:
         )
         partition = replace(partition, segments=(segment,), producer_snapshots=(), names_on_disk={})
     # A file that was named is read from its beginning, even below the log start offset.
-    _, flushed_offset = _offsets_of(named.parent.parent, partition.topic_partition)
-    return FoundPartition(
-        partition,
-        FIRST_OFFSET,
-        flushed_offset,
-        (segment,),
-        partition.topic_partition,
-        is_whole=False,
-    )
+    key, around = partition.topic_partition, _root_of(named.parent.parent)
+    flushed_offset: int | None = FIRST_OFFSET
+    if key is not None and around is not None:
+        _, flushed_offset = around.load_offsets(key)
+    return FoundPartition(partition, FIRST_OFFSET, flushed_offset, (segment,), key, is_whole=False)
 
 
 def _in_log_directory(
@@ -304,17 +332,14 @@ def _in_log_directory(
             key = partition.topic_partition
             with unreadable_logged(is_skipped=skips_unreadable):
                 loaded = as_loaded(partition)
-                yield FoundPartition(loaded, *found.load_offsets(key), loaded.segments, key)
+                yield FoundPartition.in_directory(loaded, key, found)
 
 
-def _offsets_of(log_dir: Location, key: TopicPartition | None) -> tuple[int, int | None]:
-    """Log start offset and flushed offset of a partition, from its log directory."""
-    if key is None:
-        return FIRST_OFFSET, FIRST_OFFSET
+def _root_of(log_dir: Location) -> LogDirectory | None:
+    """The files in the root of the log directory of a partition; None if it cannot be listed."""
     try:
-        parent: LogDirectory = directory.read_log_directory(
+        return directory.read_root(
             log_dir, DirectoryKind.LOG_DIRECTORY, select=lambda _name, _key: False
-        )
+        )[0]
     except OSError:
-        return FIRST_OFFSET, FIRST_OFFSET
-    return parent.load_offsets(key)
+        return None
