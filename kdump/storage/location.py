@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -264,3 +264,20 @@ class StoredFile(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def each_once(paths: Iterable[Location]) -> list[Location]:
+    """Leave out the paths that name the same directory as one before them, such as links to it."""
+    found: list[Location] = []
+    for path in paths:
+        if not any(_is_same_directory(path, other) for other in found):
+            found.append(path)
+    return found
+
+
+def _is_same_directory(path: Location, other: Location) -> bool:
+    try:
+        # Files with several hard links are different files, each with its own name.
+        return path.is_same(other) and path.kind() is EntryKind.DIRECTORY
+    except OSError:
+        return False  # who reads them says why

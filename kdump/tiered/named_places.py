@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kdump.log.remote_files import RemotePlace
-from kdump.storage.location import Location
+from kdump.storage.location import Location, each_once
 from kdump.storage.places import parse_location
 from kdump.tiered.tiered_storage import tiered_locations
 
@@ -13,7 +13,7 @@ from kdump.tiered.tiered_storage import tiered_locations
 def named_locations(
     paths: Sequence[str], remote: str | None, private_key: str | None
 ) -> list[Location]:
-    """The locations of paths, with the remote segments of their partitions.
+    """The locations of paths, each directory once, with the remote segments of their partitions.
 
     Args:
         paths: as parse_location takes them.
@@ -23,7 +23,7 @@ def named_locations(
     Raises:
         KdumpError: there are no remote segments at ``remote``, or they cannot be listed.
     """
-    named = [parse_location(path) for path in paths]
+    named = each_once(map(parse_location, paths))
     if remote is None:
         return named
     key = None if private_key is None else parse_location(private_key)

@@ -104,14 +104,15 @@ def command(
     diagnostics = Diagnostics()
     with without_garbage_collection():
         rows: list[Row] = []
-        for path in with_remote(directories, remote):
+        paths = with_remote(directories, remote)
+        for path in paths:
             with phase(f"listing partitions in {path}") as step:
                 rows += step.over(_rows(path, selection, diagnostics, remote))
     is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
     if not rows and not selection.is_everything and not is_unreadable:
         raise nothing_selected(selection, directories)
     if rows or not diagnostics.status:
-        columns = _columns(is_one=len(directories) == 1, is_remote=remote is not None)
+        columns = _columns(is_one=len(paths) == 1, is_remote=remote is not None)
         with open_output(output, columns) as out:
             shown = _sorted(rows, SORT_KEYS[sort_key], reverse=reverse)
             out.rows(map(with_marked_end, shown) if output.is_for_people else shown)

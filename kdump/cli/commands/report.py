@@ -21,7 +21,7 @@ from kdump.cli.output.value_text import format_bytes
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import ExitStatus, KdumpError
 from kdump.phases import phase
-from kdump.storage.location import Location
+from kdump.storage.location import Location, each_once
 
 if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
@@ -69,6 +69,8 @@ def command(
     from kdump.log.lock_holders import ReadAs
     from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 
+    with phase("looking at what is named"):
+        paths = each_once(paths)
     verification = Verification(
         paths=paths,
         selection=selection,

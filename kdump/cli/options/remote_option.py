@@ -10,7 +10,8 @@ import click
 
 from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.parameters import LocationParameter
-from kdump.storage.location import Location
+from kdump.phases import phase
+from kdump.storage.location import Location, each_once
 
 if TYPE_CHECKING:
     from kdump.log.remote_files import RemotePlace
@@ -55,14 +56,15 @@ def remote_option(command: Command) -> Command:
 
 
 def with_remote(paths: Sequence[Location], remote: RemotePlace | None) -> Sequence[Location]:
-    """The paths with the remote segments of their partitions, if there are any.
+    """The paths, each directory once, with the remote segments of their partitions, if any.
 
     Raises:
         KdumpError: ``remote`` is not a directory of remote segments, or cannot be listed.
     """
+    with phase("looking at what is named"):
+        paths = each_once(paths)
     if remote is None:
         return paths
-    from kdump.phases import phase
     from kdump.tiered.tiered_storage import tiered_locations
 
     with phase(f"listing {remote}"):

@@ -11,7 +11,7 @@ from kdump.errors import UsageProblem
 from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.phases import phase
-from kdump.storage.location import Location
+from kdump.storage.location import Location, each_once
 
 
 def find_log_directories(
@@ -25,6 +25,8 @@ def find_log_directories(
         UsageProblem: a path is the directory of a partition.
     """
     found: dict[Location, DirectoryKind] = {}
+    with phase("looking at what is named"):
+        paths = each_once(paths)
     for path in paths:
         try:
             with phase(f"listing {path}"):
@@ -38,7 +40,7 @@ def find_log_directories(
             )
         if not kind.is_log_directory:
             diagnostics.refuse(path)
-        elif not any(path.is_same(other) for other in found):
+        else:
             found[path] = kind
     return found
 

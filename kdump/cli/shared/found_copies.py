@@ -10,7 +10,7 @@ from kdump.cli.output.events import write_line
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.phases import phase
-from kdump.storage.location import Location
+from kdump.storage.location import Location, each_once
 
 if TYPE_CHECKING:
     from kdump.jobs.metadata.metadata_copies import MetadataCopy
@@ -58,6 +58,8 @@ def find_copies(paths: Sequence[Location], problems: CopyProblems) -> list[Metad
     """
     from kdump.jobs.metadata.metadata_copies import read_copies
 
+    with phase("looking at what is named"):
+        paths = each_once(paths)
     directories = [found for path in paths if (found := _directory(path, problems)) is not None]
     copies = []
     for directory in directories:

@@ -28,7 +28,7 @@ from kdump.log.lock_holders import ReadAs, is_living
 from kdump.log.settled_listing import ATTEMPTS
 from kdump.phases import phase
 from kdump.storage.entries import EntryKind
-from kdump.storage.location import Location
+from kdump.storage.location import Location, each_once
 from kdump.storage.places import parse_location
 
 if TYPE_CHECKING:
@@ -225,12 +225,13 @@ class Verification(Struct, frozen=True):
         return targets, directories
 
     def _local_paths(self) -> Sequence[Location]:
-        """The paths without the place of remote segments: all partitions there are checked."""
+        """The paths, each directory once; of remote segments, all partitions are checked."""
+        paths = each_once(self.paths)
         if self.remote is None:
-            return self.paths
+            return paths
         from kdump.tiered.tiered_storage import is_remote_directory
 
-        return [each for each in self.paths if not is_remote_directory(each, self.remote)]
+        return [each for each in paths if not is_remote_directory(each, self.remote)]
 
     def _is_listed(self, name: str, key: TopicPartition) -> bool:
         return key.topic in self.also_listed or self.selection.needs(name, key)

@@ -34,7 +34,7 @@ from kdump.log.replicas import choose_replicas
 from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
-from kdump.storage.location import Location
+from kdump.storage.location import Location, each_once
 from kdump.storage.places import parse_location
 from kdump.tables.kafka_log.damage import status_of, with_status
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -288,7 +288,7 @@ def directory_kinds(
         UsageProblem: a path is not a log directory.
         OSError: it cannot be listed.
     """
-    found: dict[Location, DirectoryKind] = {}
+    found: list[Location] = []
     for path in options.locations() if paths is None else paths:
         kind = kind_of(path)
         if kind.is_partition:
@@ -299,7 +299,5 @@ def directory_kinds(
         inside = [path] if kind.is_log_directory else directory.log_directories_below(path)
         if not inside:
             raise UsageProblem(f"{path} is not a Kafka log directory")
-        for each in inside:
-            if not any(each.is_same(other) for other in found):
-                found[each] = directory.directory_kind(each)
-    return found
+        found += inside
+    return {each: directory.directory_kind(each) for each in each_once(found)}
