@@ -232,7 +232,9 @@ def check_access(log_directory: LogDirectory) -> Iterator[Finding]:
             yield _link(path, storage.link_target(path.path))
             found = _followed(storage, path)
         if isinstance(found, OSError):
-            yield unreadable(around / entry.name, found)
+            # What is absent is among the problems of the directory.
+            if around != directory or entry.name not in log_directory.absent:
+                yield unreadable(around / entry.name, found)
         elif missing_access(found, owner.user_id, owner.group_id, entry.name):
             is_foreign = around == directory and entry.name in log_directory.foreign
             if not is_foreign:  # no broker opens those

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
@@ -98,6 +99,8 @@ class LogDirectory(Struct, frozen=True):
             those that were not selected; in this order.
         unreadable: names of the partitions whose directories cannot be listed; for who lists them
             as a broker loads them also of those that no broker loads.
+        absent: names of the selected partitions that are symbolic links to nothing, as where their
+            disk is not mounted. A broker does not see them, and each is among the problems, too.
         refused: names of directories that stop a broker from starting, or that no partition can
             have. They are neither listed nor changed.
         foreign: names of files that are not Kafka's.
@@ -117,6 +120,7 @@ class LogDirectory(Struct, frozen=True):
     refused: tuple[str, ...]
     foreign: tuple[str, ...]
     problems: tuple[FileProblem, ...]
+    absent: tuple[str, ...] = ()
 
     def not_loaded(self) -> list[TopicPartition]:
         """The live partitions whose directories cannot be listed, or that no broker loads."""
@@ -124,11 +128,11 @@ class LogDirectory(Struct, frozen=True):
         return [each.topic_partition for each in parsed if each.state is PartitionState.LIVE]
 
     def unlisted(self, select: Callable[[str, TopicPartition], bool]) -> list[FileProblem]:
-        """Why partitions cannot be listed, of those for which ``select`` is true."""
+        """Why partitions are absent or cannot be listed, of those for which ``select`` is true."""
         return [
             each
             for each in self.problems
-            if each.path.name in self.unreadable
+            if each.path.name in (*self.unreadable, *self.absent)
             and select(each.path.name, _identity(each.path.name, self.kind)[0])
         ]
 
@@ -299,7 +303,8 @@ def read_root(
         them.
     """
     kind = directory_kind(path) if kind is None else kind
-    files, directories = _listed(path)
+    files, directories, links = _sorted_entries(path)
+    absent = [name for name in links if _is_selected(name, kind, select)]
     reader = _Reader(path, files)
     places, identities, refused = [], [], []
     for name in directories:
@@ -334,8 +339,9 @@ def read_root(
         identities=tuple(sorted(identities, key=_identity_order)),
         unreadable=(),
         refused=tuple(sorted(refused)),
-        foreign=tuple(sorted(files - names.LOG_DIRECTORY_FILES - _TEMPORARY_NAMES)),
-        problems=tuple(reader.problems),
+        foreign=tuple(sorted(files - names.LOG_DIRECTORY_FILES - _TEMPORARY_NAMES - links.keys())),
+        problems=(*(FileProblem(path / name, links[name]) for name in absent), *reader.problems),
+        absent=tuple(sorted(absent)),
     )
     return root, places
 
@@ -344,6 +350,10 @@ _ROOT_FILES: Final = names.LOG_DIRECTORY_FILES - {names.LOCK_FILE}
 """Files that only a log directory has; other programs write a ``.lock``, too."""
 _TEMPORARY_NAMES: Final = frozenset(
     name + names.TEMPORARY_SUFFIX for name in names.LOG_DIRECTORY_FILES
+)
+_BROKEN_LINK: Final = (
+    "a symbolic link to nothing: a broker starts without this partition, and removes its lines"
+    " from the checkpoints; mount its disk first"
 )
 _STATE_ORDER: Final = list(PartitionState)
 
@@ -390,6 +400,28 @@ def _listed(path: Location) -> tuple[set[str], list[str]]:
         else:
             files.add(entry.name)
     return files, directories
+
+
+def _sorted_entries(path: Location) -> tuple[set[str], list[str], dict[str, OSError]]:
+    """The same, and why links with names of partitions lead to no directory."""
+    files, directories, links = set[str](), list[str](), dict[str, OSError]()
+    for entry in path.entries():
+        if entry.kind is EntryKind.DIRECTORY:
+            directories.append(entry.name)
+            continue
+        files.add(entry.name)
+        if entry.kind is EntryKind.BROKEN_LINK and names.is_accepted_name(entry.name):
+            if entry.error is not None and entry.error.errno == errno.ELOOP:
+                continue  # a link to itself has never been a partition
+            where = str(path / entry.name)
+            links[entry.name] = entry.error or OSError(errno.ENOENT, _BROKEN_LINK, where)
+    return files, directories, links
+
+
+def _is_selected(
+    name: str, kind: DirectoryKind, select: Callable[[str, TopicPartition], bool]
+) -> bool:
+    return select(name, _identity(name, kind)[0])
 
 
 def _identity(name: str, kind: DirectoryKind) -> tuple[TopicPartition, PartitionState]:

@@ -201,7 +201,15 @@ def is_unreadable(path: Location) -> bool:
         else:
             path.open_file().close()
     except FileNotFoundError:
-        return False
+        return _is_broken_link(path)
     except OSError:
         return True
     return False
+
+
+def _is_broken_link(path: Location) -> bool:
+    try:
+        entries = path.parent.entries()
+    except OSError:
+        return False
+    return any(each.name == path.name and each.kind is EntryKind.BROKEN_LINK for each in entries)

@@ -92,9 +92,8 @@ class TargetFinder(Struct, frozen=True):
 
     def _in_log_directory(self, path: Location, kind: DirectoryKind) -> Iterator[FoundPartition]:
         directory = read_log_directory(path, kind, select=self.selection.matches)
-        for problem in directory.problems:
-            if problem.path.name in directory.unreadable:
-                self.diagnostics.report(problem.path, problem.error)
+        for problem in directory.unlisted(self.selection.matches):
+            self.diagnostics.report(problem.path, problem.error)
         for name in directory.refused:
             write_line(f"kdump: {path / name}: not a partition name: not {self.done}", sys.stderr)
         if (said := left_in_tier(directory, directory.partitions)) is not None:

@@ -317,7 +317,7 @@ def _in_log_directory(
         )
 
     found = directory.read_log_directory(path, kind, select=select)
-    for name in found.unreadable:
+    for name in (*found.unreadable, *found.absent):
         unreadable = path / name
         reasons = [str(problem) for problem in found.problems if problem.path == unreadable]
         with unreadable_logged(is_skipped=skips_unreadable):
