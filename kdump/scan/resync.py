@@ -52,9 +52,11 @@ def find_batch(source: ByteSource, start: int, end: int | None = None) -> int | 
         # The header of a batch that begins in this step may extend into the next.
         size = min(step + record_batch.HEADER_BYTES, end - position)
         data = np.frombuffer(read_at(source, position, size) + bytes(PADDING_BYTES), np.uint8)
-        for candidate in _candidates(data, min(step, size), position, end):
-            if is_valid_batch(source, candidate, end):
-                return candidate
+        # Most of a preallocated file is zeroes that were written.
+        if data.any():
+            for candidate in _candidates(data, min(step, size), position, end):
+                if is_valid_batch(source, candidate, end):
+                    return candidate
         position += step
         step = min(step * 4, _STEP_BYTES)
     return None

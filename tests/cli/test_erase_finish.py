@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import gzip
 import json
 import os
@@ -191,9 +192,29 @@ def keep_what_cannot_be_decoded(root: Path) -> None:
     (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(content)
 
 
+def keep_a_segment_called(name: str, root: Path) -> None:
+    log = batch([record(0, ALICE, bytes(500))], codec=Codec.GZIP)
+    assert ALICE not in log
+    (root / "orders-0" / name).write_bytes(log)
+
+
+def keep_a_batch_inside_an_index(root: Path) -> None:
+    log = wrapper([message(0, ALICE, b"v" * 99, magic=1)], Codec.GZIP, offset=0, magic=1)
+    assert ALICE not in log
+    index = (root / "orders-0" / f"{12:020d}.index").read_bytes()
+    content = index + bytes(3 << 20) + log + bytes(3 << 20)
+    (root / "orders-0" / f"{99:020d}.index").write_bytes(content)
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        functools.partial(keep_a_segment_called, f"{99:020d}.index"),
+        functools.partial(keep_a_segment_called, f"{99:020d}.timeindex"),
+        functools.partial(keep_a_segment_called, f"{99:020d}.txnindex"),
+        functools.partial(keep_a_segment_called, f"{99:020d}.snapshot"),
+        functools.partial(keep_a_segment_called, f"{99:020d}.index.deleted"),
+        keep_a_batch_inside_an_index,
         keep_a_leftover,
         keep_a_compressed_leftover,
         keep_a_segment_that_is_not_swapped_in,

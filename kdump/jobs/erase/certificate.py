@@ -31,6 +31,7 @@ _SALT_BYTES: Final = 32
 _ALWAYS_OUT_OF_REACH: Final = (
     "log directories that are not listed here, of these and of other brokers",
     "segments and indexes in remote storage",
+    "names of files and directories, and extended attributes",
     (
         "snapshots of the file system, backups, mirrors, exports, and the stores of consumers and"
         " of stream processors on other disks"

@@ -1,7 +1,8 @@
 """What may be in a file that is searched for keys, and where one may hide that no search finds.
 
 Bytes that decode to nothing may be a piece of a compressed batch. They are taken for searched only
-where that is out of the question: in files whose kind has no records, in zeroes, and in text.
+where that is out of the question: in zeroes, in text, and in indexes and snapshots in which no
+valid batch is found. One may be there: a segment restored under a wrong name, a misdirected write.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from msgspec import Struct
 
 from kdump.dump.files import DumpKind
 from kdump.scan.batches import read_chunks
+from kdump.scan.last_block import LastBlock
 from kdump.scan.records import RecordColumns
+from kdump.scan.resync import find_batch
 from kdump.scan.source import is_zero
 from kdump.scan.walk import MessageSet, Skipped, walk_segment
 from kdump.storage.byte_source import ByteSource
@@ -91,8 +94,10 @@ def searched(
     """
     size_bytes = source.size_bytes
     if content is SearchedContent.PLAIN:
-        yield UndecodedBytes(0, size_bytes, may_hide=False)
-        return
+        if find_batch(LastBlock(source, size_bytes), 0) is None:
+            yield UndecodedBytes(0, size_bytes, may_hide=False)
+            return
+        content = SearchedContent.BATCHES
     if content is SearchedContent.NUMBERS:
         yield UndecodedBytes(0, size_bytes, may_hide=not _is_text(source, 0, size_bytes))
         return
