@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from builders.freeing import run
 from builders.log_directories import offset_checkpoint, write_log_directory, write_partition
 from builders.recovery import joined, of_producer
+from builders.verified import LogModel
 from kdump.errors import ExitStatus
 from kdump.formats import names
 
@@ -215,3 +217,28 @@ def test_each_archive_has_a_copy_of_its_own(log_dir: Path, tmp_path: Path) -> No
 
     assert [first[2], second[2]] == ["copy", "copy-2"]
     assert sorted(salvaging[-2:]) == ["copy", "copy-2"]
+
+
+def rename_the_last_log(partition: Path) -> None:
+    """As if its offsets began earlier: the segment before has those of the new name."""
+    (partition / f"{12:020d}.log").rename(partition / f"{9:020d}.log")
+
+
+def empty_the_transaction_index(partition: Path) -> None:
+    (partition / f"{0:020d}.txnindex").write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [rename_the_last_log, empty_the_transaction_index])
+def test_following_the_advice_ends_what_a_starting_broker_would_only_hide(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    partition = LogModel().write(tmp_path / "d1")
+    damage(partition)
+    log_dir = partition.parent
+    assert run("verify", log_dir).exit_status & ExitStatus.DAMAGE_LEFT
+
+    (advised,) = commands(log_dir)
+    done = run(*(word for word in advised if word != "--dry-run"))
+
+    assert done.exit_status == ExitStatus.REPAIRED
+    assert run("verify", log_dir).exit_status == 0

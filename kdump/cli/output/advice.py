@@ -34,6 +34,8 @@ STOP_FIRST: Final = "stop the broker, and run the command again, before any repa
 """All advice about a log directory that a running process has locked."""
 _LOSS: Final = "loss"
 """The verdict that a broker would truncate or replace the log; a preview shows the loss."""
+_HIDING: Final = "hiding"
+"""Instead of the verdict, where only a repair or salvage shows what a broker would hide."""
 _VALID: Final = "valid"
 _NOT_REPAIRED: Final = ("deleted", "stray", "remote")
 """The verdicts on partitions that no command repairs."""
@@ -100,10 +102,12 @@ class AdvisingPrinter:
         self._take_log_dirs(of_log_dirs)
         if report.verdict_kind not in _NOT_REPAIRED:
             codes = {each.code for each in own if each.severity.is_damage}
-            self._found[report.partition.path] = report.verdict_kind, codes
+            kind = _HIDING if report.only_hides else report.verdict_kind
+            self._found[report.partition.path] = kind, codes
             if report.verdict_kind == _VALID and not codes and not report.left_out:
                 self._valid.append(report.partition.path)
-        if report.verdict_kind == _LOSS and report.worst is not None and report.worst.is_damage:
+        is_loss = report.verdict_kind == _LOSS and not report.only_hides
+        if is_loss and report.worst is not None and report.worst.is_damage:
             self._losing[report.partition.path.parent] = None
 
     def summary(self, summary: VerifySummary) -> None:

@@ -101,6 +101,8 @@ class PartitionReport(Struct, frozen=True):
         read_bases: base offsets of the segments that were read.
         left_out: the number of segments that were not to be read.
         has_end: whether the last segment was read, so that the end offset is known.
+        only_hides: whether all that would be lost is hidden by files that a starting broker keeps:
+            recovering by its rules changes nothing about that.
     """
 
     partition: Partition
@@ -118,6 +120,7 @@ class PartitionReport(Struct, frozen=True):
     read_bases: tuple[int, ...] = ()
     left_out: int = 0
     has_end: bool = True
+    only_hides: bool = False
 
     def split_findings(self, findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
         """Split the findings since the last report: about log directories, and its own.
@@ -409,6 +412,8 @@ class PartitionRun:
             read_bases=tuple(check.read_bases),
             left_out=check.left_out,
             has_end=check.has_end,
+            only_hides=bool(hides)
+            and (predicted is None or predicted.kind is not VerdictKind.LOSS),
         )
 
     def _valid_end(self, check: PartitionCheck) -> int:
