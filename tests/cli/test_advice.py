@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from builders.freeing import run
-from builders.log_directories import offset_checkpoint, write_log_directory, write_partition
+from builders.log_directories import (
+    TOPIC_ID,
+    offset_checkpoint,
+    write_log_directory,
+    write_partition,
+)
+from builders.metadata_log import topic_record, write_metadata_log
 from builders.recovery import joined, of_producer
 from builders.verified import LogModel
 from kdump.errors import ExitStatus
@@ -242,3 +248,43 @@ def test_following_the_advice_ends_what_a_starting_broker_would_only_hide(
 
     assert done.exit_status == ExitStatus.REPAIRED
     assert run("verify", log_dir).exit_status == 0
+
+
+@pytest.mark.parametrize("content", [None, b"", b"cluster.id=x"], ids=["missing", "empty", "cut"])
+def test_identity_is_named_where_no_other_directory_has_the_ids(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    log_dir = write_log_directory(tmp_path / "d1")
+    write_metadata_log(log_dir, [topic_record("orders", 1)])
+    damage_meta_properties(log_dir, content)
+
+    assert commands(log_dir) == [["identity", str(log_dir)]]
+
+
+def test_a_repair_is_named_where_another_directory_has_the_ids(tmp_path: Path) -> None:
+    valid, damaged = (write_log_directory(tmp_path / name) for name in ("d1", "d2"))
+    damage_meta_properties(damaged, b"")
+
+    repair = ["verify", "--repair", "--dry-run", str(valid), str(damaged)]
+    assert commands(valid, damaged) == [repair]
+
+
+def damage_meta_properties(log_dir: Path, content: bytes | None) -> None:
+    properties = log_dir / names.META_PROPERTIES
+    if content is None:
+        properties.unlink()
+    else:
+        properties.write_bytes(content)
+
+
+@pytest.mark.parametrize(("name", "is_repaired"), [("sold-0", False), ("bills-0", True)])
+def test_a_repair_of_the_topic_id_is_named_where_the_cluster_has_the_topic(
+    tmp_path: Path, name: str, is_repaired: bool
+) -> None:
+    log_dir = write_log_directory(tmp_path / "d1")
+    topics = [topic_record("orders", TOPIC_ID.int), topic_record("bills", 1)]
+    write_metadata_log(log_dir, topics)
+    write_partition(log_dir / name, {0: of_producer(0)})
+    assert "partition-metadata-other-topic" in "\n".join(lines("verify", log_dir))
+
+    assert bool(commands(log_dir)) is is_repaired

@@ -89,6 +89,7 @@ class AdvisingPrinter:
         self._found: dict[Location, tuple[str, set[str]]] = {}
         self._valid: list[Location] = []
         self._damaged_log_dirs: dict[Location, None] = {}
+        self._without_identity: dict[Location, None] = {}
         self._losing: dict[Location, None] = {}
 
     def finding(self, finding: Finding) -> None:
@@ -101,10 +102,11 @@ class AdvisingPrinter:
         self._pending = []
         self._take_log_dirs(of_log_dirs)
         if report.verdict_kind not in _NOT_REPAIRED:
-            codes = {each.code for each in own if each.severity.is_damage}
+            damage = [each for each in own if each.severity.is_damage]
+            codes = {each.code for each in damage if _may_be_repaired(each)}
             kind = _HIDING if report.only_hides else report.verdict_kind
             self._found[report.partition.path] = kind, codes
-            if report.verdict_kind == _VALID and not codes and not report.left_out:
+            if report.verdict_kind == _VALID and not damage and not report.left_out:
                 self._valid.append(report.partition.path)
         is_loss = report.verdict_kind == _LOSS and not report.only_hides
         if is_loss and report.worst is not None and report.worst.is_damage:
@@ -119,13 +121,30 @@ class AdvisingPrinter:
         from kdump.check.invariants import INVARIANTS, Remedy
 
         for finding in findings:
-            has_remedy = INVARIANTS[finding.code].remedy is not Remedy.NONE
-            if finding.severity.is_damage and has_remedy:
+            remedy = INVARIANTS[finding.code].remedy
+            if finding.severity.is_damage and remedy is not Remedy.NONE:
                 path = self._located(finding.place.path)
                 named = [
                     each for each in self._paths if PurePath(path.path).is_relative_to(each.path)
                 ]
-                self._damaged_log_dirs[named[0] if named else path.parent] = None
+                log_dirs = (
+                    self._without_identity
+                    if remedy is Remedy.IDENTITY and not self._is_identity_known(path.parent)
+                    else self._damaged_log_dirs
+                )
+                log_dirs[named[0] if named else path.parent] = None
+
+    def _is_identity_known(self, log_dir: Location) -> bool:
+        """Whether the other log directories that were named tell what is in ``meta.properties``."""
+        from kdump.repair.rebuild.identity import rebuilt_meta_properties
+
+        absolute = log_dir.as_absolute()
+        others = [path for path in self._paths if path.as_absolute() != absolute]
+        try:
+            read = [read_root(path)[0] for path in others if _is_directory(path)]
+            return rebuilt_meta_properties(read_root(log_dir)[0], read, None) is not None
+        except OSError:
+            return True  # one of them cannot be listed: the command says so, too
 
     def _located(self, name: str) -> Location:
         """What is called this: in the storage of a path that was named, if there is one."""
@@ -174,6 +193,9 @@ class AdvisingPrinter:
             for log_dirs in self._of_brokers([*self._damaged_log_dirs, *map(_parent, others)]):
                 preview = shell_command("verify --repair --dry-run", copies.of(log_dirs))
                 yield f"to preview a repair: {preview}"
+        for log_dirs in self._of_brokers(self._without_identity):
+            identity = shell_command("identity", copies.of(log_dirs))
+            yield f"to see how to write meta.properties: {identity}"
         yield from self._replicas_without_damage([*holed, *damaged])
         for partitions, salvage in self._commands(holed, copies):
             yield (
@@ -225,6 +247,13 @@ class AdvisingPrinter:
             found = [each for each in valid[path.name] if _topic_id(each) == topic_id]
             if found:
                 yield f"{path}: no damage found in {', '.join(map(str, found))}"
+
+
+def _may_be_repaired(finding: Finding) -> bool:
+    """Whether the cluster has what a repair would write; it has not the ID of a renamed topic."""
+    from kdump.check.invariants import PARTITION_METADATA_OTHER_TOPIC
+
+    return finding.code != PARTITION_METADATA_OTHER_TOPIC.code or finding.expected is not None
 
 
 def _topic_id(partition: Location) -> str | None:
