@@ -10,7 +10,7 @@ from builders.batches import batches
 from builders.in_process import run_kdump
 from builders.log_directories import write_log_directory, write_partition
 from builders.source_tables import offsets_of
-from kdump.errors import KdumpError
+from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names
 
 SAID = "orders-0: a symbolic link to nothing: a broker starts without this partition"
@@ -59,6 +59,12 @@ def test_verify_names_it_once(log_dir: Path) -> None:
     outcome = run_kdump(("verify", "logs"), log_dir.parent)
     assert outcome.exit_status & 8
     assert (outcome.stdout + outcome.stderr).count(b"[file-unreadable]") == 1
+
+
+def test_it_is_not_left_out_of_a_cut(log_dir: Path) -> None:
+    outcome = run_kdump(("rewind", "--to", "2020-01-01", "logs"), log_dir.parent)
+    assert outcome.exit_status & ExitStatus.DAMAGE_LEFT
+    assert "logs/orders-0: cannot be listed; nothing was changed" in outcome.stderr.decode()
 
 
 def test_recover_does_what_a_broker_does_and_says_so(log_dir: Path) -> None:

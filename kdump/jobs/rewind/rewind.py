@@ -697,7 +697,7 @@ def _holders(directories: Iterable[LogDirectory]) -> Mapping[TopicPartition, set
 def _require_usual(directory: LogDirectory) -> None:
     if directory.kind is DirectoryKind.LOG_DIRECTORY_0_7:
         raise KdumpError(f"{directory.path}: a log directory of Kafka 0.7; nothing was changed")
-    for name in (*directory.unreadable, *directory.refused):
+    for name in (*directory.unreadable, *directory.absent, *directory.refused):
         raise NotRewindableError(f"{directory.path / name}: cannot be listed; nothing was changed")
 
 

@@ -277,7 +277,7 @@ def _existing(target: LogDirectory, key: TopicPartition) -> Partition | None:
             )
         if partition.state is PartitionState.LIVE:
             found = partition
-    if str(key) in target.unreadable:
+    if str(key) in (*target.unreadable, *target.absent):
         raise KdumpError(f"{target.path / str(key)}: cannot be listed; nothing has been changed")
     return found
 
