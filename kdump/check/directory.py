@@ -8,7 +8,7 @@ from typing import Final
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place
 from kdump.check.part import ByteAccount
-from kdump.check.scope import becomes_log
+from kdump.check.scope import becomes_log, cluster_view
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
@@ -73,6 +73,39 @@ def check_futures(
                 "no given directory has the log that is being moved here: if its disk is lost, a"
                 " broker creates an empty log, and deletes the records that were copied",
             )
+
+
+def check_strays(
+    directories: Iterable[LogDirectory], clusters: Mapping[Location, ClusterImage | None]
+) -> Iterator[Finding]:
+    """Check that no broker has a partition only as ``-stray`` that is assigned to it.
+
+    Args:
+        directories: all log directories, also of several brokers.
+        clusters: the cluster's metadata, by the path of the directory; None if unknown.
+    """
+    for own in by_broker(directories).values():
+        places = [(each, partition) for each in own for partition in each.partitions]
+        loaded = {
+            partition.topic_partition
+            for _, partition in places
+            if partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
+        }
+        for directory, partition in places:
+            key = partition.topic_partition
+            if partition.state is not PartitionState.STRAY or key is None or key in loaded:
+                continue
+            view = cluster_view(partition, directory, clusters.get(directory.path))
+            if (
+                view is not None
+                and view.owner == key.topic
+                and view.node_id in (view.replicas or ())
+            ):
+                yield invariants.STRAY_ASSIGNED.finding(
+                    Place(str(partition.path)),
+                    "the cluster's metadata assigns the partition to this broker, and no given"
+                    " directory has its log: a starting broker creates an empty one",
+                )
 
 
 def _check_problems(directory: LogDirectory) -> Iterator[Finding]:

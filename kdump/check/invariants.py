@@ -420,6 +420,12 @@ DIRECTORY_FUTURE_ALONE: Final = _register(
     "a partition being moved whose log is in no given directory",
     Remedy.NONE,
 )
+STRAY_ASSIGNED: Final = _register(
+    "stray-assigned",
+    WARNING,
+    "a -stray partition that is assigned to the broker, whose log is in no given directory",
+    Remedy.NONE,
+)
 DIRECTORY_STRAY: Final = _register(
     "directory-stray", INFO, "a partition that a broker renamed to -stray", Remedy.NONE
 )

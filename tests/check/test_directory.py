@@ -13,11 +13,18 @@ import pytest
 from builders.in_process import run_kdump
 from builders.log_directories import (
     META_PROPERTIES,
+    TOPIC_ID,
     TOPIC_ID_TEXT,
     offset_checkpoint,
     write_log_directory,
 )
-from builders.metadata_log import TOPIC_RESOURCE, config_record, topic_record, write_metadata_log
+from builders.metadata_log import (
+    TOPIC_RESOURCE,
+    config_record,
+    partition_record,
+    topic_record,
+    write_metadata_log,
+)
 from builders.verified import LogModel, findings_in
 from kdump.check import directory as directory_checks
 from kdump.check.findings import Finding, Severity
@@ -125,6 +132,26 @@ def test_a_partition_being_moved_whose_log_is_lost_will_be_emptied(
     shutil.rmtree(two_disks[0] / "orders-0")
     (found,) = findings_in(*two_disks, at_least=Severity.WARNING)
     assert (found.code, found.place.path) == ("directory-future-alone", str(moving))
+
+
+@pytest.mark.parametrize(
+    ("node_id", "has_log", "is_found"), [(7, False, True), (8, False, False), (7, True, False)]
+)
+def test_a_stray_partition_that_is_assigned_here_is_found(
+    node_id: int, has_log: bool, is_found: bool, two_disks: tuple[Path, Path]
+) -> None:
+    records = [
+        topic_record("orders", TOPIC_ID.int),
+        partition_record(TOPIC_ID.int, 0, [node_id], [7777]),
+    ]
+    write_metadata_log(two_disks[1], records)
+    log = two_disks[0] / "orders-0"
+    stray = two_disks[0] / "orders-0.184f5a4c945d4277a4671794019b3c74-stray"
+    shutil.copytree(log, stray)
+    if not has_log:
+        shutil.rmtree(log)
+    found = [each for each in findings_in(*two_disks) if each.code == "stray-assigned"]
+    assert [each.place.path for each in found] == ([str(stray)] if is_found else [])
 
 
 def owned(mode: int, user: int, group: int, *, is_directory: bool = False) -> Ownership:

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "directory-id-twice",
     "partition-twice",
     "directory-future-alone",
+    "stray-assigned",
     "log-replaced",
     "file-permissions",
     "partition-metadata-mismatch",

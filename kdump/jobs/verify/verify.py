@@ -19,6 +19,7 @@ from kdump.check.directory import (
     check_cleaner_lines,
     check_directory,
     check_futures,
+    check_strays,
     foreign_files,
     root_account,
     unreadable,
@@ -321,8 +322,9 @@ class _Verification:
             each for each in self.request.directories if each.path not in self.request.living
         ]
         yield from check_cleaner_lines(stopped)
-        settings = self.request.settings
-        yield from check_futures(stopped, {path: each.cluster for path, each in settings.items()})
+        clusters = {path: each.cluster for path, each in self.request.settings.items()}
+        yield from check_futures(stopped, clusters)
+        yield from check_strays(stopped, clusters)
         yield from check_start(stopped)
         if self.request.remote is not None:
             from kdump.jobs.verify.verify_remote import metadata_findings
