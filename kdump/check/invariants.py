@@ -352,7 +352,7 @@ LOG_START_LOST: Final = _register(
     Remedy.CHECKPOINTS,
 )
 FIRST_SEGMENT_MISSING: Final = _register(
-    "first-segment-missing", ERROR, "the first segments of a log are missing", Remedy.NONE
+    "first-segment-missing", WARNING, "the first segments of a log are missing", Remedy.NONE
 )
 META_PROPERTIES_MALFORMED: Final = _register(
     "meta-properties-malformed", SEVERE, "an unreadable meta.properties", Remedy.IDENTITY
