@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -205,13 +206,19 @@ def _check_empty(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def _check_log_starts(directory: LogDirectory) -> Iterator[Finding]:
-    """Check that no log start offset is lost with the content of the checkpoint."""
-    if not has_lost_log_starts(directory):
-        return
-    for partition in directory.partitions:
+    """Check that no log start offset is lost with the content of the checkpoint.
+
+    What cannot be read is reported by who reads it.
+    """
+    is_lost = False
+    with contextlib.suppress(OSError):
+        is_lost = has_lost_log_starts(directory)
+    for partition in directory.partitions if is_lost else ():
         if partition.state is not PartitionState.LIVE or partition.is_cluster_metadata:
             continue
-        log_start_offset = deleted_up_to(partition)
+        log_start_offset = None
+        with contextlib.suppress(OSError):
+            log_start_offset = deleted_up_to(partition)
         if log_start_offset is not None:
             yield invariants.LOG_START_LOST.finding(
                 Place(str(directory.path / names.LOG_START_OFFSET_CHECKPOINT)),

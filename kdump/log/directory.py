@@ -161,7 +161,7 @@ def directory_kind(path: Location) -> DirectoryKind:
     Raises:
         OSError: it cannot be listed.
     """
-    files, directories = _listed(path)
+    files, directories, _ = _listed(path)
     if not names.OFFSET_CHECKPOINTS.isdisjoint(files):
         return DirectoryKind.LOG_DIRECTORY
     partitions = [name for name in directories if names.is_accepted_name(name)]
@@ -212,7 +212,7 @@ def log_directories_below(path: Location) -> list[Location]:
     Raises:
         OSError: ``path`` cannot be listed.
     """
-    _, directories = _listed(path)
+    _, directories, _ = _listed(path)
     kinds = {name: _kind_or_none(path / name) for name in sorted(directories)}
     return [path / name for name, kind in kinds.items() if kind and kind.is_log_directory]
 
@@ -303,7 +303,7 @@ def read_root(
         them.
     """
     kind = directory_kind(path) if kind is None else kind
-    files, directories, links = _sorted_entries(path)
+    files, directories, links = _listed(path)
     absent = [name for name in links if _is_selected(name, kind, select)]
     reader = _Reader(path, files)
     places, identities, refused = [], [], []
@@ -391,19 +391,13 @@ class _Reader:
         return None if entries is None else dict(entries)
 
 
-def _listed(path: Location) -> tuple[set[str], list[str]]:
-    """Return the names of files in a directory, and of directories and links to directories."""
-    files, directories = set[str](), list[str]()
-    for entry in path.entries():
-        if entry.kind is EntryKind.DIRECTORY:
-            directories.append(entry.name)
-        else:
-            files.add(entry.name)
-    return files, directories
+def _listed(path: Location) -> tuple[set[str], list[str], dict[str, OSError]]:
+    """Sort what is in a directory.
 
-
-def _sorted_entries(path: Location) -> tuple[set[str], list[str], dict[str, OSError]]:
-    """The same, and why links with names of partitions lead to no directory."""
+    Returns:
+        The names of files; those of directories and of links to directories; and why links with
+        names of partitions lead to no directory.
+    """
     files, directories, links = set[str](), list[str](), dict[str, OSError]()
     for entry in path.entries():
         if entry.kind is EntryKind.DIRECTORY:
@@ -458,7 +452,7 @@ def _partition_kind(files: Iterable[str]) -> DirectoryKind | None:
 def _partition_kind_below(path: Location) -> DirectoryKind | None:
     """The same of a directory inside; None if it cannot be listed, too."""
     try:
-        files, _ = _listed(path)
+        files, *_ = _listed(path)
     except OSError:
         return None
     return _partition_kind(files)

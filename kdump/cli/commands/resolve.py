@@ -1,4 +1,4 @@
-"""Complete or delete leftover files: .swap, .cleaned, .deleted."""
+"""Finish or delete leftover files: .swap, .cleaned, .deleted."""
 
 from __future__ import annotations
 
