@@ -414,6 +414,8 @@ class PartitionCheck:
         if not (is_live and self.scope.is_clean and partition.segments) or self.scope.has_log_start:
             return
         first = partition.segments[0].base_offset
+        if not first:
+            return
         starts = (epoch.start_offset for epoch in partition.known_leader_epochs())
         start = min(starts, default=first)
         if 0 <= start < first:
