@@ -149,10 +149,12 @@ class LogDirectory(Struct, frozen=True):
 
     def offset_problems(self) -> tuple[FileProblem, ...]:
         """Why :meth:`load_offsets` lacks offsets: checkpoints unreadable or malformed."""
-        used = {self.path / names.LOG_START_OFFSET_CHECKPOINT}
-        if not self.is_clean:
-            used.add(self.path / names.RECOVERY_POINT_CHECKPOINT)
-        return tuple(each for each in self.problems if each.path in used)
+        used = (
+            (names.LOG_START_OFFSET_CHECKPOINT,)
+            if self.is_clean
+            else (names.LOG_START_OFFSET_CHECKPOINT, names.RECOVERY_POINT_CHECKPOINT)
+        )
+        return tuple(each for each in self.problems if each.path.name in used)
 
 
 def directory_kind(path: Location) -> DirectoryKind:
