@@ -102,7 +102,10 @@ class KraftCluster:
             self._jvms[NODES].ask("format", args=[*args, *(options or "").split()])
 
     def start(self, *node_ids: int, jvm: str = NODES) -> None:
-        """Start nodes in a JVM, all at once; all nodes if none is named. Brokers are unfenced then.
+        """Start nodes in a JVM, controllers first; all nodes if none is named.
+
+        Brokers are unfenced then. They start when there is a leader: one that sees two elections of
+        a new quorum may truncate its metadata to offset 0, and then never finds the voters again.
 
         Raises:
             RequestFailed: a node did not start.
@@ -110,8 +113,11 @@ class KraftCluster:
         nodes = [self.nodes[each] for each in node_ids] or list(self.nodes.values())
         for node in nodes:
             self._jvm_of[node.node_id] = jvm
-        files = {str(node.node_id): str(self.properties_file(node)) for node in nodes}
-        _require_none(self._jvms[jvm].ask("start", nodes=files))
+        controllers = [each for each in nodes if each.is_controller]
+        for group in (controllers, [each for each in nodes if not each.is_controller]):
+            files = {str(node.node_id): str(self.properties_file(node)) for node in group}
+            if files:
+                _require_none(self._jvms[jvm].ask("start", nodes=files))
         self.connect()
 
     def connect(self) -> None:
