@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from uuid import UUID
 
+from msgspec.structs import replace
+
+from builders.batches import batch, record
+from builders.lock_holder import held_elsewhere
+from builders.log_directories import write_partition
 from builders.metadata_log import (
     ABORT_TRANSACTION,
     BEGIN_TRANSACTION,
@@ -18,11 +25,15 @@ from builders.metadata_log import (
     topic_record,
     write_metadata_log,
 )
+from builders.simulated_broker import SteppedDisk
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
+from kdump.formats.snapshot_writer import SnapshotHead, encode_snapshot
 from kdump.formats.uuids import format_uuid
+from kdump.log.lock_holders import forget_holders
 from kdump.log.partition import read_partition
 from kdump.state.metadata.cluster import ClusterImage, read_cluster_image
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 
 def image(tmp_path: Path, *values: bytes) -> ClusterImage:
@@ -136,3 +147,33 @@ def test_the_partitions_of_a_deleted_topic_are_removed(tmp_path: Path) -> None:
         topic_record("t", 2),
     )
     assert found.topics["t"].partitions == {}
+
+
+def test_metadata_whose_segments_a_broker_replaces_with_a_snapshot_is_read_again(
+    quick_path: Path,
+) -> None:
+    values = [topic_record("t", 1), topic_record("u", 2)]
+    logs = {at: batch([record(at, None, value)]) for at, value in enumerate(values)}
+    snapshot = b"".join(encode_snapshot(SnapshotHead(0, 0, 0), values[:1]))
+    for moment in count():
+        root = quick_path / str(moment)
+        root.mkdir()
+        path = write_partition(root / f"{CLUSTER_METADATA_TOPIC}-0", logs)
+        left = count(moment, -1)
+
+        def step(path: Path = path, left: Iterator[int] = left) -> None:
+            if not next(left):
+                (path / f"{1:020d}-{0:010d}.checkpoint").write_bytes(snapshot)
+                for each in path.glob(f"{0:020d}.*"):
+                    each.unlink()
+
+        with held_elsewhere(root):
+            forget_holders()
+            listed = read_partition(local(path), TopicPartition(CLUSTER_METADATA_TOPIC, 0))
+            found = read_cluster_image(replace(listed, path=Location(SteppedDisk(step), str(path))))
+        assert found is not None
+        assert found.topics.keys() == {"t", "u"}
+        if next(left) >= 0:
+            break
+    assert moment > 1
+    forget_holders()

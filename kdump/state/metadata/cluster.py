@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
+from kdump.log.living import while_it_changes
 from kdump.log.partition import Partition
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ def read_cluster_image(partition: Partition) -> ClusterImage | None:
     """Read the metadata of the cluster up to the end of its metadata log.
 
     Records that the quorum has not committed count too: the log alone does not tell them from
-    others.
+    others. While a broker uses the log, it may replace segments with a snapshot; then the metadata
+    is read again.
 
     Returns:
         The image; None if the log begins after the snapshot ends, or is damaged.
@@ -115,6 +117,12 @@ def read_cluster_image(partition: Partition) -> ClusterImage | None:
     Raises:
         OSError: a file cannot be read.
     """
+    return while_it_changes(
+        partition, _cluster_image, gone=None, has_damage=lambda image: image is None
+    )
+
+
+def _cluster_image(partition: Partition) -> ClusterImage | None:
     from kdump.state.metadata.metadata_image import LOG_BEGIN, LogEnd, MetadataReplay
     from kdump.state.metadata.metadata_log import MetadataDamage, MetadataReading
 
