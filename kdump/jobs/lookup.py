@@ -169,7 +169,9 @@ class LookupJob(Struct, frozen=True):
             return _Lookup(self.question, replace(split, partition=partition)).answer()
 
         try:
-            return while_it_changes(split.partition, answer, gone=None)
+            return while_it_changes(
+                split.partition, answer, gone=None, has_damage=lambda found: bool(found.damages)
+            )
         except OSError as failure:
             what = failure.strerror or str(failure)
             return UnreadableReplica(failure.filename or str(split.path), what)

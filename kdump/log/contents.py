@@ -12,14 +12,14 @@ from msgspec import Struct, field
 from kdump.formats import kafka07, record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.formats.errors import FormatError
+from kdump.log.living_windows import log_windows
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
 from kdump.log.segment import Segment
-from kdump.log.valid_windows import segment_part, valid_windows
+from kdump.log.valid_windows import segment_part
 from kdump.scan.batches import BatchColumns, Window
 from kdump.scan.source import read_at
-from kdump.storage.byte_source import ByteSource
-from kdump.storage.location import Location, StoredFile
+from kdump.storage.location import Location
 
 FORMAT_0_7: Final = "Kafka 0.7"
 _UNKNOWN_CODEC: Final = "unknown"
@@ -101,26 +101,23 @@ def survey_segment(
     """
     parts: list[LogContents] = []
     problems: list[FileProblem] = []
+    survey = _survey_0_7 if segment.is_0_7 else _survey
     try:
-        with path.open_file() as source:
-            for found in _survey(source, segment, following):
-                if isinstance(found, FormatError):
-                    problems.append(FileProblem(path, found))
-                else:
-                    parts.append(found)
+        for found in survey(path, segment, following):
+            if isinstance(found, FormatError):
+                problems.append(FileProblem(path, found))
+            else:
+                parts.append(found)
     except OSError as failure:
         problems.append(FileProblem(path, failure))
     return merged(parts), problems
 
 
 def _survey(
-    source: StoredFile, segment: Segment, following: Segment | None
+    path: Location, segment: Segment, following: Segment | None
 ) -> Iterator[LogContents | FormatError]:
-    if segment.is_0_7:
-        yield from _survey_0_7(source, may_be_padded=following is None)
-        return
     damaged_to = None
-    for step in valid_windows(source, segment_part(segment, following)):
+    for step in log_windows(path, segment_part(segment, following)):
         if isinstance(step, Window):
             yield _contents(step.batches)
             continue
@@ -165,27 +162,30 @@ def _named_codecs(counts: Iterable[tuple[int, int]]) -> Counter[str]:
     return named
 
 
-def _survey_0_7(source: ByteSource, *, may_be_padded: bool) -> Iterator[LogContents | FormatError]:
+def _survey_0_7(
+    path: Location, _segment: Segment, following: Segment | None
+) -> Iterator[LogContents | FormatError]:
     position = batches = 0
     codecs = Counter[int]()
-    while True:
-        # Read the size, then as many bytes, up to the end of the file.
-        size = int.from_bytes(
-            read_at(source, position, kafka07.LOG_OVERHEAD_BYTES), "big", signed=True
-        )
-        entry = read_at(source, position, kafka07.LOG_OVERHEAD_BYTES + max(size, 0))
-        found = kafka07.decode_entry(entry)
-        if isinstance(found, kafka07.Stop07):
-            break
-        batches += 1
-        codecs[found.attributes & CODEC_MASK] += 1
-        position += len(entry)
+    with path.open_file() as source:
+        while True:
+            # Read the size, then as many bytes, up to the end of the file.
+            size = int.from_bytes(
+                read_at(source, position, kafka07.LOG_OVERHEAD_BYTES), "big", signed=True
+            )
+            entry = read_at(source, position, kafka07.LOG_OVERHEAD_BYTES + max(size, 0))
+            found = kafka07.decode_entry(entry)
+            if isinstance(found, kafka07.Stop07):
+                break
+            batches += 1
+            codecs[found.attributes & CODEC_MASK] += 1
+            position += len(entry)
     yield LogContents(
         batches=batches,
         records=batches if codecs[Codec.NONE] == batches else None,
         formats={FORMAT_0_7: batches} if batches else {},
         codecs=_named_codecs(codecs.items()),
     )
-    is_padding = found.reason is kafka07.StopReason07.ZERO_FILL and may_be_padded
+    is_padding = found.reason is kafka07.StopReason07.ZERO_FILL and following is None
     if found.problem is not None and not is_padding:
         yield found.problem.shifted(position)

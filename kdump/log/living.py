@@ -153,28 +153,41 @@ def as_in_use(partition: Partition) -> Partition:
 
 
 def while_it_changes(
-    partition: Partition, read: Callable[[Partition], Read], gone: Gone
+    partition: Partition,
+    read: Callable[[Partition], Read],
+    gone: Gone,
+    has_damage: Callable[[Read], bool] = lambda _: False,
 ) -> Read | Gone:
     """What is read of a partition; if files are gone, of the partition as it is listed then.
 
     Args:
         partition: as a starting broker loads it.
         gone: what is read of a partition that the broker has deleted meanwhile.
+        has_damage: whether damage was met. Of a log that a broker is using, it counts if the log
+            has the same segments before and after it was read: else a segment may have been
+            replaced by one with other offsets.
 
     Raises:
         OSError: a file cannot be read, or files are gone of a log that no broker is using.
         KdumpError: its log directory is gone.
     """
+    before: Glimpse | None = None
     for _ in range(ATTEMPTS):
         try:
-            return read(partition)
+            found = read(partition)
         except FileNotFoundError:
             if not is_in_use_around(partition.path):
                 raise
-        again = settled_glimpse_of(partition)
-        if again is None:
+            after = settled_glimpse_of(partition)
+        else:
+            if not (has_damage(found) and is_in_use_around(partition.path)):
+                return found
+            after = settled_glimpse_of(partition)
+            if before is not None and after is not None and before.has_kept_all(after):
+                return found
+        if after is None:
             return gone
-        partition = again.partition
+        before, partition = after, after.partition
     return read(partition)
 
 

@@ -105,7 +105,7 @@ def _planned(
         problems.clear()
         return list(_splits(target.of(partition), request, problems))
 
-    return while_it_changes(target.partition, of, gone=[])
+    return while_it_changes(target.partition, of, gone=[], has_damage=lambda _: bool(problems))
 
 
 def _splits(

@@ -11,6 +11,7 @@ from kdump.jobs.listing.partition_facts import loaded_or_reported
 from kdump.jobs.problems.found_problems import ProblemReporter
 from kdump.log.directory import LogDirectory
 from kdump.log.generations import segment_generations
+from kdump.log.living import while_it_changes
 from kdump.log.partition import Partition
 
 
@@ -52,7 +53,7 @@ def totals_and_loaded(
     shown = loaded or listed
     generations: Mapping[str, int] = {}
     try:
-        generations = segment_generations(shown)
+        generations = while_it_changes(shown, segment_generations, gone={})
     except OSError as failure:
         problems.report(listed.path, failure)
     return PartitionTotals(

@@ -85,7 +85,12 @@ class TxnsJob(Struct, frozen=True):
         """Read one partition."""
         try:
             partition = as_loaded(read_lone_partition(split.path, split.name))
-            found = while_it_changes(partition, lambda listed: _read(listed, split), gone=_GONE)
+            found = while_it_changes(
+                partition,
+                lambda listed: _read(listed, split),
+                gone=_GONE,
+                has_damage=lambda found: bool(found.damages),
+            )
         except UnfinishedSwapError as failure:
             return NotLoadable(str(failure))
         except FileNotFoundError as failure:

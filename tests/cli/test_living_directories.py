@@ -1,0 +1,81 @@
+"""Commands that read a log directory find nothing wrong with what its broker does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from builders.in_process import run_kdump
+from builders.lock_holder import held_elsewhere
+from builders.samples import seeds
+from builders.simulated_broker import SimulatedBroker, SteppedDisk
+from kdump.log.lock_holders import forget_holders
+from kdump.storage import places
+from kdump.storage.local_disk import LOCAL_DISK
+from kdump.storage.location import Location
+
+COMMANDS: Final = {
+    ("ls",): 0,
+    ("info",): 0,
+    ("info", "--deep"): 0,
+    ("verify",): 0,
+    ("groups",): 0,
+    ("txns",): 0,
+    ("lookup", "--timestamp", "latest"): 0,
+    ("lookup", "--timestamp", "max-timestamp"): 0,
+    ("lookup", "--timestamp", "1500000000000"): 0,
+    ("lookup", "--offset", "9"): 0,
+    ("grep", "no record has this"): 1,
+    ("grep", "no record has this", "--isolation-level", "read_committed"): 1,
+    ("export", "--out", "exported"): 0,
+    ("export", "--out", "exported", "--isolation-level", "read_committed"): 0,
+    ("report", "--out", "report.html"): 0,
+}
+"""Commands over a log directory, with the status that they have where nothing is wrong."""
+
+
+@pytest.fixture
+def log_dir(quick_path: Path) -> Iterator[Path]:
+    """Return a directory that another process has locked."""
+    root = quick_path / "log"
+    root.mkdir()
+    with held_elsewhere(root):
+        forget_holders()
+        yield root
+    forget_holders()
+
+
+@pytest.mark.parametrize("seed", seeds(0, count=60, in_main=4))
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_broker_that_goes_on_damages_nothing(
+    words: tuple[str, ...],
+    seed: int,
+    log_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = SimulatedBroker(log_dir, seed)
+    broker.steps(150 + 40 * (seed % 7))
+    disk = SteppedDisk(lambda: broker.steps(1 + seed % 4))
+
+    def parse(text: str) -> Location:
+        location = places.parse_location(text)
+        is_local = location.storage == LOCAL_DISK
+        return Location(disk, location.path) if is_local else location
+
+    for module in ("options.parameters", "commands.grep"):
+        monkeypatch.setattr(f"kdump.cli.{module}.parse_location", parse)
+    for module in ("living_windows", "settled_listing"):
+        monkeypatch.setattr(f"kdump.log.{module}.wait", lambda _: broker.steps(60))
+    # A worker would have a broker of its own.
+    monkeypatch.setattr("kdump.engine.local.usable_cpus", lambda: 1)
+
+    outcome = run_kdump([*words, str(log_dir)], tmp_path)
+
+    lines = outcome.stderr.decode().splitlines()
+    expected = ("in use by process", "not exported")
+    assert [each for each in lines if not any(known in each for known in expected)] == []
+    assert outcome.exit_status == COMMANDS[words], outcome.stdout
