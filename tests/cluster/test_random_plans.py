@@ -120,11 +120,11 @@ def held_of(path: Path, before: Path, name: str) -> set[Held]:
 
 
 def before_start(collections: list[DiskCollection], name: str) -> int:
-    """The largest start of a replica within its log: what is before it was deleted."""
+    """The largest start of a replica within its log or at its end: what is before was deleted."""
     starts = (
         each.log_start_offset
         for each in replicas(collections, name).values()
-        if each.log_start_offset is not None and each.log_start_offset < (each.log_end_offset or 0)
+        if each.log_start_offset is not None and each.log_start_offset <= (each.log_end_offset or 0)
     )
     return max(starts, default=0)
 
