@@ -336,6 +336,12 @@ RECOVERY_POINT_BEYOND_END: Final = _register(
     "a recovery point past the end of the log",
     Remedy.CHECKPOINTS,
 )
+RECOVERY_POINT_BEFORE_END: Final = _register(
+    "recovery-point-before-end",
+    WARNING,
+    "a log that goes on after the recovery point of a clean shutdown",
+    Remedy.NONE,
+)
 LOG_START_BEYOND_END: Final = _register(
     "log-start-beyond-end", SEVERE, "a log start offset past the end of the log", Remedy.CHECKPOINTS
 )

@@ -383,6 +383,20 @@ class PartitionCheck:
                 found=recovery_point,
                 loss=f"offsets {end_offset} to {recovery_point - 1} are missing",
             )
+        elif (
+            recovery_point is not None
+            and recovery_point < end_offset
+            and self.scope.is_clean
+            and partition.state is PartitionState.LIVE
+        ):
+            # LogManager.shutdown flushes every log, and writes the marker after the checkpoint.
+            yield invariants.RECOVERY_POINT_BEFORE_END.finding(
+                Place(str(root / names.RECOVERY_POINT_CHECKPOINT), None, recovery_point),
+                f"{key} goes on after the offset at which a broker was shut down cleanly:"
+                " its last segment may be that of another log",
+                expected=end_offset,
+                found=recovery_point,
+            )
         log_start_offset = self.scope.log_start_offset
         if log_start_offset > end_offset:
             yield invariants.LOG_START_BEYOND_END.finding(

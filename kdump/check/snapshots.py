@@ -102,13 +102,25 @@ def check_snapshot(
     path = snapshots.path(offset)
     state = replay.entries()
     found = {entry.producer_id: entry for entry in snapshot.entries}
+    writers = {each[0].last_offset: producer_id for producer_id, each in state.items()}
     for producer_id, entry in found.items():
         known = state.pop(producer_id, None)
+        writer = writers.get(entry.last_offset, producer_id) if entry.last_offset >= 0 else None
         if known is None:
             if is_whole:
                 yield _contradiction(str(path), offset, None, entry)
+                continue
         elif not any(_agree(entry, each, is_whole=is_whole) for each in known):
             yield _contradiction(str(path), offset, known[0], entry)
+            continue
+        if writer not in (None, producer_id):
+            # Compaction removes batches, but gives no offset to another producer.
+            yield invariants.SNAPSHOT_STATE.finding(
+                Place(str(path), None, offset),
+                f"the snapshot contradicts the log about who wrote offset {entry.last_offset}",
+                expected=f"producer {writer}",
+                found=f"producer {producer_id}",
+            )
     expiry = _Expiry(found.values())
     for known in state.values():
         has_expired = known[0].current_txn_first_offset < 0 and (

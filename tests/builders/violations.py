@@ -160,7 +160,13 @@ def a_batch_belongs_to_the_next_segment(model: LogModel) -> None:
     model.segments[0].append(batch(records(12, 1)))
 
 
-@by_batches("batch-offset-overflow", "offset-gap", "time-index-last", "snapshot-missing")
+@by_batches(
+    "batch-offset-overflow",
+    "offset-gap",
+    "time-index-last",
+    "snapshot-missing",
+    "recovery-point-before-end",
+)
 def an_offset_is_too_far_from_the_base(model: LogModel) -> None:
     last = model.segments[12][-1]
     model.segments[12][-1] = forged(last, base_offset=12 + 2**31)
@@ -536,6 +542,13 @@ def a_checkpoint_names_a_missing_partition(partition: Path) -> None:
 def a_recovery_point_is_past_the_end(partition: Path) -> None:
     (partition.parent / names.RECOVERY_POINT_CHECKPOINT).write_bytes(
         offset_checkpoint({PARTITION: 19})
+    )
+
+
+@by_files("recovery-point-before-end")
+def a_log_goes_on_after_a_clean_shutdown(partition: Path) -> None:
+    (partition.parent / names.RECOVERY_POINT_CHECKPOINT).write_bytes(
+        offset_checkpoint({PARTITION: 17})
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from builders.batches import batch, record
 from builders.log_directories import write_partition
 from builders.verified import said_of
@@ -45,6 +47,23 @@ def test_a_producer_does_not_expire_before_an_older_one_that_wrote_before_it(
     tmp_path: Path,
 ) -> None:
     assert "snapshot-state" in codes(tmp_path, {KEPT: OLD, MISSING: YOUNG})
+
+
+@pytest.mark.parametrize("writer", [KEPT, MISSING])
+def test_an_offset_has_one_producer_even_in_a_log_that_is_not_whole(
+    tmp_path: Path, writer: int
+) -> None:
+    rows = [record(offset) for offset in (10, 11)]
+    log = batch(rows, producer_id=writer, producer_epoch=0, base_sequence=4)
+    entry = ProducerEntry(KEPT, 0, 5, 11, 1, rows[-1].timestamp, -1, -1)
+    snapshot = str(OffsetFileName(12, FileKind.PRODUCER_SNAPSHOT))
+    write_partition(
+        tmp_path / "orders-0", {10: log}, others={snapshot: producer_snapshot.encode([entry])}
+    )
+
+    found = {each.code for each in said_of(tmp_path) if isinstance(each, Finding)}
+
+    assert ("snapshot-state" in found) == (writer != KEPT)
 
 
 def test_a_producer_with_an_old_timestamp_may_come_after_another_has_expired(

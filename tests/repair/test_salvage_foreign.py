@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from builders.apply_target import apply_target
 from builders.batches import batch, record
@@ -124,8 +125,9 @@ def appended(rng: random.Random, own: Files, foreign: Files) -> None:
 DAMAGES: Final = (copied_in, copied_over, copied_after, copied_twice, appended)
 
 
-def salvaged(path: Path) -> Recovered:
-    outcome = repair_partition(read_lone_partition(local(path), path.name), CONTEXT, Policy.SALVAGE)
+def salvaged(path: Path, *, is_clean: bool = False) -> Recovered:
+    partition = read_lone_partition(local(path), path.name)
+    outcome = repair_partition(partition, replace(CONTEXT, is_clean=is_clean), Policy.SALVAGE)
     assert isinstance(outcome, Recovered), outcome
     return outcome
 
@@ -259,3 +261,64 @@ def test_the_batches_of_another_partition_are_one_range_in_the_report(tmp_path: 
     assert (aside.cause, aside.name) == (Cause.FOREIGN, log_name(250))
     assert aside.size_bytes == len(foreign[log_name(200)])
     assert len(verdict(outcome, Policy.SALVAGE).sentence) < 400
+
+
+def copied_with_index(own: Files, foreign: Files, base_offset: int) -> None:
+    """A segment of another partition over one of its own, with its indexes."""
+    for name, content in foreign.items():
+        if name.startswith(log_name(base_offset)[:20]) and not name.endswith(".snapshot"):
+            own[name] = content
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("base_offset", [0, 120, 240])
+def test_a_segment_that_fits_is_kept_and_named_if_its_index_has_other_batches(
+    tmp_path: Path, base_offset: int, *, is_clean: bool
+) -> None:
+    own = whole(tmp_path / "own-0", Writer(-1, 0, b"own"), [[3] * 40] * 3)
+    foreign = whole(tmp_path / "foreign-0", Writer(-1, 0, b"foreign"), [[2] * 60] * 3)
+    own[log_name(base_offset)] = foreign[log_name(base_offset)]
+    path = written(tmp_path / "logs" / "orders-0", own)
+
+    outcome = salvaged(path, is_clean=is_clean)
+
+    (doubtful,) = outcome.report.doubtful
+    assert (doubtful.name, doubtful.against) == (log_name(base_offset), ("offset index",))
+    assert not outcome.report.quarantined
+    found = verdict(outcome, Policy.SALVAGE)
+    assert found.kind is VerdictKind.REBUILT
+    assert "which may be that of another partition: its offset index has" in found.sentence
+
+
+def test_a_segment_that_fits_is_named_if_a_snapshot_has_other_producers(tmp_path: Path) -> None:
+    own = whole(tmp_path / "own-0", Writer(7, 0, b"own"), [[3] * 40] * 3)
+    foreign = whole(tmp_path / "foreign-0", Writer(8, 0, b"foreign"), [[2] * 60] * 3)
+    copied_with_index(own, foreign, 120)
+
+    outcome = salvaged(written(tmp_path / "logs" / "orders-0", own))
+
+    (doubtful,) = outcome.report.doubtful
+    assert (doubtful.name, doubtful.against) == (log_name(120), ("producer snapshot",))
+
+
+def test_a_segment_that_fits_is_named_if_the_checkpoint_has_its_epoch_elsewhere(
+    tmp_path: Path,
+) -> None:
+    own = whole(tmp_path / "own-0", Writer(-1, 4, b"own"), [[3] * 40] * 3)
+    foreign = whole(tmp_path / "foreign-0", Writer(-1, 3, b"foreign"), [[2] * 60] * 3)
+    own["leader-epoch-checkpoint"] = b"0\n2\n3 0\n4 60\n"
+    own[log_name(0)] = foreign[log_name(0)]
+    copied_with_index(own, foreign, 240)
+
+    outcome = salvaged(written(tmp_path / "logs" / "orders-0", own))
+
+    found = {each.name: each.against for each in outcome.report.doubtful}
+    assert found[log_name(240)] == ("leader-epoch-checkpoint",)
+
+
+def test_nothing_tells_a_segment_with_its_index_and_without_producers(tmp_path: Path) -> None:
+    own = whole(tmp_path / "own-0", Writer(-1, 0, b"own"), [[3] * 40] * 3)
+    foreign = whole(tmp_path / "foreign-0", Writer(-1, 0, b"foreign"), [[2] * 60] * 3)
+    copied_with_index(own, foreign, 120)
+
+    assert not salvaged(written(tmp_path / "logs" / "orders-0", own)).report.doubtful

@@ -227,6 +227,18 @@ class AddedMarker(Struct, frozen=True):
     offset: int
 
 
+class DoubtfulLog(Struct, frozen=True):
+    """A log that stays although it may be that of another partition.
+
+    Attributes:
+        name: of its file.
+        against: the files beside it that describe other batches, in words.
+    """
+
+    name: str
+    against: tuple[str, ...]
+
+
 class LoadReport(Struct, frozen=True):
     """Everything that loading does to a partition.
 
@@ -243,6 +255,7 @@ class LoadReport(Struct, frozen=True):
         swap_losses: records that are lost with logs that swaps replace.
         hidden: batches that stay on disk and that a broker no longer has.
         wrong_txns: transactions that the broker has and the log has not, or the reverse.
+        doubtful: logs that stay and may be those of another partition; only salvage names them.
     """
 
     cuts: tuple[LogCut, ...]
@@ -257,6 +270,7 @@ class LoadReport(Struct, frozen=True):
     swap_losses: tuple[SwapLoss, ...] = ()
     hidden: tuple[HiddenBatches, ...] = ()
     wrong_txns: tuple[WrongTxn, ...] = ()
+    doubtful: tuple[DoubtfulLog, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -271,6 +285,7 @@ class LoadReport(Struct, frozen=True):
             or self.added_markers
             or self.swap_losses
             or self.hides_data
+            or self.doubtful
         )
 
     @property

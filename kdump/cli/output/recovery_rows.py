@@ -46,6 +46,7 @@ ACCOUNT_FIELDS: Final = (
     "hidden_batches",
     "wrong_transactions",
     "quarantined",
+    "doubtful",
     "added_markers",
     "splits",
     "leftovers",
@@ -164,6 +165,16 @@ RECOVERED_PARTITION: Final = RowType(
                     Field("most_records", COUNT.or_null, "Upper bound of that."),
                 )
             ),
+        ),
+        Field(
+            "doubtful",
+            list_of(
+                object_of(
+                    Field("file", TEXT),
+                    Field("against", list_of(TEXT), "What describes other batches, in words."),
+                )
+            ),
+            "Logs that salvage keeps and that may be those of another partition.",
         ),
         Field(
             "added_markers",
@@ -360,6 +371,9 @@ def _account_row(report: LoadReport | None) -> dict[str, Any]:
                 "most_records": each.most_records,
             }
             for each in report.quarantined
+        ],
+        "doubtful": [
+            {"file": each.name, "against": list(each.against)} for each in report.doubtful
         ],
         "added_markers": [
             {"file": each.name, "producer_id": each.producer_id, "offset": each.offset}

@@ -77,6 +77,7 @@ NEEDS_ALL_DATA: Final = frozenset(
         invariants.EPOCHS_MISSING.code,
         invariants.EPOCHS_MISMATCH.code,
         invariants.RECOVERY_POINT_BEYOND_END.code,
+        invariants.RECOVERY_POINT_BEFORE_END.code,
         invariants.LOG_START_BEYOND_END.code,
         invariants.LOG_START_CONTRADICTION.code,
     }

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct, field
 
-from kdump.broker.loader.load_report import Cause
+from kdump.broker.loader.load_report import Cause, DoubtfulLog
 from kdump.broker.loader.valid_batches import (
     DamagedRange,
     ValidBatches,
@@ -24,11 +24,13 @@ from kdump.broker.loader.valid_batches import (
 )
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
+from kdump.repair.salvage.contradictions import LogEvidence
 from kdump.repair.salvage.foreign import find_foreign, suspect_logs
 from kdump.repair.salvage.log_runs import SequenceSpan, add_spans, sequence_spans
 from kdump.repair.salvage.lost_markers import BatchPlace, LostMarkers, RowCut, abort_marker
 from kdump.repair.salvage.missing_offsets import LogOffsets
 from kdump.repair.salvage.offset_order import INT32_MAX, increasing_batches, log_order
+from kdump.repair.salvage.side_files import SideFiles
 from kdump.scan.batches import Column, Flags, read_windows
 from kdump.scan.source import read_at
 from kdump.state.transactions.producers import outside_of_txn
@@ -163,6 +165,7 @@ class KeptLogs:
     Attributes:
         logs: in that order.
         log_offsets: the offsets of each log on disk, by base offset.
+        contradicted: the files that describe other batches than the log has, by base offset.
 
     Args:
         directory: the directory; its logs have the bytes on disk, perhaps other names.
@@ -179,14 +182,20 @@ class KeptLogs:
         self._directory = directory
         self.logs: list[KeptLog] = []
         self.log_offsets: dict[int, LogOffsets] = {}
+        self.contradicted: dict[int, tuple[str, ...]] = {}
         self._lost = LostMarkers(base_offsets, since_offset)
         spans: dict[int, dict[int, SequenceSpan]] = {}
-        for base_offset in base_offsets:
+        side_files = SideFiles(directory)
+        ends: list[int | None] = [*base_offsets, None]
+        for base_offset, end_offset in zip(base_offsets, ends[1:], strict=True):
             content = directory.content(file_name(base_offset, FileKind.LOG))
             assert isinstance(content, CopiedFrom), "a log is a file"
             spans[base_offset] = {}
             self.log_offsets[base_offset] = LogOffsets(base_offset)
-            batches = collected(self._walk(base_offset, spans[base_offset])).collapsed()
+            evidence = LogEvidence(base_offset, end_offset, side_files)
+            batches = collected(self._walk(base_offset, spans[base_offset], evidence)).collapsed()
+            if evidence.against:
+                self.contradicted[base_offset] = evidence.against
             keep = np.ones(batches.count, np.bool_)
             self.logs.append(KeptLog(base_offset, content, batches, keep))
         in_file_order = list(self.logs)
@@ -196,7 +205,7 @@ class KeptLogs:
             self._lost = self._find_lost_markers(since_offset)
 
     def _walk(
-        self, base_offset: int, spans: dict[int, SequenceSpan]
+        self, base_offset: int, spans: dict[int, SequenceSpan], evidence: LogEvidence
     ) -> Iterator[ValidBatches | DamagedRange]:
         """Look at all batches of a log once, and yield the runs of each window."""
         number = 0
@@ -205,6 +214,7 @@ class KeptLogs:
                 if isinstance(step, ValidBatches):
                     add_spans(spans, sequence_spans(step, slice(None)))
                     self.log_offsets[base_offset].add(step)
+                    evidence.add(step)
                     self._lost.add(base_offset, step, number)
                     number += step.count
                     yield step.collapsed()
@@ -218,6 +228,16 @@ class KeptLogs:
         return [log for log, rows in self._runs() if rows.size] == [
             log for log in self.logs if log.batches.count
         ]
+
+    def doubtful(self) -> Iterator[DoubtfulLog]:
+        """The logs that stay although files beside them describe other batches.
+
+        A damaged log is not judged: damage explains all that.
+        """
+        for log in sorted(self.logs, key=lambda each: each.base_offset):
+            against = self.contradicted.get(log.base_offset)
+            if against is not None and log.is_whole:
+                yield DoubtfulLog(log.content.name, against)
 
     @property
     def end_offset(self) -> int:

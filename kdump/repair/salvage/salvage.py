@@ -88,8 +88,8 @@ def salvage_partition(directory: VirtualDirectory, context: LoadContext) -> Reco
         if not (_loses(outcome) or is_cut or is_wrong) and context != salvage.from_the_start:
             outcome = load_directory(untouched, context)
         if not _loses(outcome):
-            return salvage.with_gaps(outcome)
-    return salvage.with_gaps(salvage.run())
+            return salvage.with_notes(outcome)
+    return salvage.with_notes(salvage.run())
 
 
 def _loses(outcome: Recovered | Refusal) -> bool:
@@ -224,9 +224,20 @@ class _Salvage:
         self._logs.end_lost_txns(self._since_offset)
         return True
 
-    def with_gaps(self, outcome: Recovered | Refusal) -> Recovered | Refusal:
+    def with_notes(self, outcome: Recovered | Refusal) -> Recovered | Refusal:
+        """``outcome`` with what is seen of the logs that stay: gaps, and which are doubtful."""
+        if isinstance(outcome, Refusal):
+            return outcome
+        doubtful = tuple(self._logs.doubtful())
+        return self._with_gaps(
+            replace(outcome, report=replace(outcome.report, doubtful=doubtful))
+            if doubtful
+            else outcome
+        )
+
+    def _with_gaps(self, outcome: Recovered) -> Recovered:
         """``outcome`` with an empty file for each gap that is not known yet."""
-        if isinstance(outcome, Refusal) or self.from_the_start.is_compacted is not False:
+        if self.from_the_start.is_compacted is not False:
             return outcome
         known = [name for name, file in outcome.files.items() if not isinstance(file, Gone)]
         known += [each.file for each in outcome.report.quarantined if each.file is not None]

@@ -11,6 +11,7 @@ from kdump.formats import names, offset_index, producer_snapshot
 from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
+from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.repair.salvage.log_runs import LogRun
 from kdump.target.virtual_directory import VirtualDirectory, file_name
@@ -56,15 +57,41 @@ class SideFiles:
         found = batches.leader_epoch[run.rows]
         return bool(((found >= 0) & (known > 0) & (found != epochs[known])).any())
 
-    def index_agreement(self, run: LogRun, batches: ValidBatches) -> bool | None:
-        """Whether the index entries for a run point to its batches; None if there are none."""
-        name = file_name(run.base_offset, FileKind.OFFSET_INDEX)
-        if batches.is_collapsed:
-            return True
-        if name not in self._directory:
+    def contradicts_known_epochs(self, batches: ValidBatches) -> bool:
+        """Whether a batch has an epoch that the checkpoint has, but for other offsets.
+
+        A newer epoch than all of the checkpoint is no contradiction: after a crash it may lack it.
+        """
+        if not self._epochs:
+            return False
+        starts = np.array([entry.start_offset for entry in self._epochs], np.int64)
+        epochs = np.array([entry.epoch for entry in self._epochs], np.int64)
+        at = np.searchsorted(starts, batches.first_offset, side="right") - 1
+        found = batches.leader_epoch
+        is_other = np.isin(found, epochs) & (found != epochs[np.maximum(at, 0)])
+        return bool(((at >= 0) & is_other).any())
+
+    def index(self, base_offset: int) -> OffsetIndex | None:
+        """The offset index of a log, without padding; None if there is none."""
+        name = file_name(base_offset, FileKind.OFFSET_INDEX)
+        if name not in self._directory or self._directory.is_directory(name):
             return None
         data = self._directory.read(name)
-        index = offset_index.decode(data[: len(data.rstrip(b"\0")) + 7 & ~7], run.base_offset)
+        return offset_index.decode(data[: len(data.rstrip(b"\0")) + 7 & ~7], base_offset)
+
+    @property
+    def last_snapshot(self) -> int | None:
+        """The offset of the last producer snapshot; None if there is none."""
+        parsed = map(names.parse_offset_file_name, self._directory.snapshot_names())
+        return max((each.offset for each in parsed if each is not None), default=None)
+
+    def index_agreement(self, run: LogRun, batches: ValidBatches) -> bool | None:
+        """Whether the index entries for a run point to its batches; None if there are none."""
+        if batches.is_collapsed:
+            return True
+        index = self.index(run.base_offset)
+        if index is None:
+            return None
         starts = batches.position[run.rows]
         begin, end = int(starts[0]), int(starts[-1] + batches.size_bytes[run.rows][-1])
         chosen = (index.position >= begin) & (index.position < end) & (index.position > 0)

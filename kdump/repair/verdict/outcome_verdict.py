@@ -234,6 +234,16 @@ def _repairs(report: LoadReport, details: list[str]) -> Iterable[str]:
         f"split {counted(len(report.splits), 'segment')} into {parts}",
         details,
     )
+    yield from _named_or_counted(
+        (
+            f"keep segment {each.name}, which may be that of another partition: its"
+            f" {' and '.join(each.against)} {'has' if len(each.against) == 1 else 'have'}"
+            " other batches"
+            for each in report.doubtful
+        ),
+        f"keep {counted(len(report.doubtful), 'segment')} that may be those of other partitions",
+        details,
+    )
     rebuilt = [segment for segment in report.recovered if segment.is_rebuilt]
     yield from _named_or_counted(
         (f"rebuild the indexes of segment {each.base_offset}: {each.reason}" for each in rebuilt),
