@@ -381,6 +381,18 @@ DIRECTORY_ID_TWICE: Final = _register(
 DIRECTORY_ID_RESERVED: Final = _register(
     "directory-id-reserved", SEVERE, "a directory id that Kafka reserves", Remedy.IDENTITY
 )
+DIRECTORY_ID_UNKNOWN: Final = _register(
+    "directory-id-unknown",
+    WARNING,
+    "a directory id that the cluster does not know, of partitions that it does",
+    Remedy.NONE,
+)
+DIRECTORY_OF_OTHER_NODE: Final = _register(
+    "directory-of-other-node",
+    SEVERE,
+    "a directory with the partitions of another node",
+    Remedy.NONE,
+)
 BOOTSTRAP_MALFORMED: Final = _register(
     "bootstrap-malformed", SEVERE, "an unreadable bootstrap.checkpoint", Remedy.NONE
 )

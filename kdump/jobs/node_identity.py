@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.apply.plan import TargetDirectory
+from kdump.check.assigned_nodes import OtherNode, looks_like
 from kdump.check.findings import Finding
 from kdump.check.log_dirs import ConfiguredDirectories, check_log_dirs
 from kdump.check.start import NodeDirectories, StartProblem, start_problems
@@ -127,6 +128,16 @@ class NodeIdentity:
         return {path: voters for path, voters in found.items() if voters is not None}
 
     @cached_property
+    def other_nodes(self) -> list[OtherNode]:
+        """The directories whose partitions are those of another node or directory."""
+        with phase("reading the cluster's metadata"), contextlib.suppress(OSError):
+            image = read_newest_image(copy for _, copy in self._copies())
+            if image is not None:
+                found = (looks_like(each, image, self.directories) for each in self.directories)
+                return [each for each in found if each is not None]
+        return []
+
+    @cached_property
     def problems(self) -> list[StartProblem]:
         """What keeps the node from starting or joining, in Kafka's order."""
         found: list[StartProblem] = []
@@ -139,6 +150,7 @@ class NodeIdentity:
                     self.server.path, self.server.content, self.configured, self.directories
                 )
         found += (StartProblem(each, is_refusal=False) for each in self._voter_findings())
+        found += (StartProblem(each.finding, is_refusal=False) for each in self.other_nodes)
         return found
 
     def alone_in_sync(self) -> tuple[str, ...] | None:

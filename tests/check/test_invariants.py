@@ -27,6 +27,8 @@ ELSEWHERE = {
     "meta-properties-mismatch",
     "cleaner-line-misplaced",
     "directory-id-twice",
+    "directory-id-unknown",
+    "directory-of-other-node",
     "partition-twice",
     "directory-future-alone",
     "stray-assigned",

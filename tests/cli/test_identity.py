@@ -386,3 +386,72 @@ def test_without_a_copy_it_is_not_known(node: Path) -> None:
     found = identity(node, "d1", "d2")
     assert "no copy of the metadata is here: it is not known" in found.stdout.decode()
     assert rows(node, "d1", "d2")[-1]["alone_in_sync"] is None
+
+
+THEIR_ID: Final = "5T29MhdG8UOI8Y5PDbj76Q"
+
+
+@pytest.fixture(scope="module")
+def cluster(fixtures: Path) -> Path:
+    """Return the directory of the disks of a real cluster."""
+    return fixtures / "states/clean"
+
+
+def test_the_disks_of_a_real_cluster_are_those_of_their_nodes(cluster: Path) -> None:
+    for disks in (("b1-d1",), ("b2-d1", "b2-d2"), ("b3-d1",), ("c1001",)):
+        assert codes(rows(cluster, *disks)) == [], disks
+
+
+def test_a_disk_with_the_properties_of_another_broker_is_that_of_its_partitions(
+    cluster: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(cluster / "b3-d1", tmp_path / "b3-d1")
+    shutil.copy(cluster / "b1-d1" / names.META_PROPERTIES, tmp_path / "b3-d1")
+
+    found = rows(tmp_path, "b3-d1")
+
+    assert codes(found) == ["directory-of-other-node"]
+    (other,) = (each for each in found if each["type"] == "finding")
+    assert other["severity"] == "severe"
+    assert other["expected"] == f"node 3, directory {THEIR_ID}"
+    assert found[-1]["is_startable"]
+    outcome = identity(tmp_path, "b3-d1")
+    assert outcome.exit_status == 4
+    text = outcome.stdout.decode()
+    assert "starts on this directory, but see above" in text
+    (command,) = re.findall(r"kdump identity (--repair .*)", text)
+    identity(tmp_path, *command.split())
+    after = properties(tmp_path / "b3-d1")
+    assert (after.node_id, after.directory_id and format_uuid(after.directory_id)) == (3, THEIR_ID)
+    assert codes(rows(tmp_path, "b3-d1")) == []
+    assert identity(tmp_path, "b3-d1").exit_status == 0
+
+
+def test_verify_says_whose_disk_it_is(cluster: Path, tmp_path: Path) -> None:
+    shutil.copytree(cluster / "b3-d1", tmp_path / "b3-d1")
+    shutil.copy(cluster / "b1-d1" / names.META_PROPERTIES, tmp_path / "b3-d1")
+    args = ["verify", "b3-d1", "--quick", "--engine", "local", "--output", "jsonl"]
+    found = objects(run_kdump(args, tmp_path).stdout)
+    assert "directory-of-other-node" in codes(found)
+
+
+def test_an_unknown_directory_id_is_a_warning(cluster: Path, tmp_path: Path) -> None:
+    shutil.copytree(cluster / "b3-d1", tmp_path / "b3-d1")
+    replace(tmp_path / "b3-d1", THEIR_ID, OWN_ID)
+
+    found = rows(tmp_path, "b3-d1")
+
+    (other,) = (each for each in found if each["type"] == "finding")
+    assert (other["code"], other["severity"]) == ("directory-id-unknown", "warning")
+    assert other["expected"] == f"node 3, directory {THEIR_ID}"
+    assert f"--directory-id b3-d1={THEIR_ID}" in identity(tmp_path, "b3-d1").stdout.decode()
+
+
+def test_partitions_that_were_reassigned_do_not_make_it_another_disk(node: Path) -> None:
+    values = [topic_record("orders", 1)]
+    values += [partition_record(1, number, [8], [5]) for number in range(8)]
+    shutil.rmtree(node / "d1" / f"{names.CLUSTER_METADATA_TOPIC}-0")
+    write_metadata_log(node / "d1", values)
+    for number in range(8):
+        (node / "d2" / f"orders-{number}").mkdir()
+    assert "directory-of-other-node" not in codes(rows(node, "d1", "d2"))

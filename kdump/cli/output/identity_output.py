@@ -19,6 +19,7 @@ from kdump.storage.location import Location
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
+    from kdump.check.assigned_nodes import OtherNode
     from kdump.jobs.node_identity import NodeIdentity
     from kdump.log.directory import LogDirectory
     from kdump.repair.rebuild.node_directories import GivenIdentity, RepairedIdentity
@@ -264,6 +265,8 @@ def advice(node: NodeIdentity) -> Iterator[str]:
 
 def _advice(node: NodeIdentity, copies: LocalCopies) -> Iterator[str]:
     codes = {each.finding.code for each in node.problems}
+    for each in node.other_nodes:
+        yield from _assigned_advice(each, copies)
     if codes & _BY_PROPERTIES:
         yield from _counts(node.directories)
         if "meta-properties-mismatch" in codes:
@@ -280,10 +283,25 @@ def _advice(node: NodeIdentity, copies: LocalCopies) -> Iterator[str]:
             words.append(shell_command("", ["--server-properties", node.server.path])[7:])
         paths = copies.of(each.path for each in node.directories)
         yield f"to write meta.properties: {shell_command(' '.join(words), paths)}"
-    for each in node.problems:
-        if each.finding.code == "voters-mismatch" and each.finding.expected is not None:
+    for problem in node.problems:
+        if problem.finding.code == "voters-mismatch" and problem.finding.expected is not None:
             yield from _voter_advice(node, copies)
             return
+
+
+def _assigned_advice(other: OtherNode, copies: LocalCopies) -> Iterator[str]:
+    (path,) = copies.of([other.directory.path])
+    properties = other.directory.meta_properties
+    words = ["identity --repair"]
+    if properties is not None and properties.node_id != other.node_id:
+        yield f"if {path} is the disk of node {other.node_id}, do not start this broker with it"
+        words.append(f"--node-id {other.node_id}")
+    if other.directory_id is not None:
+        words.append(f"--directory-id {path}={other.directory_id}")
+    yield (
+        f"if only the meta.properties of {path} is that of another directory: "
+        + shell_command(" ".join(words), [path])
+    )
 
 
 def _voter_advice(node: NodeIdentity, copies: LocalCopies) -> Iterator[str]:

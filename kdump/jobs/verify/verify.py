@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kdump.check.assigned_nodes import check_assigned_nodes
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import (
     check_access,
@@ -326,6 +327,7 @@ class _Verification:
         yield from check_futures(stopped, clusters)
         yield from check_strays(stopped, clusters)
         yield from check_start(stopped)
+        yield from check_assigned_nodes(stopped, clusters)
         if self.request.remote is not None:
             from kdump.jobs.verify.verify_remote import metadata_findings
 

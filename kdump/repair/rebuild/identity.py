@@ -6,13 +6,12 @@ own id is in the cluster's metadata, which has the directory of each replica.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
+from kdump.check.assigned_nodes import assigned_directory_id
 from kdump.check.start import is_reserved
 from kdump.formats.meta_properties import MetaProperties, encode_meta_properties
-from kdump.formats.names import PartitionState
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory
 from kdump.state.metadata.cluster import ClusterImage
@@ -80,42 +79,3 @@ def known_directory_id(
         return assigned
     left = [text for text in cluster.log_dirs.get(node_id, ()) if text not in taken]
     return left[0] if len(left) == 1 else None
-
-
-def assigned_directory_id(
-    directory: LogDirectory, node_id: int, cluster: ClusterImage, taken: Collection[str] = ()
-) -> str | None:
-    """The directory to which the cluster assigns most partitions that are in this one.
-
-    Args:
-        cluster: the cluster's metadata.
-        taken: ids that do not count.
-
-    Returns:
-        Its id in Kafka's form; None if the cluster assigns none of them.
-    """
-    assigned = Counter(
-        text
-        for text in _assigned(directory, node_id, cluster)
-        if text not in taken and not _is_reserved(text)
-    )
-    return assigned.most_common(1)[0][0] if assigned else None
-
-
-def _assigned(directory: LogDirectory, node_id: int, cluster: ClusterImage) -> Sequence[str]:
-    """The ids of the directories to which the cluster assigns the partitions of this one."""
-    found = []
-    for key, state in directory.identities:
-        topic = cluster.topics.get(key.topic)
-        if topic is None or state is not PartitionState.LIVE:
-            continue
-        assigned = topic.partitions.get(key.partition)
-        text = None if assigned is None else assigned.directory_on(node_id)
-        if text is not None:
-            found.append(text)
-    return found
-
-
-def _is_reserved(text: str) -> bool:
-    parsed = parse_uuid(text)
-    return parsed is None or is_reserved(parsed)

@@ -15,13 +15,14 @@ from typing import Final, TypeVar
 
 from msgspec import Struct, field
 
+from kdump.check.assigned_nodes import assigned_directory_id
 from kdump.check.start import has_metadata, is_reserved
 from kdump.check.voters import LoggedVoters
 from kdump.errors import UsageProblem
 from kdump.formats.meta_properties import MetaProperties
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory
-from kdump.repair.rebuild.identity import assigned_directory_id, known_directory_id
+from kdump.repair.rebuild.identity import known_directory_id
 from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
 from kdump.words import counted
