@@ -7,17 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kdump.check import invariants
-from kdump.check.findings import Finding, Place
+from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import ByteAccount
 from kdump.check.scope import becomes_log, cluster_view
 from kdump.formats import names
 from kdump.formats.errors import FormatError
-from kdump.formats.names import PartitionState
+from kdump.formats.names import PartitionState, TopicPartition
+from kdump.formats.uuids import format_uuid
 from kdump.log.bounds import deleted_up_to, has_lost_log_starts
 from kdump.log.broker import by_broker, unfinished_moves
 from kdump.log.cleaner_lines import misplaced_lines
 from kdump.log.directory import LogDirectory
-from kdump.state.metadata.cluster import ClusterImage
+from kdump.state.metadata.cluster import ClusterImage, ClusterPartition
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.storage.ownership import OwnedEntry, OwnedStorage, Ownership
@@ -107,6 +108,102 @@ def check_strays(
                     "the cluster's metadata assigns the partition to this broker, and no given"
                     " directory has its log: a starting broker creates an empty one",
                 )
+
+
+def check_missing(
+    directories: Iterable[LogDirectory], clusters: Mapping[Location, ClusterImage | None]
+) -> Iterator[Finding]:
+    """Check that each partition that is assigned to a log directory has a directory.
+
+    A starting broker makes an empty log, and nobody knows that there was another
+    (``ReplicaManager.applyDelta``): if it leads, its followers truncate to 0.
+
+    Args:
+        directories: all log directories, also of several brokers.
+        clusters: the cluster's metadata, by the path of the directory; None if unknown.
+    """
+    for broker, own in by_broker(directories).items():
+        if broker is None:
+            continue
+        _, node_id = broker
+        # A -stray partition has its own finding, and a broker made it -delete by newer metadata.
+        there = {key for each in own for key, _ in each.identities}
+        there |= {
+            names.parse_partition_directory_name(name).topic_partition
+            for each in own
+            for name in each.absent
+        }
+        given = {_directory_id(each) for each in own}
+        for directory in own:
+            cluster = clusters.get(directory.path)
+            if cluster is None:
+                continue
+            is_whole = given.issuperset(cluster.log_dirs.get(node_id, ()))
+            for key, partition in _assigned_to(directory, node_id, cluster, is_whole=is_whole):
+                if key not in there:
+                    yield _missing(directory.path / str(key), partition, node_id)
+
+
+def _directory_id(directory: LogDirectory) -> str | None:
+    properties = directory.meta_properties
+    if properties is None or properties.directory_id is None:
+        return None
+    return format_uuid(properties.directory_id)
+
+
+def _assigned_to(
+    directory: LogDirectory, node_id: int, cluster: ClusterImage, *, is_whole: bool
+) -> Iterator[tuple[TopicPartition, ClusterPartition]]:
+    """The partitions that the metadata assigns to a log directory, and that were in it.
+
+    Without a line in the checkpoints, a partition was not there when the broker ran: the metadata
+    is older or newer, or somebody copied a part of the disk. A disk with nothing tells nothing.
+
+    Args:
+        is_whole: whether these are all directories of the node: only then the lines count for
+            partitions whose directory the cluster does not know.
+    """
+    from kdump.state.metadata.metadata_entities import is_reserved_directory
+
+    checkpoints = directory.checkpoints
+    before = {*(checkpoints.recovery_points or ()), *(checkpoints.high_watermarks or ())}
+    is_empty = not before and not directory.identities
+    own = _directory_id(directory)
+    for topic in cluster.topics.values():
+        for number, partition in topic.partitions.items():
+            if node_id not in partition.replicas:
+                continue
+            key = TopicPartition(topic.name, number)
+            assigned = partition.directory_on(node_id)
+            if assigned is None or is_reserved_directory(assigned):
+                is_here = is_whole and key in before
+            else:
+                is_here = assigned == own and (is_empty or key in before)
+            if is_here:
+                yield key, partition
+
+
+def _missing(path: Location, partition: ClusterPartition, node_id: int) -> Finding:
+    what = (
+        "the cluster's metadata assigns the partition to this log directory, and no given directory"
+        " has it: a starting broker makes an empty log"
+    )
+    if node_id not in partition.in_sync:
+        return invariants.PARTITION_MISSING.finding(
+            Place(str(path)),
+            f"{what}, and copies all records from the leader",
+            severity=Severity.WARNING,
+        )
+    if partition.is_alone_in_sync(node_id):
+        what += " and leads with it, because no other replica is in sync"
+    else:
+        what += (
+            ", and may lead with it, unless the controllers have newer metadata in which it is not"
+            " in sync"
+        )
+    return invariants.PARTITION_MISSING.finding(
+        Place(str(path)), what, loss="all records of the partition"
+    )
 
 
 def _check_problems(directory: LogDirectory) -> Iterator[Finding]:

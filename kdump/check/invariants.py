@@ -298,6 +298,12 @@ PARTITION_NOT_ASSIGNED: Final = _register(
     "a partition that the cluster assigns to other nodes",
     Remedy.NONE,
 )
+PARTITION_MISSING: Final = _register(
+    "partition-missing",
+    SEVERE,
+    "a partition that the cluster assigns to the log directory, without a directory",
+    Remedy.NONE,
+)
 LOAD_REFUSED: Final = _register(
     "load-refused", SEVERE, "a partition that a broker refuses to load", Remedy.CAUSE
 )

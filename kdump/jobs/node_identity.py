@@ -36,8 +36,7 @@ from kdump.repair.rebuild.node_directories import (
     RepairedIdentity,
     repaired_identities,
 )
-from kdump.state.metadata.cluster import read_newest_image
-from kdump.state.metadata.metadata_image import EntityKind
+from kdump.state.metadata.cluster import cluster_view, read_newest_image
 from kdump.state.metadata.metadata_replay import END, CopyReplay
 from kdump.storage.entries import Entry
 from kdump.storage.location import Location
@@ -169,13 +168,13 @@ class NodeIdentity:
                 return None
             image = CopyReplay(copies[0].partition, lambda _problem: None).image_at(END)
             here = {each.name for each in self._entries()}
-            topics = image.of(EntityKind.TOPIC)
             return tuple(
                 sorted(
                     name
-                    for (topic_id, number), each in image.of(EntityKind.PARTITION).items()
-                    if {*each.isr, *each.elr} == {node_id}
-                    and (name := f"{topics[topic_id].name}-{number}") not in here
+                    for topic in cluster_view(image).topics.values()
+                    for number, each in topic.partitions.items()
+                    if each.is_alone_in_sync(node_id)
+                    and (name := f"{topic.name}-{number}") not in here
                 )
             )
         return None

@@ -18,7 +18,7 @@ from kdump.broker.loader.checkpoints import is_loaded, recovered_root, with_know
 from kdump.broker.loader.load_report import LoadReport
 from kdump.broker.loader.loader import Recovered
 from kdump.check.collector import Collector
-from kdump.check.directory import check_directory
+from kdump.check.directory import check_directory, check_missing
 from kdump.check.findings import Finding
 from kdump.check.partition_files import check_belonging
 from kdump.check.scope import scope_in
@@ -271,7 +271,10 @@ class _Recovery:
         self.request = request = replace(request, directories=known)
         self.twice = partitions_twice(request.directories)
         self.replaced = replaced_logs(request.directories, request.settings, request.now_ms)
-        self.start = list(check_start(request.directories))
+        self.across = list(check_start(request.directories))
+        if request.selection.is_everything:
+            clusters = {path: each.cluster for path, each in request.settings.items()}
+            self.across += check_missing(request.directories, clusters)
 
     def results(self, options: EngineOptions) -> list[DirectoryRecovery]:
         request = self.request
@@ -383,7 +386,7 @@ class _Recovery:
         settings = self.request.settings[directory.path]
         yield from check_directory(directory)
         yield from check_topic_configs(directory, settings.cluster, settings.kafka_version)
-        for finding in self.start:
+        for finding in self.across:
             if local(finding.place.path).parent == directory.path:
                 yield finding
 

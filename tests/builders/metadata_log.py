@@ -72,11 +72,13 @@ def partition_change_record(
     number: int,
     replicas: Sequence[int] | None = None,
     directories: Sequence[int] | None = None,
+    isr: Sequence[int] | None = None,
 ) -> bytes:
     """Encode a change to some fields of a partition."""
     tagged = [
         bytes([tag, len(content)]) + content
         for tag, content in (
+            (0, None if isr is None else _numbers(isr)),
             (2, None if replicas is None else _numbers(replicas)),
             (8, None if directories is None else _ids(directories)),
         )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import os
 import shutil
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from builders.in_process import run_kdump
+from builders.json_answers import objects
+from builders.lock_holder import held_elsewhere
 from builders.log_directories import (
     META_PROPERTIES,
     TOPIC_ID,
@@ -21,6 +27,7 @@ from builders.log_directories import (
 from builders.metadata_log import (
     TOPIC_RESOURCE,
     config_record,
+    partition_change_record,
     partition_record,
     topic_record,
     write_metadata_log,
@@ -34,7 +41,10 @@ from kdump.check.scope import ClusterView, PartitionScope
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.formats.uuids import format_uuid
+from kdump.jobs.verify.verify import VerifyRequest, verify
+from kdump.log.directory import read_log_directory
 from kdump.log.partition import read_partition
+from kdump.state.metadata.settings import read_settings
 from kdump.storage.local_disk import local
 from kdump.storage.ownership import Ownership
 
@@ -152,6 +162,185 @@ def test_a_stray_partition_that_is_assigned_here_is_found(
         shutil.rmtree(log)
     found = [each for each in findings_in(*two_disks) if each.code == "stray-assigned"]
     assert [each.place.path for each in found] == ([str(stray)] if is_found else [])
+
+
+OF_DISKS = (uuid.UUID(bytes=base64.urlsafe_b64decode("V1dW8O41RR6_pKmks-3sKg==")).int, 7777)
+"""The ids of the two disks."""
+UNASSIGNED = 1
+
+
+def write_assignment(
+    disks: tuple[Path, Path],
+    *,
+    directory: int = OF_DISKS[0],
+    replicas: tuple[int, ...] = (7, 8),
+    isr: tuple[int, ...] = (7, 8),
+) -> None:
+    """Let the metadata on the second disk assign the partition of the first one."""
+    directories = [directory if node == 7 else 5 for node in replicas]
+    records = [
+        topic_record("orders", TOPIC_ID.int),
+        partition_record(TOPIC_ID.int, 0, replicas, directories),
+        partition_change_record(TOPIC_ID.int, 0, isr=isr),
+    ]
+    write_metadata_log(disks[1], records)
+
+
+def write_lines(disk: Path, *partitions: tuple[str, int]) -> None:
+    lines = offset_checkpoint(dict.fromkeys(partitions, 18))
+    (disk / names.REPLICATION_OFFSET_CHECKPOINT).write_bytes(lines)
+
+
+def missing_in(*disks: Path) -> list[Finding]:
+    return [each for each in findings_in(*disks) if each.code == "partition-missing"]
+
+
+@pytest.mark.parametrize(
+    ("isr", "severity", "what"),
+    [
+        ((7,), Severity.SEVERE, "no other replica is in sync"),
+        ((7, 8), Severity.SEVERE, "may lead with it"),
+        ((8,), Severity.WARNING, "copies all records from the leader"),
+    ],
+)
+def test_a_partition_without_a_directory_is_as_bad_as_its_replica_was_in_sync(
+    isr: tuple[int, ...], severity: Severity, what: str, two_disks: tuple[Path, Path]
+) -> None:
+    write_assignment(two_disks, isr=isr)
+    write_lines(two_disks[0], ("orders", 0))
+    assert not missing_in(*two_disks)
+    shutil.rmtree(two_disks[0] / "orders-0")
+    (found,) = missing_in(*two_disks)
+    assert (found.severity, found.place.path) == (severity, str(two_disks[0] / "orders-0"))
+    assert what in found.what
+    assert (found.loss is None) == (severity is Severity.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("lost", "disks", "severity"),
+    [
+        ("b3-d1", ["b3-d1"], Severity.SEVERE),
+        ("b2-d2", ["b2-d1", "b2-d2"], Severity.WARNING),
+        ("b2-d2", ["b2-d2"], Severity.WARNING),
+        ("b2-d2", ["b2-d1"], None),
+    ],
+)
+def test_a_real_cluster_misses_a_replica_that_was_deleted(
+    lost: str, disks: list[str], severity: Severity | None, fixtures: Path, tmp_path: Path
+) -> None:
+    for disk in {"b2-d1", *disks}:
+        shutil.copytree(fixtures / "states" / "clean" / disk, tmp_path / disk)
+    paths = [tmp_path / each for each in disks]
+    metadata = str(tmp_path / ("b2-d1" if lost == "b2-d2" else lost))
+    words = ["verify", "--quick", "--metadata", metadata, "--output", "jsonl", *map(str, paths)]
+
+    def said() -> list[tuple[str, str]]:
+        rows = objects(run_kdump(words, tmp_path).stdout)
+        return [
+            (row["severity"], row["path"]) for row in rows if row.get("code") == "partition-missing"
+        ]
+
+    assert said() == []
+    if lost in disks:
+        shutil.rmtree(tmp_path / lost / "orders-0")
+    path = str(tmp_path / lost / "orders-0")
+    assert said() == ([] if severity is None else [(severity.label, path)])
+
+
+def test_an_empty_disk_has_lost_what_is_assigned_to_it(two_disks: tuple[Path, Path]) -> None:
+    write_assignment(two_disks)
+    for path in two_disks[0].iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != names.META_PROPERTIES:
+            path.unlink()
+    assert len(missing_in(*two_disks)) == 1
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        {"replicas": (8, 9)},
+        {"directory": OF_DISKS[1]},
+        {"directory": 4711},
+    ],
+    ids=["another node", "another disk", "a disk that is not given"],
+)
+def test_what_may_be_elsewhere_is_not_missing(
+    assignment: dict[str, Any], two_disks: tuple[Path, Path]
+) -> None:
+    write_assignment(two_disks, **assignment)
+    write_lines(two_disks[0], ("orders", 0))
+    shutil.rmtree(two_disks[0] / "orders-0")
+    assert not missing_in(*two_disks)
+
+
+@pytest.mark.parametrize(("others", "count"), [((), 1), ((4711,), 0)])
+def test_a_line_tells_where_a_partition_was_if_all_disks_of_the_broker_are_given(
+    others: tuple[int, ...], count: int, two_disks: tuple[Path, Path]
+) -> None:
+    write_assignment(two_disks, directory=UNASSIGNED)
+    write_lines(two_disks[0], ("orders", 0))
+    shutil.rmtree(two_disks[0] / "orders-0")
+    directories = [read_log_directory(local(each)) for each in two_disks]
+    image = read_settings(directories)[directories[0].path].cluster
+    assert image is not None
+    registered = tuple(format_uuid(uuid.UUID(int=each)) for each in (*OF_DISKS, *others))
+    image = replace(image, log_dirs={7: registered})
+    clusters = {each.path: image for each in directories}
+    assert len(list(directory_checks.check_missing(directories, clusters))) == count
+
+
+def test_a_partition_without_a_line_was_not_there_before(two_disks: tuple[Path, Path]) -> None:
+    write_assignment(two_disks)
+    (two_disks[0] / "orders-0").rename(two_disks[0] / "users-0")
+    write_lines(two_disks[0], ("users", 0))
+    (two_disks[0] / names.RECOVERY_POINT_CHECKPOINT).unlink(missing_ok=True)
+    assert not missing_in(*two_disks)
+
+
+@pytest.mark.parametrize("state", ["future", "delete", "stray"])
+def test_a_partition_that_is_there_by_another_name_is_not_missing(
+    state: str, two_disks: tuple[Path, Path]
+) -> None:
+    write_assignment(two_disks)
+    write_lines(two_disks[0], ("orders", 0))
+    log = two_disks[0] / "orders-0"
+    log.rename(two_disks[1] / f"orders-0.184f5a4c945d4277a4671794019b3c74-{state}")
+    assert not missing_in(*two_disks)
+
+
+def test_a_link_to_a_disk_that_is_not_mounted_is_not_missing(two_disks: tuple[Path, Path]) -> None:
+    write_assignment(two_disks)
+    write_lines(two_disks[0], ("orders", 0))
+    shutil.rmtree(two_disks[0] / "orders-0")
+    (two_disks[0] / "orders-0").symlink_to("nowhere")
+    assert not missing_in(*two_disks)
+    assert "file-unreadable" in codes(findings_in(*two_disks))
+
+
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_broker_that_was_started_meanwhile_may_have_made_the_partition(
+    is_started: bool, two_disks: tuple[Path, Path]
+) -> None:
+    write_assignment(two_disks)
+    write_lines(two_disks[0], ("orders", 0))
+    shutil.rmtree(two_disks[0] / "orders-0")
+    directories = [read_log_directory(local(each)) for each in two_disks]
+    request = VerifyRequest([], directories, Level.QUICK, 0, read_settings(directories))
+    with held_elsewhere(two_disks[0]) if is_started else contextlib.nullcontext():
+        found = {each.code for each in verify(request) if isinstance(each, Finding)}
+    assert ("partition-missing" in found) is not is_started
+
+
+def test_a_preview_of_the_recovery_says_what_is_missing(two_disks: tuple[Path, Path]) -> None:
+    write_assignment(two_disks)
+    write_lines(two_disks[0], ("orders", 0))
+    shutil.rmtree(two_disks[0] / "orders-0")
+    words = ["recover", "--dry-run", *map(str, two_disks)]
+    outcome = run_kdump(words, two_disks[0].parent)
+    assert b"[partition-missing]" in outcome.stdout
+    assert outcome.exit_status & 4
 
 
 def owned(mode: int, user: int, group: int, *, is_directory: bool = False) -> Ownership:

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "partition-twice",
     "directory-future-alone",
     "stray-assigned",
+    "partition-missing",
     "log-replaced",
     "file-permissions",
     "partition-metadata-mismatch",

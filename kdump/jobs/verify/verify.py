@@ -20,6 +20,7 @@ from kdump.check.directory import (
     check_cleaner_lines,
     check_directory,
     check_futures,
+    check_missing,
     check_strays,
     foreign_files,
     root_account,
@@ -326,6 +327,10 @@ class _Verification:
         clusters = {path: each.cluster for path, each in self.request.settings.items()}
         yield from check_futures(stopped, clusters)
         yield from check_strays(stopped, clusters)
+        missing = list(check_missing(stopped, clusters))
+        started = [f"{each.path}/" for each in stopped if self._is_living(each, missing)]
+        # A broker that was started meanwhile creates logs.
+        yield from (each for each in missing if not each.place.path.startswith(tuple(started)))
         yield from check_start(stopped)
         yield from check_assigned_nodes(stopped, clusters)
         if self.request.remote is not None:

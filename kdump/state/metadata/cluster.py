@@ -17,11 +17,12 @@ from kdump.log.living import while_it_changes
 from kdump.log.partition import Partition
 
 if TYPE_CHECKING:
+    from kdump.state.metadata.metadata_entities import PartitionRegistration
     from kdump.state.metadata.metadata_image import LogEnd, MetadataImage
 
 _TYPE_NAMES: Final = (
     *("TOPIC_RECORD", "REMOVE_TOPIC_RECORD", "CONFIG_RECORD"),
-    *("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"),
+    *("PARTITION_RECORD", "PARTITION_CHANGE_RECORD", "CLEAR_ELR_RECORD"),
     *("REGISTER_BROKER_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD", "FEATURE_LEVEL_RECORD"),
     *("BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"),
 )
@@ -39,11 +40,17 @@ class ClusterPartition(Struct, frozen=True):
         directories: id of the log directory on each node, as Kafka writes it; empty if the cluster
             does not know.
         is_leaderless: whether no replica leads it.
+        in_sync: the nodes whose replicas have all committed records, or were last known to.
     """
 
     replicas: tuple[int, ...]
     directories: tuple[str, ...] = ()
     is_leaderless: bool = False
+    in_sync: tuple[int, ...] = ()
+
+    def is_alone_in_sync(self, node_id: int) -> bool:
+        """Whether a node has the only replica in sync."""
+        return self.in_sync == (node_id,)
 
     def directory_on(self, node_id: int) -> str | None:
         """The id of the log directory of a node's replica; None if unknown."""
@@ -169,18 +176,27 @@ def _refuse(_offset: int, _what: str) -> None:
     raise _Unreadable
 
 
+def cluster_partition(registration: PartitionRegistration) -> ClusterPartition:
+    """The part of a partition's registration that kdump uses."""
+    from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY, NO_LEADER
+
+    is_known = any(each != MIGRATING_DIRECTORY for each in registration.directories)
+    return ClusterPartition(
+        registration.replicas,
+        registration.directories if is_known else (),
+        registration.leader == NO_LEADER,
+        registration.in_sync,
+    )
+
+
 def cluster_view(image: MetadataImage) -> ClusterImage:
     """The part of a whole image that kdump uses."""
-    from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY, NO_LEADER
     from kdump.state.metadata.metadata_image import METADATA_VERSION, EntityKind
 
     configs = image.of(EntityKind.CONFIG)
     partitions: dict[str, dict[int, ClusterPartition]] = defaultdict(dict)
     for (topic_id, number), each in image.of(EntityKind.PARTITION).items():
-        is_known = any(directory != MIGRATING_DIRECTORY for directory in each.directories)
-        partitions[topic_id][number] = ClusterPartition(
-            each.replicas, each.directories if is_known else (), each.leader == NO_LEADER
-        )
+        partitions[topic_id][number] = cluster_partition(each)
     return ClusterImage(
         topics={
             topic.name: ClusterTopic(

@@ -82,6 +82,14 @@ class PartitionRegistration(Struct, frozen=True):
         """The id of the log directory of each replica, by node."""
         return dict(zip(self.replicas, self.directories, strict=True))
 
+    @property
+    def in_sync(self) -> tuple[int, ...]:
+        """The nodes whose replicas have all committed records, or those last known to have them.
+
+        An election that is not unclean chooses one. Follows ``PartitionChangeBuilder``.
+        """
+        return self.isr + self.elr or self.last_known_elr
+
     @classmethod
     def of_record(cls, record: Fields) -> PartitionRegistration:
         """The partition that a PartitionRecord describes.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kdump.log.partition import Partition
-from kdump.state.metadata.cluster import ClusterImage, ClusterPartition, ClusterTopic
+from kdump.state.metadata.cluster import ClusterImage, ClusterTopic, cluster_partition
 from kdump.state.metadata.cluster_plan import ClusterPlan
 from kdump.state.metadata.metadata_image import LOG_BEGIN, LogEnd, MetadataBatch
 from kdump.state.metadata.metadata_log import MetadataDamage, MetadataReading
@@ -49,10 +49,7 @@ def topics_of_plan(plan: ClusterPlan) -> ClusterImage:
                 topic.name,
                 topic.topic_id,
                 {each.name: each.value for each in topic.configs},
-                {
-                    each.partition: ClusterPartition(each.replicas, each.directories)
-                    for each in topic.partitions
-                },
+                {each.partition: cluster_partition(each.registration) for each in topic.partitions},
             )
             for topic in plan.topics
         },
