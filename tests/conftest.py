@@ -17,8 +17,10 @@ from xdist.scheduler import LoadScopeScheduling
 
 from builders import archives, kafka_jars, suite_parts
 from builders.loading import LoaderServer
+from builders.lock_holder import held_elsewhere
 from builders.memory import in_memory, temporary_files_in_memory
 from kdump.engine.spark import SparkEngine
+from kdump.log.lock_holders import forget_holders
 from kdump.storage.local_disk import local
 from kdump.target.virtual_directory import VirtualDirectory
 
@@ -140,6 +142,17 @@ def quick_path(tmp_path: Path) -> Iterator[Path]:
     """Return a directory in memory if space allows: disks are slow to sync and to delete."""
     with in_memory(tmp_path) as path:
         yield path
+
+
+@pytest.fixture
+def locked_dir(quick_path: Path) -> Iterator[Path]:
+    """Return an empty directory that another process has locked, as a broker does."""
+    root = quick_path / "log"
+    root.mkdir()
+    with held_elsewhere(root):
+        forget_holders()
+        yield root
+    forget_holders()
 
 
 @pytest.fixture(scope="session")

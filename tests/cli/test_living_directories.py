@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from builders.in_process import run_kdump
-from builders.lock_holder import held_elsewhere
 from builders.samples import seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
-from kdump.log.lock_holders import forget_holders
 from kdump.storage import places
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location
@@ -37,27 +34,16 @@ COMMANDS: Final = {
 """Commands over a log directory, with the status that they have where nothing is wrong."""
 
 
-@pytest.fixture
-def log_dir(quick_path: Path) -> Iterator[Path]:
-    """Return a directory that another process has locked."""
-    root = quick_path / "log"
-    root.mkdir()
-    with held_elsewhere(root):
-        forget_holders()
-        yield root
-    forget_holders()
-
-
 @pytest.mark.parametrize("seed", seeds(0, count=60, in_main=4))
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_broker_that_goes_on_damages_nothing(
     words: tuple[str, ...],
     seed: int,
-    log_dir: Path,
+    locked_dir: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broker = SimulatedBroker(log_dir, seed)
+    broker = SimulatedBroker(locked_dir, seed)
     broker.steps(150 + 40 * (seed % 7))
     disk = SteppedDisk(lambda: broker.steps(1 + seed % 4))
 
@@ -73,7 +59,7 @@ def test_a_broker_that_goes_on_damages_nothing(
     # A worker would have a broker of its own.
     monkeypatch.setattr("kdump.engine.local.usable_cpus", lambda: 1)
 
-    outcome = run_kdump([*words, str(log_dir)], tmp_path)
+    outcome = run_kdump([*words, str(locked_dir)], tmp_path)
 
     lines = outcome.stderr.decode().splitlines()
     expected = ("in use by process", "not exported")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from builders.batches import batch, record
-from builders.lock_holder import held_elsewhere
 from builders.log_directories import write_log_directory, write_partition
 from builders.samples import seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
@@ -17,7 +16,6 @@ from kdump.errors import KdumpError
 from kdump.formats.names import FileKind
 from kdump.log.directory import read_log_directory
 from kdump.log.living_windows import log_windows, partition_windows
-from kdump.log.lock_holders import forget_holders
 from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition, read_partition
 from kdump.log.record_search import RecordSearch
@@ -29,34 +27,23 @@ from kdump.storage.local_disk import LocalFile, local
 from kdump.storage.location import Location
 
 
-@pytest.fixture
-def log_dir(quick_path: Path) -> Iterator[Path]:
-    """Return a directory that another process has locked."""
-    root = quick_path / "log"
-    root.mkdir()
-    with held_elsewhere(root):
-        forget_holders()
-        yield root
-    forget_holders()
-
-
-def live_partitions(log_dir: Path) -> list[Partition]:
+def live_partitions(locked_dir: Path) -> list[Partition]:
     """Those that stay: others come again with other records at the same offsets."""
-    found = read_log_directory(local(log_dir)).partitions
+    found = read_log_directory(local(locked_dir)).partitions
     names = ("kept-0", "retained-0", "cleaned-0")
     return [each for each in found if each.path.name in names and each.segments]
 
 
 def listed_meanwhile(
-    log_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    locked_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Partition, Partition]]:
     """Partitions, each also as listed on a disk where the broker goes on during each reading."""
-    broker = SimulatedBroker(log_dir, seed)
+    broker = SimulatedBroker(locked_dir, seed)
     broker.steps(150 + 40 * (seed % 7))
     for module in ("living_windows", "settled_listing"):
         monkeypatch.setattr(f"kdump.log.{module}.wait", lambda _: broker.steps(60))
     disk = SteppedDisk(lambda: broker.steps(1 + seed % 6))
-    for each in live_partitions(log_dir):
+    for each in live_partitions(locked_dir):
         path = Location(disk, each.path.path)
         yield each, read_settled_partition(path, each.topic_partition, each.state)
 
@@ -80,9 +67,9 @@ def offsets_in(partition: Partition) -> set[int]:
 
 @pytest.mark.parametrize("seed", seeds(0, count=120, in_main=20))
 def test_segments_that_were_listed_are_read_wherever_they_are(
-    log_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    locked_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for partition, listed in listed_meanwhile(log_dir, seed, monkeypatch):
+    for partition, listed in listed_meanwhile(locked_dir, seed, monkeypatch):
         before = offsets_in(partition)
         found: list[int] = []
         for segment, following in listed.with_following():
@@ -94,19 +81,19 @@ def test_segments_that_were_listed_are_read_wherever_they_are(
 
 @pytest.mark.parametrize("seed", seeds(500, count=120, in_main=20))
 def test_a_log_is_read_to_its_end(
-    log_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    locked_dir: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for partition, listed in listed_meanwhile(log_dir, seed, monkeypatch):
+    for partition, listed in listed_meanwhile(locked_dir, seed, monkeypatch):
         before = offsets_in(partition)
         found = offsets_of(partition_windows(listed))
         assert found == sorted(set(found))
         assert before & offsets_in(partition) <= set(found)
 
 
-def test_half_a_batch_at_the_end_is_damage_only_where_nobody_is_writing(log_dir: Path) -> None:
+def test_half_a_batch_at_the_end_is_damage_only_where_nobody_is_writing(locked_dir: Path) -> None:
     first, second = (batch([record(offset)]) for offset in (0, 1))
-    log = write_partition(log_dir / "orders-0", {0: first + second[:-5]}) / f"{0:020d}.log"
-    write_log_directory(log_dir)
+    log = write_partition(locked_dir / "orders-0", {0: first + second[:-5]}) / f"{0:020d}.log"
+    write_log_directory(locked_dir)
     partition = read_partition(local(log.parent), None)
 
     def found() -> int:
@@ -116,22 +103,22 @@ def test_half_a_batch_at_the_end_is_damage_only_where_nobody_is_writing(log_dir:
     log.write_bytes(first[:-5] + second)
     assert found() > 0
     log.write_bytes(first + second[:-5])
-    shutil.copytree(log_dir, log_dir.parent / "copy")
-    partition = read_partition(local(log_dir.parent / "copy" / "orders-0"), None)
+    shutil.copytree(locked_dir, locked_dir.parent / "copy")
+    partition = read_partition(local(locked_dir.parent / "copy" / "orders-0"), None)
     assert found() > 0
 
 
 @pytest.mark.parametrize("is_mount_point", [False, True])
 def test_a_log_whose_disk_is_unmounted_has_no_early_end(
-    log_dir: Path, is_mount_point: bool
+    locked_dir: Path, is_mount_point: bool
 ) -> None:
     segments = {at: batch([record(at)]) for at in range(3)}
-    path = write_partition(write_log_directory(log_dir) / "orders-0", segments)
+    path = write_partition(write_log_directory(locked_dir) / "orders-0", segments)
     steps = partition_windows(read_partition(local(path), None))
     next(steps)
-    shutil.rmtree(log_dir)
+    shutil.rmtree(locked_dir)
     if is_mount_point:
-        log_dir.mkdir()
+        locked_dir.mkdir()
     with pytest.raises(KdumpError, match="may have been unmounted"):
         list(steps)
 
@@ -143,7 +130,7 @@ def damages_of(partition: Partition) -> list[Damage]:
 
 
 def test_what_a_broker_has_in_memory_is_not_pushed_out(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+    locked_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
     openly = GentleDisk.open_file
@@ -153,7 +140,7 @@ def test_what_a_broker_has_in_memory_is_not_pushed_out(
         return openly(disk, location)
 
     monkeypatch.setattr(GentleDisk, "open_file", note)
-    path = write_partition(log_dir / "orders-0", {0: batch([record(0)]), 1: batch([record(1)])})
-    write_log_directory(log_dir, clean=False)
+    path = write_partition(locked_dir / "orders-0", {0: batch([record(0)]), 1: batch([record(1)])})
+    write_log_directory(locked_dir, clean=False)
     assert offsets_of(partition_windows(read_partition(local(path), None))) == [0, 1]
     assert opened == [f"{0:020d}.log", f"{1:020d}.log"]
