@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -95,17 +95,25 @@ def _produce(address: str, stop: threading.Event) -> None:
 
 
 def _produce_transactions(address: str, stop: threading.Event) -> None:
-    producer = Producer(_client(address) | {"transactional.id": "busy"})
-    producer.init_transactions()
+    producer: Producer | None = None
     for start in itertools.count(0, 50):
         if stop.is_set():
             break
+        if producer is None:
+            producer = Producer(_client(address) | {"transactional.id": "busy"})
+            producer.init_transactions()
         producer.begin_transaction()
         _send(producer, "ledger", range(start, start + 50))
-        if start % 150:
-            producer.commit_transaction()
-        else:
-            producer.abort_transaction()
+        try:
+            if start % 150:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+        except KafkaException as failure:
+            # A slow broker may refuse the end of a transaction that the client asks for again.
+            if not failure.args[0].fatal():
+                raise
+            producer = None
         time.sleep(0.05)
 
 
