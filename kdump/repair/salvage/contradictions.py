@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from kdump.broker.loader.valid_batches import ValidBatches
+from kdump.formats import offset_index
 from kdump.repair.salvage.side_files import SideFiles
 from kdump.scan.batches import Column
 
@@ -31,10 +32,9 @@ class LogEvidence:
 
     def __init__(self, base_offset: int, end_offset: int | None, side_files: SideFiles) -> None:
         self._side_files = side_files
-        index = side_files.index(base_offset)
-        is_used = np.zeros(0, np.bool_) if index is None else index.position > 0
-        self._position = index.position[is_used] if index is not None else np.zeros(0, np.int64)
-        self._offset = index.offset[is_used] if index is not None else np.zeros(0, np.int64)
+        index = side_files.index(base_offset) or offset_index.decode(b"", base_offset)
+        is_used = index.position > 0
+        self._position, self._offset = index.position[is_used], index.offset[is_used]
         self._fitting = self._strange = 0
         at = side_files.last_snapshot if end_offset is None else end_offset
         known = {} if at is None or at <= base_offset else side_files.snapshot(at) or {}

@@ -23,7 +23,6 @@ from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_SEQUENCE, increment_sequence
 from kdump.repair.salvage.log_runs import LogRun, SequenceSpan, find_runs, repeats
 from kdump.repair.salvage.side_files import SideFiles
-from kdump.target.virtual_directory import VirtualDirectory
 
 _OUTSIDE: Final = 8
 _INDEX_LIES: Final = 4
@@ -76,14 +75,14 @@ def suspect_logs(
 def find_foreign(
     logs: Mapping[int, ValidBatches],
     spans: Mapping[int, Mapping[int, SequenceSpan]],
-    directory: VirtualDirectory,
+    side_files: SideFiles,
 ) -> Mapping[int, Mapping[int, Cause]]:
     """Find the batches that belong to another log or are there twice.
 
     Args:
         logs: the batches of each log, by base offset; those of suspect logs are not collapsed.
         spans: the producers of each log, used for collapsed logs.
-        directory: has the files beside the logs.
+        side_files: the files beside the logs.
 
     Returns:
         Why each batch is dropped, by base offset and number of the batch.
@@ -92,7 +91,6 @@ def find_foreign(
         OSError: a file cannot be read.
     """
     runs = sorted(find_runs(logs, spans), key=lambda run: (run.first, run.base_offset))
-    side_files = SideFiles(directory)
     _place_doubts(runs, sorted(logs))
     for run in runs:
         _file_doubts(run, logs[run.base_offset], side_files)

@@ -185,14 +185,14 @@ class KeptLogs:
         self.contradicted: dict[int, tuple[str, ...]] = {}
         self._lost = LostMarkers(base_offsets, since_offset)
         spans: dict[int, dict[int, SequenceSpan]] = {}
-        side_files = SideFiles(directory)
+        self._side_files = SideFiles(directory)
         ends: list[int | None] = [*base_offsets, None]
         for base_offset, end_offset in zip(base_offsets, ends[1:], strict=True):
             content = directory.content(file_name(base_offset, FileKind.LOG))
             assert isinstance(content, CopiedFrom), "a log is a file"
             spans[base_offset] = {}
             self.log_offsets[base_offset] = LogOffsets(base_offset)
-            evidence = LogEvidence(base_offset, end_offset, side_files)
+            evidence = LogEvidence(base_offset, end_offset, self._side_files)
             batches = collected(self._walk(base_offset, spans[base_offset], evidence)).collapsed()
             if evidence.against:
                 self.contradicted[base_offset] = evidence.against
@@ -393,7 +393,7 @@ class KeptLogs:
         for base in suspects:
             self._expand(by_base[base])
         batches = {base: log.batches for base, log in by_base.items()}
-        for base, reasons in find_foreign(batches, spans, self._directory).items():
+        for base, reasons in find_foreign(batches, spans, self._side_files).items():
             log = by_base[base]
             log.reasons |= {row: (why, REASONS[why]) for row, why in reasons.items()}
             self._expand(log)

@@ -228,12 +228,8 @@ class _Salvage:
         """``outcome`` with what is seen of the logs that stay: gaps, and which are doubtful."""
         if isinstance(outcome, Refusal):
             return outcome
-        doubtful = tuple(self._logs.doubtful())
-        return self._with_gaps(
-            replace(outcome, report=replace(outcome.report, doubtful=doubtful))
-            if doubtful
-            else outcome
-        )
+        report = replace(outcome.report, doubtful=tuple(self._logs.doubtful()))
+        return self._with_gaps(replace(outcome, report=report))
 
     def _with_gaps(self, outcome: Recovered) -> Recovered:
         """``outcome`` with an empty file for each gap that is not known yet."""

@@ -14,6 +14,7 @@ from kdump.formats.names import FileKind
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.repair.salvage.log_runs import LogRun
+from kdump.scan.batches import Column, Flags
 from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 _UNINDEXED_BYTES: Final = 64 << 10
@@ -29,7 +30,9 @@ class SideFiles:
 
     def __init__(self, directory: VirtualDirectory) -> None:
         self._directory = directory
-        self._epochs = self._read_epochs()
+        entries = self._read_epochs()
+        self._starts = np.array([each.start_offset for each in entries], np.int64)
+        self._epochs = np.array([each.epoch for each in entries], np.int64)
         self._snapshots: dict[int, dict[int, ProducerEntry] | None] = {}
         self.has_indexes = any(
             name.endswith(FileKind.OFFSET_INDEX.value) for name in directory.names()
@@ -49,27 +52,28 @@ class SideFiles:
 
     def contradicts_epochs(self, run: LogRun, batches: ValidBatches) -> bool:
         """Whether a batch has another leader epoch than the checkpoint has for its offset."""
-        if not self._epochs or batches.is_collapsed:
+        if batches.is_collapsed:
             return False
-        starts = [entry.start_offset for entry in self._epochs]
-        epochs = np.array([-1, *(entry.epoch for entry in self._epochs)], np.int64)
-        known = np.searchsorted(np.array(starts), batches.first_offset[run.rows], side="right")
         found = batches.leader_epoch[run.rows]
-        return bool(((found >= 0) & (known > 0) & (found != epochs[known])).any())
+        is_other = self._has_other_epoch(batches.first_offset[run.rows], found)
+        return bool(((found >= 0) & is_other).any())
 
     def contradicts_known_epochs(self, batches: ValidBatches) -> bool:
         """Whether a batch has an epoch that the checkpoint has, but for other offsets.
 
         A newer epoch than all of the checkpoint is no contradiction: after a crash it may lack it.
         """
-        if not self._epochs:
-            return False
-        starts = np.array([entry.start_offset for entry in self._epochs], np.int64)
-        epochs = np.array([entry.epoch for entry in self._epochs], np.int64)
-        at = np.searchsorted(starts, batches.first_offset, side="right") - 1
         found = batches.leader_epoch
-        is_other = np.isin(found, epochs) & (found != epochs[np.maximum(at, 0)])
-        return bool(((at >= 0) & is_other).any())
+        is_other = self._has_other_epoch(batches.first_offset, found)
+        return bool((np.isin(found, self._epochs) & is_other).any())
+
+    def _has_other_epoch(self, offset: Column, epoch: Column) -> Flags:
+        """Whether the checkpoint has an epoch for an offset, and it is another."""
+        if not len(self._epochs):
+            return np.zeros(len(offset), np.bool_)
+        at = np.searchsorted(self._starts, offset, side="right") - 1
+        is_other: Flags = (at >= 0) & (epoch != self._epochs[np.maximum(at, 0)])
+        return is_other
 
     def index(self, base_offset: int) -> OffsetIndex | None:
         """The offset index of a log, without padding; None if there is none."""
