@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from kdump.formats import kafka07, record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.formats.errors import FormatError
+from kdump.log.batch_validity import LogPart
 from kdump.log.living_windows import log_windows
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
@@ -101,9 +102,13 @@ def survey_segment(
     """
     parts: list[LogContents] = []
     problems: list[FileProblem] = []
-    survey = _survey_0_7 if segment.is_0_7 else _survey
+    survey = (
+        _survey_0_7(path, may_be_padded=following is None)
+        if segment.is_0_7
+        else _survey(path, segment_part(segment, following))
+    )
     try:
-        for found in survey(path, segment, following):
+        for found in survey:
             if isinstance(found, FormatError):
                 problems.append(FileProblem(path, found))
             else:
@@ -113,11 +118,9 @@ def survey_segment(
     return merged(parts), problems
 
 
-def _survey(
-    path: Location, segment: Segment, following: Segment | None
-) -> Iterator[LogContents | FormatError]:
+def _survey(path: Location, part: LogPart) -> Iterator[LogContents | FormatError]:
     damaged_to = None
-    for step in log_windows(path, segment_part(segment, following)):
+    for step in log_windows(path, part):
         if isinstance(step, Window):
             yield _contents(step.batches)
             continue
@@ -162,9 +165,7 @@ def _named_codecs(counts: Iterable[tuple[int, int]]) -> Counter[str]:
     return named
 
 
-def _survey_0_7(
-    path: Location, _segment: Segment, following: Segment | None
-) -> Iterator[LogContents | FormatError]:
+def _survey_0_7(path: Location, *, may_be_padded: bool) -> Iterator[LogContents | FormatError]:
     position = batches = 0
     codecs = Counter[int]()
     with path.open_file() as source:
@@ -186,6 +187,6 @@ def _survey_0_7(
         formats={FORMAT_0_7: batches} if batches else {},
         codecs=_named_codecs(codecs.items()),
     )
-    is_padding = found.reason is kafka07.StopReason07.ZERO_FILL and following is None
+    is_padding = found.reason is kafka07.StopReason07.ZERO_FILL and may_be_padded
     if found.problem is not None and not is_padding:
         yield found.problem.shifted(position)
