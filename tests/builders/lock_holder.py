@@ -1,4 +1,7 @@
-"""A separate process that holds the lock of a log directory, as a running broker does."""
+"""A separate process that holds the lock of a log directory, as a running broker does.
+
+And what commands say of a directory that is locked.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from builders.in_process import Outcome
 
 HOLDER = """
 import fcntl, sys
@@ -28,3 +33,11 @@ def held_elsewhere(log_dir: Path) -> Iterator[int]:
         assert process.stdout.readline() == b"locked\n"
         yield process.pid
         process.stdin.close()
+
+
+def complaints(outcome: Outcome) -> list[str]:
+    """What is said apart from that a broker is using the directories."""
+    lines = outcome.stderr.decode().splitlines()
+    return [
+        each for each in lines if "in use by process" not in each and "not exported" not in each
+    ]

@@ -19,6 +19,7 @@ from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
 from builders.cluster_nodes import ALONE, Node
 from builders.in_process import Outcome, run_kdump
 from builders.kraft_cluster import KraftCluster
+from builders.lock_holder import complaints
 from builders.memory import in_memory
 from builders.ports import HOST
 from builders.served_process import served
@@ -77,14 +78,6 @@ def log_dirs(
 def run(words: tuple[str, ...], log_dirs: list[str], folder: Path) -> Outcome:
     shutil.rmtree(folder / "exported", ignore_errors=True)
     return run_kdump([*words, *log_dirs], folder)
-
-
-def complaints(outcome: Outcome) -> list[str]:
-    """What is said apart from that a broker is using the directories."""
-    lines = outcome.stderr.decode().splitlines()
-    return [
-        each for each in lines if "in use by process" not in each and "not exported" not in each
-    ]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
