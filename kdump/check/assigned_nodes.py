@@ -9,7 +9,7 @@ node should not have, lacks some that it should have, and fits the other one far
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -17,11 +17,8 @@ from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place
-from kdump.check.start import is_reserved
 from kdump.formats import names
-from kdump.formats.meta_properties import MetaProperties
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory
 from kdump.state.metadata.cluster import ClusterImage, ClusterPartition
 from kdump.storage.location import Location
@@ -78,56 +75,63 @@ def looks_like(
     Returns:
         None if it is that of ``meta.properties``, or if too little is known.
     """
-    properties = directory.meta_properties
-    if properties is None or properties.node_id is None:
-        return None
+    node_id = None if directory.meta_properties is None else directory.meta_properties.node_id
     here = dict(_assigned(directory, cluster))
-    if len(here) < _FEWEST:
+    if node_id is None or len(here) < _FEWEST:
         return None
-    node_id, own_id = properties.node_id, properties.directory_id
+    return _other_node(directory, node_id, here, cluster) or _other_directory(
+        directory, node_id, here.values(), cluster, directories
+    )
+
+
+def _other_node(
+    directory: LogDirectory,
+    node_id: int,
+    here: Mapping[TopicPartition, ClusterPartition],
+    cluster: ClusterImage,
+) -> OtherNode | None:
+    """Find another node whose partitions are in a directory."""
+    extra = sum(node_id not in each.replicas for each in here.values())
+    if extra < _FEWEST:
+        return None
     homes = _homes(cluster)
-    own = homes.get((node_id, None if own_id is None else format_uuid(own_id)))
+    own = homes.get((node_id, directory.directory_id))
     if own is None:
         own = set().union(*(keys for (node, _), keys in homes.items() if node == node_id))
-    extra = [key for key, each in here.items() if node_id not in each.replicas]
     others = {home: keys for home, keys in homes.items() if home[0] != node_id}
-    if len(extra) >= _FEWEST and len(own - here.keys()) >= _FEWEST and others:
-        home = min(others, key=lambda each: (len(others[each] ^ here.keys()), each[0]))
-        if _BETTER * len(others[home] ^ here.keys()) < len(own ^ here.keys()):
-            fitting = len(others[home] & here.keys())
-            return OtherNode(
-                directory,
-                *home,
-                invariants.DIRECTORY_OF_OTHER_NODE.finding(
-                    Place(str(directory.path / names.META_PROPERTIES)),
-                    "the directory, or its meta.properties, is that of another node: the cluster's"
-                    f" metadata assigns {fitting} of {counted(len(here), 'partition')} here to node"
-                    f" {home[0]}, and a broker of node {node_id} renames {len(extra)} to -stray",
-                    expected=_ids_text(*home),
-                    found=_found(properties),
-                ),
-            )
-    return _other_directory(directory, properties, node_id, here.values(), cluster, directories)
+    if len(own - here.keys()) < _FEWEST or not others:
+        return None
+    home = min(others, key=lambda each: (len(others[each] ^ here.keys()), each[0]))
+    if _BETTER * len(others[home] ^ here.keys()) >= len(own ^ here.keys()):
+        return None
+    fitting = len(others[home] & here.keys())
+    return OtherNode(
+        directory,
+        *home,
+        invariants.DIRECTORY_OF_OTHER_NODE.finding(
+            Place(str(directory.path / names.META_PROPERTIES)),
+            "the directory, or its meta.properties, is that of another node: the cluster's"
+            f" metadata assigns {fitting} of {counted(len(here), 'partition')} here to node"
+            f" {home[0]}, and a broker of node {node_id} renames {extra} to -stray",
+            expected=_ids_text(*home),
+            found=_ids_text(node_id, directory.directory_id),
+        ),
+    )
 
 
 def _other_directory(
     directory: LogDirectory,
-    properties: MetaProperties,
     node_id: int,
     here: Collection[ClusterPartition],
     cluster: ClusterImage,
     directories: Iterable[LogDirectory],
 ) -> OtherNode | None:
     """Find another directory of the node whose partitions are in this one."""
-    own = properties.directory_id
+    own_id = directory.directory_id
     registered = cluster.log_dirs.get(node_id, ())
-    if own is None or not registered or format_uuid(own) in registered:
+    if own_id is None or not registered or own_id in registered:
         return None
-    present = {
-        format_uuid(each.meta_properties.directory_id)
-        for each in directories
-        if each.meta_properties is not None and each.meta_properties.directory_id is not None
-    }
+    present = {text for each in directories if (text := each.directory_id) is not None}
     assigned = _directories_on(node_id, here, present).most_common(1)
     if not assigned or 2 * assigned[0][1] <= len(here):
         return None
@@ -142,7 +146,7 @@ def _other_directory(
             " most partitions here in another: those without another replica get no leader until"
             " the broker starts again",
             expected=_ids_text(node_id, directory_id),
-            found=_found(properties),
+            found=_ids_text(node_id, own_id),
         ),
     )
 
@@ -169,11 +173,7 @@ def _directories_on(
 ) -> Counter[str]:
     """How many partitions the cluster assigns to each directory of a node."""
     assigned = (each.directory_on(node_id) for each in here)
-    return Counter(
-        text
-        for text in assigned
-        if text is not None and text not in taken and not _is_reserved(text)
-    )
+    return Counter(text for text in assigned if text is not None and text not in taken)
 
 
 def _assigned(
@@ -181,33 +181,19 @@ def _assigned(
 ) -> Iterator[tuple[TopicPartition, ClusterPartition]]:
     """The partitions of a directory that the cluster knows."""
     for key, state in directory.identities:
-        topic = cluster.topics.get(key.topic)
-        found = None if topic is None else topic.partitions.get(key.partition)
+        found = cluster.partition(key)
         if found is not None and state is PartitionState.LIVE:
             yield key, found
 
 
 def _homes(cluster: ClusterImage) -> dict[_Home, set[TopicPartition]]:
     """The partitions of each directory of each node."""
-    found: dict[_Home, set[TopicPartition]] = {}
-    for name, topic in cluster.topics.items():
-        for number, each in topic.partitions.items():
-            for node_id in each.replicas:
-                text = each.directory_on(node_id)
-                home = node_id, None if text is None or _is_reserved(text) else text
-                found.setdefault(home, set()).add(TopicPartition(name, number))
+    found = defaultdict[_Home, set[TopicPartition]](set)
+    for key, each in cluster.assignments:
+        for node_id in each.replicas:
+            found[node_id, each.directory_on(node_id)].add(key)
     return found
 
 
-def _is_reserved(text: str) -> bool:
-    parsed = parse_uuid(text)
-    return parsed is None or is_reserved(parsed)
-
-
-def _found(properties: MetaProperties) -> str:
-    own = properties.directory_id
-    return _ids_text(properties.node_id, None if own is None else format_uuid(own))
-
-
-def _ids_text(node_id: int | None, directory_id: str | None) -> str:
+def _ids_text(node_id: int, directory_id: str | None) -> str:
     return f"node {node_id}, directory {directory_id or 'unknown'}"

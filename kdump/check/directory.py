@@ -13,7 +13,6 @@ from kdump.check.scope import becomes_log, cluster_view
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.formats.uuids import format_uuid
 from kdump.log.bounds import deleted_up_to, has_lost_log_starts
 from kdump.log.broker import by_broker, unfinished_moves
 from kdump.log.cleaner_lines import misplaced_lines
@@ -133,7 +132,7 @@ def check_missing(
             for each in own
             for name in each.absent
         }
-        given = {_directory_id(each) for each in own}
+        given = {each.directory_id for each in own}
         for directory in own:
             cluster = clusters.get(directory.path)
             if cluster is None:
@@ -142,13 +141,6 @@ def check_missing(
             for key, partition in _assigned_to(directory, node_id, cluster, is_whole=is_whole):
                 if key not in there:
                     yield _missing(directory.path / str(key), partition, node_id)
-
-
-def _directory_id(directory: LogDirectory) -> str | None:
-    properties = directory.meta_properties
-    if properties is None or properties.directory_id is None:
-        return None
-    return format_uuid(properties.directory_id)
 
 
 def _assigned_to(
@@ -163,24 +155,19 @@ def _assigned_to(
         is_whole: whether these are all directories of the node: only then the lines count for
             partitions whose directory the cluster does not know.
     """
-    from kdump.state.metadata.metadata_entities import is_reserved_directory
-
     checkpoints = directory.checkpoints
     before = {*(checkpoints.recovery_points or ()), *(checkpoints.high_watermarks or ())}
     is_empty = not before and not directory.identities
-    own = _directory_id(directory)
-    for topic in cluster.topics.values():
-        for number, partition in topic.partitions.items():
-            if node_id not in partition.replicas:
-                continue
-            key = TopicPartition(topic.name, number)
-            assigned = partition.directory_on(node_id)
-            if assigned is None or is_reserved_directory(assigned):
-                is_here = is_whole and key in before
-            else:
-                is_here = assigned == own and (is_empty or key in before)
-            if is_here:
-                yield key, partition
+    for key, partition in cluster.assignments:
+        if node_id not in partition.replicas:
+            continue
+        assigned = partition.directory_on(node_id)
+        if assigned is None:
+            is_here = is_whole and key in before
+        else:
+            is_here = assigned == directory.directory_id and (is_empty or key in before)
+        if is_here:
+            yield key, partition
 
 
 def _missing(path: Location, partition: ClusterPartition, node_id: int) -> Finding:

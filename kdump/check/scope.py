@@ -12,7 +12,6 @@ from kdump.check.findings import Severity
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion
 from kdump.formats.names import PartitionState
 from kdump.formats.offset_index import METADATA_INDEXES_IN_FULL
-from kdump.formats.uuids import format_uuid
 from kdump.log.broker import needs_partition_metadata
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -204,10 +203,10 @@ def becomes_log(
     (``LogManager.recoverAbandonedFutureLogs``).
     """
     view = cluster_view(partition, directory, cluster)
-    properties = directory.meta_properties
-    if view is None or properties is None or properties.directory_id is None:
+    own_id = directory.directory_id
+    if view is None or own_id is None:
         return False
-    return view.is_assigned and view.directory_id == format_uuid(properties.directory_id)
+    return view.is_assigned and view.directory_id == own_id
 
 
 def _gap_severity(partition: Partition, compaction: bool | None) -> Severity:

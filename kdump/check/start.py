@@ -9,7 +9,7 @@ their order: the first problem that stops the start is the one that Kafka report
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from kdump.check import invariants
 from kdump.check.bootstrap import check_bootstrap
 from kdump.check.findings import Finding, Place, Severity
 from kdump.formats import names
+from kdump.formats.directory_ids import is_reserved
 from kdump.formats.errors import FormatError
 from kdump.formats.meta_properties import MetaProperties
 from kdump.formats.quorum_state import decode_quorum_state
@@ -27,7 +28,6 @@ from kdump.log.problems import FileProblem
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
-_FIRST_FREE_ID: Final = 100
 """Kafka reserves the directory ids below it (``DirectoryId.reserved``)."""
 
 
@@ -135,12 +135,6 @@ def start_problems(node: NodeDirectories) -> Iterator[StartProblem]:
     for each in node.directories:
         if has_metadata(each):
             yield from _elections(each)
-
-
-def is_reserved(directory_id: UUID) -> bool:
-    """Whether Kafka reserves a directory id."""
-    most, least = directory_id.int >> 64, directory_id.int & (1 << 64) - 1
-    return most == 0 and (least < _FIRST_FREE_ID or least >= 1 << 63)
 
 
 def has_metadata(directory: LogDirectory) -> bool:

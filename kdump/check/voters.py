@@ -90,7 +90,7 @@ def check_logged_voters(
         return
     place = Place(str(directory.path / "meta.properties"))
     named = logged.directory_of(node_id)
-    own = None if properties.directory_id is None else format_uuid(properties.directory_id)
+    own = properties.directory_id_text
     if node_id not in logged.voters:
         if CONTROLLER_ROLE in roles:
             yield invariants.VOTERS_MISMATCH.finding(

@@ -31,6 +31,11 @@ class MetaProperties(Struct, frozen=True):
     node_id: int | None
     directory_id: uuid.UUID | None
 
+    @property
+    def directory_id_text(self) -> str | None:
+        """The id of the directory in Kafka's form."""
+        return None if self.directory_id is None else format_uuid(self.directory_id)
+
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
     """Read the file.
@@ -72,11 +77,10 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
 def encode_meta_properties(properties: MetaProperties) -> bytes:
     """Encode the file; properties that are None are left out."""
     node_property = "broker.id" if properties.version == 0 else "node.id"
-    directory_id = properties.directory_id
     found = {
         "version": str(properties.version),
         "cluster.id": properties.cluster_id,
         node_property: None if properties.node_id is None else str(properties.node_id),
-        "directory.id": None if directory_id is None else format_uuid(directory_id),
+        "directory.id": properties.directory_id_text,
     }
     return encode_properties({key: value for key, value in found.items() if value is not None})

@@ -36,7 +36,7 @@ from kdump.repair.rebuild.node_directories import (
     RepairedIdentity,
     repaired_identities,
 )
-from kdump.state.metadata.cluster import cluster_view, read_newest_image
+from kdump.state.metadata.cluster import ClusterImage, cluster_view, read_newest_image
 from kdump.state.metadata.metadata_replay import END, CopyReplay
 from kdump.storage.entries import Entry
 from kdump.storage.location import Location
@@ -129,10 +129,11 @@ class NodeIdentity:
     @cached_property
     def other_nodes(self) -> list[OtherNode]:
         """The directories whose partitions are those of another node or directory."""
-        with phase("reading the cluster's metadata"), contextlib.suppress(OSError):
-            image = read_newest_image(copy for _, copy in self._copies())
-            if image is not None:
-                found = (looks_like(each, image, self.directories) for each in self.directories)
+        with contextlib.suppress(OSError):
+            if self._cluster is not None:
+                found = (
+                    looks_like(each, self._cluster, self.directories) for each in self.directories
+                )
                 return [each for each in found if each is not None]
         return []
 
@@ -171,10 +172,8 @@ class NodeIdentity:
             return tuple(
                 sorted(
                     name
-                    for topic in cluster_view(image).topics.values()
-                    for number, each in topic.partitions.items()
-                    if each.is_alone_in_sync(node_id)
-                    and (name := f"{topic.name}-{number}") not in here
+                    for key, each in cluster_view(image).assignments
+                    if each.is_alone_in_sync(node_id) and (name := str(key)) not in here
                 )
             )
         return None
@@ -199,10 +198,8 @@ class NodeIdentity:
             UsageProblem: the user has to say more.
             OSError: the cluster's metadata cannot be read.
         """
-        with phase("reading the cluster's metadata"):
-            image = read_newest_image(copy for _, copy in self._copies())
         node_id = None if self.server is None else self.server.content.node_id
-        evidence = NodeEvidence(node_id, image, self.voters)
+        evidence = NodeEvidence(node_id, self._cluster, self.voters)
         return repaired_identities(self.directories, given, evidence)
 
     def after(self, repaired: Sequence[RepairedIdentity]) -> NodeIdentity:
@@ -225,6 +222,16 @@ class NodeIdentity:
             ],
             self.server,
         )
+
+    @cached_property
+    def _cluster(self) -> ClusterImage | None:
+        """The cluster's metadata in the newest of these directories; None if none can be read.
+
+        Raises:
+            OSError: a copy cannot be read.
+        """
+        with phase("reading the cluster's metadata"):
+            return read_newest_image(copy for _, copy in self._copies())
 
     def _copies(self) -> Iterator[tuple[LogDirectory, Partition]]:
         for each in self.directories:

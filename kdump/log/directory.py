@@ -122,6 +122,12 @@ class LogDirectory(Struct, frozen=True):
     problems: tuple[FileProblem, ...]
     absent: tuple[str, ...] = ()
 
+    @property
+    def directory_id(self) -> str | None:
+        """Its own id in Kafka's form; None if it has none, or it is not known."""
+        properties = self.meta_properties
+        return None if properties is None else properties.directory_id_text
+
     def not_loaded(self) -> list[TopicPartition]:
         """The live partitions whose directories cannot be listed, or that no broker loads."""
         parsed = map(names.parse_partition_directory_name, self.unreadable)

@@ -127,14 +127,14 @@ def test_the_last_assignment_of_a_partition_wins(tmp_path: Path) -> None:
     found = image(
         tmp_path,
         topic_record("t", 1),
-        partition_record(1, 0, [5, 6], [50, 60]),
-        partition_record(1, 1, [5], [51]),
+        partition_record(1, 0, [5, 6], [500, 600]),
+        partition_record(1, 1, [5], [510]),
         partition_change_record(1, 0, replicas=[6, 7]),
-        partition_change_record(1, 0, directories=[61, 70]),
+        partition_change_record(1, 0, directories=[610, 700]),
     )
     partitions = found.topics["t"].partitions
     assert {number: each.replicas for number, each in partitions.items()} == {0: (6, 7), 1: (5,)}
-    assert partitions[0].directory_on(7) == format_uuid(UUID(int=70))
+    assert partitions[0].directory_on(7) == format_uuid(UUID(int=700))
     assert partitions[0].directory_on(5) is None
 
 

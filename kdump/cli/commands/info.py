@@ -186,7 +186,6 @@ def _listed(
 def _log_directory_fields(
     found: LogDirectory, partitions: Sequence[PartitionTotals], diagnostics: Diagnostics
 ) -> Row:
-    from kdump.formats.uuids import format_uuid
     from kdump.log.directory import DirectoryKind
     from kdump.log.generations import broker_generation, registered_generation
     from kdump.log.partition import read_partition
@@ -210,7 +209,7 @@ def _log_directory_fields(
     fields: dict[str, Any] = {
         "cluster_id": meta and meta.cluster_id,
         "node_id": meta and meta.node_id,
-        "directory_id": format_uuid(meta.directory_id) if meta and meta.directory_id else None,
+        "directory_id": found.directory_id,
     }
     if found.kind is not DirectoryKind.METADATA_DIRECTORY:
         # The metadata log is always loaded as after a crash, and has no clean shutdown marker.

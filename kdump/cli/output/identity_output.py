@@ -153,14 +153,13 @@ def directory_events(
 
 def _row(directory: LogDirectory, node: NodeIdentity, called: Sequence[str]) -> dict[str, Any]:
     properties = directory.meta_properties
-    directory_id = properties and properties.directory_id
     return {
         "log_dir": str(directory.path),
         "configured_as": list(called),
         "version": properties and properties.version,
         "cluster_id": properties and properties.cluster_id,
         "node_id": properties and properties.node_id,
-        "directory_id": format_uuid(directory_id) if directory_id else None,
+        "directory_id": directory.directory_id,
         "has_metadata": has_metadata(directory),
         "is_metadata_log_dir": directory.path == node.node.metadata,
     }
@@ -172,12 +171,11 @@ def _ids_text(directory: LogDirectory) -> str:
         is_damaged = any(each.path.name == names.META_PROPERTIES for each in directory.problems)
         what = "unreadable meta.properties" if is_damaged else "no meta.properties"
     else:
-        directory_id = properties.directory_id
         what = ", ".join(
             [
                 f"node {'?' if properties.node_id is None else properties.node_id}",
                 f"cluster {'?' if properties.cluster_id is None else properties.cluster_id}",
-                f"directory {format_uuid(directory_id) if directory_id else 'without an id'}",
+                f"directory {properties.directory_id_text or 'without an id'}",
             ]
         )
     return f"{what}, with the cluster's metadata" if has_metadata(directory) else what

@@ -7,7 +7,6 @@ from collections.abc import Collection
 
 from msgspec import Struct, field
 
-from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
 from kdump.repository.documents import BackedUpFile, Pieces, RepositoryPiece, stored_bytes
 from kdump.repository.repository import RepositoryError
@@ -24,13 +23,7 @@ def identity_of(directory: LogDirectory) -> Identity:
     properties = directory.meta_properties
     if properties is None:
         return path, None, None, None
-    directory_id = properties.directory_id
-    return (
-        path,
-        properties.cluster_id,
-        properties.node_id,
-        None if directory_id is None else format_uuid(directory_id),
-    )
+    return path, properties.cluster_id, properties.node_id, properties.directory_id_text
 
 
 class KnownFiles(Struct):

@@ -20,7 +20,6 @@ from kdump.engine.engine_choice import EngineOptions, run_job
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition
-from kdump.formats.uuids import format_uuid
 from kdump.jobs.collect.metadata_copy import collect_metadata
 from kdump.jobs.collect.partition_reading import CollectJob, CollectSplit
 from kdump.jobs.collect.topic_claims import ClaimsFound, read_claims
@@ -135,13 +134,12 @@ def _directory(
         what = FileProblem(directory.path / names.CLUSTER_METADATA_TOPIC, failure)
         problems.append(_problem(directory, what))
     properties = directory.meta_properties
-    directory_id = None if properties is None else properties.directory_id
     marker = directory.clean_shutdown
     return CollectedDirectory(
         path=str(directory.path),
         cluster_id=None if properties is None else properties.cluster_id,
         node_id=None if properties is None else _or_none(properties.node_id),
-        directory_id=None if directory_id is None else format_uuid(directory_id),
+        directory_id=directory.directory_id,
         is_clean_shutdown=directory.is_clean,
         broker_epoch=None if marker is None else _or_none(marker.broker_epoch),
         partitions=tuple(

@@ -58,12 +58,7 @@ class Election(Struct, frozen=True):
 
 def leaderless(image: ClusterImage, selection: PartitionSelection) -> list[TopicPartition]:
     """The selected partitions without a leader, by topic and number; internal topics first."""
-    found = [
-        TopicPartition(topic.name, number)
-        for topic in image.topics.values()
-        for number, partition in topic.partitions.items()
-        if partition.is_leaderless
-    ]
+    found = [key for key, partition in image.assignments if partition.is_leaderless]
     selected = (key for key in found if selection.matches(str(key), key))
     return sorted(selected, key=lambda key: (not key.topic.startswith("__"), key))
 

@@ -77,15 +77,14 @@ def missing_sides(
     does not know the partition. Left out are sides whose replica cannot be read, and of three sides
     or more those that should not have a replica.
     """
-    topic = None if image is None or paired.key is None else image.topics.get(paired.key.topic)
+    assigned = None if image is None or paired.key is None else image.partition(paired.key)
     for number, side in enumerate(sides):
         unreadable = {key for each in side.directories for key in each.unreadable}
         if number in paired.replicas or paired.key in unreadable:
             continue
         is_assigned = None
-        if topic is not None and paired.key is not None and side.node_id is not None:
-            assigned = topic.partitions.get(paired.key.partition)
-            is_assigned = None if assigned is None else side.node_id in assigned.replicas
+        if assigned is not None and side.node_id is not None:
+            is_assigned = side.node_id in assigned.replicas
         if is_assigned or len(sides) == 2:
             yield number, is_assigned
 

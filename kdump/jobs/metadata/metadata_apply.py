@@ -30,7 +30,6 @@ from kdump.formats.names import (
     OF_FILE_SYSTEMS,
     is_topic_name,
 )
-from kdump.formats.uuids import format_uuid
 from kdump.jobs.metadata.metadata_copies import MetadataCopy, read_copies
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
@@ -283,7 +282,7 @@ def _owner(
     own = properties.node_id
     if node_id not in (None, own):
         raise UsageProblem(f"{path} is of node {own}, not of node {node_id}")
-    text = None if properties.directory_id is None else format_uuid(properties.directory_id)
+    text = properties.directory_id_text
     for controller in plan.controllers:
         if controller.node_id == own:
             if plan.kraft_version and controller.directory_id != text:

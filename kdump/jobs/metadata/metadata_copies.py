@@ -17,7 +17,6 @@ from msgspec import Struct
 from kdump.formats.errors import FormatError
 from kdump.formats.names import QUORUM_STATE, FileKind
 from kdump.formats.quorum_state import QuorumState
-from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -126,7 +125,6 @@ def read_copies(directories: Iterable[LogDirectory]) -> list[MetadataCopy]:
 
 def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:
     properties = directory.meta_properties
-    directory_id = None if properties is None else properties.directory_id
     problems = []
     try:
         quorum_state = partition.read_quorum_state()
@@ -138,7 +136,7 @@ def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:
         log_dir=directory.path,
         partition=partition,
         node_id=None if properties is None else properties.node_id,
-        directory_id=None if directory_id is None else format_uuid(directory_id),
+        directory_id=directory.directory_id,
         cluster_id=None if properties is None else properties.cluster_id,
         quorum_state=quorum_state,
         outline=outline,

@@ -676,8 +676,7 @@ class _Rewinding:
     @staticmethod
     def _replicas_in(image: ClusterImage, key: TopicPartition) -> set[int]:
         """The brokers that have a replica of a partition; none if there is no such partition."""
-        topic = image.topics.get(key.topic)
-        partition = None if topic is None else topic.partitions.get(key.partition)
+        partition = image.partition(key)
         return set() if partition is None else {*partition.replicas}
 
 

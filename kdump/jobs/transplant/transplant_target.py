@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from kdump.check.start import is_reserved
 from kdump.errors import KdumpError, UsageProblem
+from kdump.formats.directory_ids import is_reserved
 from kdump.formats.names import TopicPartition
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory

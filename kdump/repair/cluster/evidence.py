@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.errors import UsageProblem
+from kdump.formats.directory_ids import is_reserved_text
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
 from kdump.repair.cluster.overrides import RESERVED_TOPIC_IDS
 from kdump.state.epochs.epoch_history import EpochHistory
@@ -23,7 +24,6 @@ from kdump.state.metadata.disk_collection import (
     DiskCollection,
     TopicClaim,
 )
-from kdump.state.metadata.metadata_entities import is_reserved_directory
 from kdump.state.metadata.metadata_image import EntityKind, LogEnd, MetadataImage
 
 NO_EPOCH: Final = -1
@@ -163,7 +163,7 @@ def missing_disks(evidence: Evidence, copy: MetadataEvidence | None) -> dict[int
     found = {}
     for node in sorted(evidence.nodes):
         own = [each.directory_id for each in evidence.directories if each.node_id == node]
-        missing = {each for each in known[node] if not is_reserved_directory(each)} - {*own}
+        missing = {each for each in known[node] if not is_reserved_text(each)} - {*own}
         # A directory without an id may be any of them.
         if len(missing) > own.count(None):
             found[node] = frozenset(missing)

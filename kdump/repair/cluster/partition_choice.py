@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.errors import UsageProblem
+from kdump.formats.directory_ids import is_reserved_text
 from kdump.formats.names import PartitionState
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import DiskReplica, Evidence, place_of
@@ -28,7 +29,6 @@ from kdump.state.metadata.metadata_entities import (
     MIGRATING_DIRECTORY,
     NO_LEADER,
     PartitionRegistration,
-    is_reserved_directory,
 )
 from kdump.words import counted
 
@@ -320,7 +320,7 @@ class PartitionPlanner(Struct):
         if node not in self.evidence.nodes:
             return False
         missing = self.missing.get(node, frozenset())
-        if directory_id is None or is_reserved_directory(directory_id):
+        if directory_id is None or is_reserved_text(directory_id):
             return not missing
         return directory_id not in missing
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kdump.check.assigned_nodes import assigned_directory_id
-from kdump.check.start import is_reserved
+from kdump.formats.directory_ids import is_reserved
 from kdump.formats.meta_properties import MetaProperties, encode_meta_properties
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory
@@ -46,7 +46,7 @@ def rebuilt_meta_properties(
     ((cluster_id, node_id),) = identities
     if cluster_id is None or node_id is None:
         return None
-    taken = {format_uuid(each.directory_id) for each in known if each.directory_id}
+    taken = {text for each in known if (text := each.directory_id_text) is not None}
     text = known_directory_id(directory, node_id, taken, cluster)
     has_metadata = any(partition.is_cluster_metadata for partition in directory.partitions)
     if text is None and has_metadata:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kdump.check.start import is_reserved
 from kdump.errors import UsageProblem
+from kdump.formats.directory_ids import is_reserved
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.uuids import format_uuid
 

@@ -16,9 +16,10 @@ from typing import Final, TypeVar
 from msgspec import Struct, field
 
 from kdump.check.assigned_nodes import assigned_directory_id
-from kdump.check.start import has_metadata, is_reserved
+from kdump.check.start import has_metadata
 from kdump.check.voters import LoggedVoters
 from kdump.errors import UsageProblem
+from kdump.formats.directory_ids import is_reserved
 from kdump.formats.meta_properties import MetaProperties
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory

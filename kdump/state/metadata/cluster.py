@@ -8,11 +8,13 @@ decoded. The modules that decode them are imported where there is such a log.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
+from kdump.formats.directory_ids import is_reserved_text
+from kdump.formats.names import TopicPartition
 from kdump.log.living import while_it_changes
 from kdump.log.partition import Partition
 
@@ -53,10 +55,11 @@ class ClusterPartition(Struct, frozen=True):
         return self.in_sync == (node_id,)
 
     def directory_on(self, node_id: int) -> str | None:
-        """The id of the log directory of a node's replica; None if unknown."""
+        """The id of the log directory of a node's replica; None if unknown, or one for none."""
         if node_id not in self.replicas or len(self.directories) != len(self.replicas):
             return None
-        return self.directories[self.replicas.index(node_id)]
+        found = self.directories[self.replicas.index(node_id)]
+        return None if is_reserved_text(found) else found
 
 
 class ClusterTopic(Struct, frozen=True):
@@ -105,6 +108,18 @@ class ClusterImage(Struct, frozen=True):
     def topic_ids(self) -> dict[str, str]:
         """The ids of topics by name."""
         return {name: topic.topic_id for name, topic in self.topics.items()}
+
+    @property
+    def assignments(self) -> Iterator[tuple[TopicPartition, ClusterPartition]]:
+        """The partitions of all topics."""
+        for name, topic in self.topics.items():
+            for number, partition in topic.partitions.items():
+                yield TopicPartition(name, number), partition
+
+    def partition(self, key: TopicPartition) -> ClusterPartition | None:
+        """A partition; None if there is none, or nothing is known of it."""
+        topic = self.topics.get(key.topic)
+        return None if topic is None else topic.partitions.get(key.partition)
 
     def topic_of(self, topic_id: str) -> ClusterTopic | None:
         """The topic with an id in Kafka's form; None if no topic has it."""

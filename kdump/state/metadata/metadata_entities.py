@@ -13,11 +13,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kdump.formats.uuids import parse_uuid
-
 MIGRATING_DIRECTORY: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """``DirectoryId.MIGRATING``: the log directory of a replica is not known to the cluster."""
-_RESERVED_DIRECTORIES: Final = 100
 NO_LEADER: Final = -1
 _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
@@ -31,12 +28,6 @@ Fields = Mapping[str, Any]
 
 class ReplayFault(Exception):
     """A record that does not apply to the metadata before it; Kafka's replay skips it, too."""
-
-
-def is_reserved_directory(directory_id: str) -> bool:
-    """Whether an id stands for no directory. Follows ``DirectoryId.reserved``."""
-    found = parse_uuid(directory_id)
-    return found is None or found.int < _RESERVED_DIRECTORIES
 
 
 class MetadataTopic(Struct, frozen=True):
