@@ -8,6 +8,7 @@ from typing import Final
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place, Severity
+from kdump.check.invariants import Invariant
 from kdump.check.part import ByteAccount
 from kdump.check.scope import becomes_log, cluster_view
 from kdump.formats import names
@@ -76,43 +77,10 @@ def check_futures(
             )
 
 
-def check_strays(
+def check_emptied(
     directories: Iterable[LogDirectory], clusters: Mapping[Location, ClusterImage | None]
 ) -> Iterator[Finding]:
-    """Check that no broker has a partition only as ``-stray`` that is assigned to it.
-
-    Args:
-        directories: all log directories, also of several brokers.
-        clusters: the cluster's metadata, by the path of the directory; None if unknown.
-    """
-    for own in by_broker(directories).values():
-        places = [(each, partition) for each in own for partition in each.partitions]
-        loaded = {
-            partition.topic_partition
-            for _, partition in places
-            if partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
-        }
-        for directory, partition in places:
-            key = partition.topic_partition
-            if partition.state is not PartitionState.STRAY or key is None or key in loaded:
-                continue
-            view = cluster_view(partition, directory, clusters.get(directory.path))
-            if (
-                view is not None
-                and view.owner == key.topic
-                and view.node_id in (view.replicas or ())
-            ):
-                yield invariants.STRAY_ASSIGNED.finding(
-                    Place(str(partition.path)),
-                    "the cluster's metadata assigns the partition to this broker, and no given"
-                    " directory has its log: a starting broker creates an empty one",
-                )
-
-
-def check_missing(
-    directories: Iterable[LogDirectory], clusters: Mapping[Location, ClusterImage | None]
-) -> Iterator[Finding]:
-    """Check that each partition that is assigned to a log directory has a directory.
+    """Check that each partition that is assigned to a broker has a log that the broker loads.
 
     A starting broker makes an empty log, and nobody knows that there was another
     (``ReplicaManager.applyDelta``): if it leads, its followers truncate to 0.
@@ -122,25 +90,70 @@ def check_missing(
         clusters: the cluster's metadata, by the path of the directory; None if unknown.
     """
     for broker, own in by_broker(directories).items():
-        if broker is None:
+        yield from _check_strays(own, clusters)
+        if broker is not None:
+            yield from _check_missing(own, broker[1], clusters)
+
+
+def _check_strays(
+    own: Sequence[LogDirectory], clusters: Mapping[Location, ClusterImage | None]
+) -> Iterator[Finding]:
+    """Check that the broker has no partition only as ``-stray`` that is assigned to it."""
+    places = [(each, partition) for each in own for partition in each.partitions]
+    loaded = {
+        partition.topic_partition
+        for _, partition in places
+        if partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
+    }
+    for directory, partition in places:
+        key, cluster = partition.topic_partition, clusters.get(directory.path)
+        if partition.state is not PartitionState.STRAY or key is None or key in loaded:
             continue
-        _, node_id = broker
-        # A -stray partition has its own finding, and a broker made it -delete by newer metadata.
-        there = {key for each in own for key, _ in each.identities}
-        there |= {
-            names.parse_partition_directory_name(name).topic_partition
-            for each in own
-            for name in each.absent
-        }
-        given = {each.directory_id for each in own}
-        for directory in own:
-            cluster = clusters.get(directory.path)
-            if cluster is None:
-                continue
-            is_whole = given.issuperset(cluster.log_dirs.get(node_id, ()))
-            for key, partition in _assigned_to(directory, node_id, cluster, is_whole=is_whole):
-                if key not in there:
-                    yield _missing(directory.path / str(key), partition, node_id)
+        view = cluster_view(partition, directory, cluster)
+        assigned = None if cluster is None else cluster.partition(key)
+        if (
+            view is not None
+            and assigned is not None
+            and view.owner == key.topic
+            and view.node_id in assigned.replicas
+        ):
+            yield _emptied(
+                invariants.STRAY_ASSIGNED,
+                partition.path,
+                "the cluster's metadata assigns the partition to this broker, and no given"
+                " directory has its log",
+                assigned,
+                view.node_id,
+            )
+
+
+def _check_missing(
+    own: Sequence[LogDirectory], node_id: int, clusters: Mapping[Location, ClusterImage | None]
+) -> Iterator[Finding]:
+    """Check that each partition that is assigned to a log directory has a directory."""
+    # A -stray partition has its own finding, and a broker made it -delete by newer metadata.
+    there = {key for each in own for key, _ in each.identities}
+    there |= {
+        names.parse_partition_directory_name(name).topic_partition
+        for each in own
+        for name in each.absent
+    }
+    given = {each.directory_id for each in own}
+    for directory in own:
+        cluster = clusters.get(directory.path)
+        if cluster is None:
+            continue
+        is_whole = given.issuperset(cluster.log_dirs.get(node_id, ()))
+        for key, partition in _assigned_to(directory, node_id, cluster, is_whole=is_whole):
+            if key not in there:
+                yield _emptied(
+                    invariants.PARTITION_MISSING,
+                    directory.path / str(key),
+                    "the cluster's metadata assigns the partition to this log directory, and no"
+                    " given directory has it",
+                    partition,
+                    node_id,
+                )
 
 
 def _assigned_to(
@@ -170,13 +183,13 @@ def _assigned_to(
             yield key, partition
 
 
-def _missing(path: Location, partition: ClusterPartition, node_id: int) -> Finding:
-    what = (
-        "the cluster's metadata assigns the partition to this log directory, and no given directory"
-        " has it: a starting broker makes an empty log"
-    )
+def _emptied(
+    invariant: Invariant, path: Location, what: str, partition: ClusterPartition, node_id: int
+) -> Finding:
+    """The finding that a starting broker makes an empty log, and what comes of it."""
+    what += ": a starting broker makes an empty log"
     if node_id not in partition.in_sync:
-        return invariants.PARTITION_MISSING.finding(
+        return invariant.finding(
             Place(str(path)),
             f"{what}, and copies all records from the leader",
             severity=Severity.WARNING,
@@ -188,9 +201,7 @@ def _missing(path: Location, partition: ClusterPartition, node_id: int) -> Findi
             ", and may lead with it, unless the controllers have newer metadata in which it is not"
             " in sync"
         )
-    return invariants.PARTITION_MISSING.finding(
-        Place(str(path)), what, loss="all records of the partition"
-    )
+    return invariant.finding(Place(str(path)), what, loss="all records of the partition")
 
 
 def _check_problems(directory: LogDirectory) -> Iterator[Finding]:

@@ -304,6 +304,12 @@ PARTITION_MISSING: Final = _register(
     "a partition that the cluster assigns to the log directory, without a directory",
     Remedy.NONE,
 )
+STRAY_ASSIGNED: Final = _register(
+    "stray-assigned",
+    SEVERE,
+    "a -stray partition that is assigned to the broker, whose log is in no given directory",
+    Remedy.NONE,
+)
 LOAD_REFUSED: Final = _register(
     "load-refused", SEVERE, "a partition that a broker refuses to load", Remedy.CAUSE
 )
@@ -442,12 +448,6 @@ DIRECTORY_FUTURE_ALONE: Final = _register(
     "directory-future-alone",
     WARNING,
     "a partition being moved whose log is in no given directory",
-    Remedy.NONE,
-)
-STRAY_ASSIGNED: Final = _register(
-    "stray-assigned",
-    WARNING,
-    "a -stray partition that is assigned to the broker, whose log is in no given directory",
     Remedy.NONE,
 )
 DIRECTORY_STRAY: Final = _register(

@@ -18,7 +18,7 @@ from kdump.broker.loader.checkpoints import is_loaded, recovered_root, with_know
 from kdump.broker.loader.load_report import LoadReport
 from kdump.broker.loader.loader import Recovered
 from kdump.check.collector import Collector
-from kdump.check.directory import check_directory, check_missing
+from kdump.check.directory import check_directory, check_emptied
 from kdump.check.findings import Finding
 from kdump.check.partition_files import check_belonging
 from kdump.check.scope import scope_in
@@ -274,7 +274,7 @@ class _Recovery:
         self.across = list(check_start(request.directories))
         if request.selection.is_everything:
             clusters = {path: each.cluster for path, each in request.settings.items()}
-            self.across += check_missing(request.directories, clusters)
+            self.across += check_emptied(request.directories, clusters)
 
     def results(self, options: EngineOptions) -> list[DirectoryRecovery]:
         request = self.request

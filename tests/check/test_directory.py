@@ -191,10 +191,11 @@ def write_lines(disk: Path, *partitions: tuple[str, int]) -> None:
     (disk / names.REPLICATION_OFFSET_CHECKPOINT).write_bytes(lines)
 
 
-def missing_in(*disks: Path) -> list[Finding]:
-    return [each for each in findings_in(*disks) if each.code == "partition-missing"]
+def missing_in(*disks: Path, code: str = "partition-missing") -> list[Finding]:
+    return [each for each in findings_in(*disks) if each.code == code]
 
 
+@pytest.mark.parametrize("is_stray", [False, True])
 @pytest.mark.parametrize(
     ("isr", "severity", "what"),
     [
@@ -203,15 +204,24 @@ def missing_in(*disks: Path) -> list[Finding]:
         ((8,), Severity.WARNING, "copies all records from the leader"),
     ],
 )
-def test_a_partition_without_a_directory_is_as_bad_as_its_replica_was_in_sync(
-    isr: tuple[int, ...], severity: Severity, what: str, two_disks: tuple[Path, Path]
+def test_a_partition_without_a_log_is_as_bad_as_its_replica_was_in_sync(
+    isr: tuple[int, ...],
+    severity: Severity,
+    what: str,
+    is_stray: bool,
+    two_disks: tuple[Path, Path],
 ) -> None:
     write_assignment(two_disks, isr=isr)
     write_lines(two_disks[0], ("orders", 0))
     assert not missing_in(*two_disks)
-    shutil.rmtree(two_disks[0] / "orders-0")
-    (found,) = missing_in(*two_disks)
-    assert (found.severity, found.place.path) == (severity, str(two_disks[0] / "orders-0"))
+    log = two_disks[0] / "orders-0"
+    stray = log.with_name(f"{log.name}.184f5a4c945d4277a4671794019b3c74-stray")
+    if is_stray:
+        log.rename(stray)
+    else:
+        shutil.rmtree(log)
+    (found,) = missing_in(*two_disks, code="stray-assigned" if is_stray else "partition-missing")
+    assert (found.severity, found.place.path) == (severity, str(stray if is_stray else log))
     assert what in found.what
     assert (found.loss is None) == (severity is Severity.WARNING)
 
@@ -288,7 +298,7 @@ def test_a_line_tells_where_a_partition_was_if_all_disks_of_the_broker_are_given
     registered = tuple(format_uuid(uuid.UUID(int=each)) for each in (*OF_DISKS, *others))
     image = replace(image, log_dirs={7: registered})
     clusters = {each.path: image for each in directories}
-    assert len(list(directory_checks.check_missing(directories, clusters))) == count
+    assert len(list(directory_checks.check_emptied(directories, clusters))) == count
 
 
 def test_a_partition_without_a_line_was_not_there_before(two_disks: tuple[Path, Path]) -> None:
@@ -333,13 +343,20 @@ def test_a_broker_that_was_started_meanwhile_may_have_made_the_partition(
     assert ("partition-missing" in found) is not is_started
 
 
-def test_a_preview_of_the_recovery_says_what_is_missing(two_disks: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize("code", ["partition-missing", "stray-assigned"])
+def test_a_preview_of_the_recovery_says_what_is_missing(
+    code: str, two_disks: tuple[Path, Path]
+) -> None:
     write_assignment(two_disks)
     write_lines(two_disks[0], ("orders", 0))
-    shutil.rmtree(two_disks[0] / "orders-0")
+    log = two_disks[0] / "orders-0"
+    if code == "stray-assigned":
+        log.rename(log.with_name(f"{log.name}.184f5a4c945d4277a4671794019b3c74-stray"))
+    else:
+        shutil.rmtree(log)
     words = ["recover", "--dry-run", *map(str, two_disks)]
     outcome = run_kdump(words, two_disks[0].parent)
-    assert b"[partition-missing]" in outcome.stdout
+    assert f"[{code}]".encode() in outcome.stdout
     assert outcome.exit_status & 4
 
 

@@ -19,19 +19,28 @@ pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
 BEHIND: Final = "behind"
 ALONE: Final = "alone"
+STRAY: Final = "stray"
 RECORDS: Final = 10
 
 
-def lose(cluster: KraftCluster, topic: str, folder: Path) -> list[tuple[str, str]]:
-    """Delete the replica of broker 1; return what verify then says of missing partitions."""
+def lose(cluster: KraftCluster, topics: list[str], folder: Path) -> set[tuple[str, str, str]]:
+    """Take replicas of broker 1 away; return what verify then says of partitions without a log.
+
+    That of ``STRAY`` becomes a directory that a broker with other metadata has renamed.
+    """
     (log_dir,) = cluster.log_dirs(1)
-    shutil.rmtree(log_dir / f"{topic}-0")
+    for topic in topics:
+        log = log_dir / f"{topic}-0"
+        if topic == STRAY:
+            log.rename(log_dir / f"{topic}-0.184f5a4c945d4277a4671794019b3c74-stray")
+        else:
+            shutil.rmtree(log)
     said = run_kdump(["verify", "--quick", "--output", "jsonl", str(log_dir)], folder)
-    return [
-        (row["severity"], Path(row["path"]).name)
+    return {
+        (row["code"], row["severity"], Path(row["path"]).name.partition(".")[0])
         for row in objects(said.stdout)
-        if row.get("code") == "partition-missing"
-    ]
+        if row.get("code") in ("partition-missing", "stray-assigned")
+    }
 
 
 def log_bytes(cluster: KraftCluster, topic: str) -> list[int]:
@@ -63,24 +72,27 @@ def started(jvms: ClusterJvms, folder: Path, *topics: str) -> KraftCluster:
 def test_a_replica_that_is_alone_in_sync_is_lost_and_another_is_copied(
     cluster_jvms: ClusterJvms, case_folder: Path
 ) -> None:
-    cluster = started(cluster_jvms, case_folder, BEHIND, ALONE)
+    cluster = started(cluster_jvms, case_folder, BEHIND, ALONE, STRAY)
     try:
         cluster.stop(1)
-        said_behind = lose(cluster, BEHIND, case_folder)
+        said_behind = lose(cluster, [BEHIND], case_folder)
         cluster.start(1)
         cluster.clients.wait_for_replicas()
         for node_id in (3, 2):
             cluster.stop(node_id)
         cluster.stop()
-        said_alone = lose(cluster, ALONE, case_folder)
+        said_alone = lose(cluster, [ALONE, STRAY], case_folder)
         cluster.start()
         cluster.clients.wait_for_replicas()
-        left = {topic: records(cluster.clients, topic) for topic in (BEHIND, ALONE)}
-        sizes = {topic: log_bytes(cluster, topic) for topic in (BEHIND, ALONE)}
+        left = {topic: records(cluster.clients, topic) for topic in (BEHIND, ALONE, STRAY)}
+        sizes = {topic: log_bytes(cluster, topic) for topic in (BEHIND, ALONE, STRAY)}
     finally:
         cluster.kill()
-    assert said_behind == [("warning", "behind-0")]
-    assert said_alone == [("severe", "alone-0")]
-    assert left == {BEHIND: RECORDS, ALONE: 0}
+    assert said_behind == {("partition-missing", "warning", "behind-0")}
+    assert said_alone == {
+        ("partition-missing", "severe", "alone-0"),
+        ("stray-assigned", "severe", "stray-0"),
+    }
+    assert left == {BEHIND: RECORDS, ALONE: 0, STRAY: 0}
     assert all(sizes[BEHIND])
-    assert sizes[ALONE] == [0, 0, 0]
+    assert sizes[ALONE] == sizes[STRAY] == [0, 0, 0]

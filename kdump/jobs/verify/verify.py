@@ -19,9 +19,8 @@ from kdump.check.directory import (
     check_access,
     check_cleaner_lines,
     check_directory,
+    check_emptied,
     check_futures,
-    check_missing,
-    check_strays,
     foreign_files,
     root_account,
     unreadable,
@@ -326,8 +325,7 @@ class _Verification:
         yield from check_cleaner_lines(stopped)
         clusters = {path: each.cluster for path, each in self.request.settings.items()}
         yield from check_futures(stopped, clusters)
-        yield from check_strays(stopped, clusters)
-        missing = list(check_missing(stopped, clusters))
+        missing = list(check_emptied(stopped, clusters))
         started = [f"{each.path}/" for each in stopped if self._is_living(each, missing)]
         # A broker that was started meanwhile creates logs.
         yield from (each for each in missing if not each.place.path.startswith(tuple(started)))
