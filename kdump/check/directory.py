@@ -264,8 +264,9 @@ def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
         if names.is_accepted_name(name):
             yield invariants.DIRECTORY_MISNAMED.finding(
                 place,
-                "no partition can have this name: a broker loads it, but cannot keep its"
-                " checkpoints; kdump leaves the directory unchanged",
+                "no partition can have this name: a broker that knows its topics by their IDs makes"
+                " it -stray, and an older one cannot keep its checkpoints; kdump leaves the"
+                " directory unchanged",
                 expected=expected,
                 found=repr(name),
             )

@@ -80,7 +80,7 @@ class NotRecovered(enum.Enum):
     """Why a partition is left unchanged, whatever a broker would do; the value says it."""
 
     DELETE = "its topic was deleted, and a starting broker deletes it"
-    STRAY = "a broker found that it is not its own, and leaves it alone"
+    STRAY = "a broker found that it is not its own"
     CLUSTER_METADATA = (
         "the controller's Raft layer loads it, not the broker; --partition __cluster_metadata-0"
         " recovers it here"
@@ -99,7 +99,7 @@ class PartitionRecovery(Struct, frozen=True):
     """What a partition becomes.
 
     Attributes:
-        outcome: of loading it; None if it was not loaded.
+        outcome: of loading it; None if a broker loads it and deletes it then.
         verdict: what a broker would do, or what the policy does.
         unchanged: why it is left unchanged all the same; None if it is changed.
         findings: what a broker would do besides, or why it would not load the partition.
@@ -291,7 +291,6 @@ class _Recovery:
         splits = [
             self._split(directory, partition, unchanged[partition.path])
             for directory, partition in selected
-            if partition.state not in _LEFT_STATES
         ]
         found = run_job(RecoverJob(), splits, options)
         outcomes = {split.path: outcome for split, outcome in zip(splits, found, strict=True)}
@@ -302,7 +301,7 @@ class _Recovery:
                     self._partition_result(
                         directory,
                         partition,
-                        outcomes.get(partition.path),
+                        outcomes[partition.path],
                         unchanged[partition.path],
                     )
                     for owner, partition in selected
@@ -346,10 +345,13 @@ class _Recovery:
         self,
         directory: LogDirectory,
         partition: Partition,
-        outcome: Outcome | None,
+        loaded: Outcome,
         unchanged: NotRecovered | None,
     ) -> PartitionRecovery:
         policy = self._policy(unchanged)
+        # What becomes of a partition that is deleted then matters only if the broker fails on it.
+        is_left = unchanged is NotRecovered.DELETE and not isinstance(loaded, Refusal)
+        outcome = None if is_left else loaded
         into = Collector()
         cluster = self.request.settings[directory.path].cluster
         check_belonging(

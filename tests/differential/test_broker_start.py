@@ -17,6 +17,8 @@ import pytest
 
 from builders.broker import BrokerHost, RequestFailed
 from builders.freeing import of_type, rows_of
+from builders.in_process import run_kdump
+from builders.json_answers import objects
 from builders.loading import Clock, LoaderServer
 from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
@@ -326,6 +328,49 @@ def test_an_open_transaction_in_a_directory_that_is_offline_prevents_a_start(
     write(root, "rubbish\n", names.RECOVERY_POINT_CHECKPOINT)
     refused = loader_server.load(root, IndexSettings(), Clock(), whole=True)
     assert ("already offline" in refused.get("d2", "")) == is_refused
+
+
+@pytest.mark.parametrize("state", ["delete", "stray"])
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_partition_that_is_no_longer_the_brokers_can_take_its_directory_offline(
+    is_damaged: bool, state: str, loader_server: LoaderServer, fixtures: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "d2"
+    partition = root / f"codec.mixed-0.184f5a4c945d4277a4671794019b3c74-{state}"
+    shutil.copytree(fixtures / "out" / "clean" / "d2" / "codec.mixed-0", partition)
+    write(root, "", names.CLEAN_SHUTDOWN_MARKER)
+    if is_damaged:
+        write(partition, "rubbish\n", names.LEADER_EPOCH_CHECKPOINT)
+
+    for command in (["recover", "--dry-run"], ["verify"]):
+        outcome = run_kdump([*command, "--output", "jsonl", str(root)], tmp_path)
+        refused = [row for row in objects(outcome.stdout) if row.get("code") == "load-refused"]
+        assert [row["path"] for row in refused] == ([str(partition)] if is_damaged else [])
+        assert bool(outcome.exit_status & 4) == is_damaged
+
+    found = loader_server.load(root, IndexSettings(), Clock(), whole=True)
+    assert found == ({"d2": "offline"} if is_damaged else {})
+
+
+def test_a_stray_log_is_truncated_as_predicted(
+    loader_server: LoaderServer, fixtures: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "d2"
+    partition = root / "codec.mixed-0.184f5a4c945d4277a4671794019b3c74-stray"
+    shutil.copytree(fixtures / "out" / "clean" / "d2" / "codec.mixed-0", partition)
+    log = partition / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+
+    outcome = run_kdump(["recover", "--dry-run", "--output", "jsonl", str(root)], tmp_path)
+
+    (row,) = of_type(objects(outcome.stdout), "partition")
+    (cut,) = row["cuts"]
+    assert row["verdict_kind"] == "loss"
+    assert outcome.exit_status & 4
+    assert loader_server.load(root, IndexSettings(), Clock(), whole=True) == {}
+    assert log.stat().st_size == cut["position"] > 0
 
 
 def test_a_broker_serves_repaired_directories(host: BrokerHost, log_dirs: list[Path]) -> None:

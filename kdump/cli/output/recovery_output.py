@@ -47,7 +47,7 @@ class RecoveryReport:
     Attributes:
         losses: lines about partitions that lose records or that a broker would not serve;
             printed last, so that they do not scroll away.
-        lossy: how many partitions lose records.
+        lossy: how many partitions lose records, without those that are left unchanged.
         unserved: how many a broker would refuse or rename to -stray.
     """
 
@@ -74,7 +74,7 @@ class RecoveryReport:
     def _partition_event(self, result: PartitionRecovery) -> Event:
         path = result.partition.path
         kind = result.verdict.kind
-        self.lossy += kind == _LOSS
+        self.lossy += kind == _LOSS and not result.unchanged
         self.unserved += kind == _REFUSED or result.becomes_stray
         planned = self._operations.lines(path) if self._repair.dry_run else []
         counts = list(self._findings.more())

@@ -33,7 +33,13 @@ STATE_VERDICTS: Final = {
     PartitionState.DELETE: ("deleted", "a broker would delete it: its topic was deleted"),
     PartitionState.STRAY: ("stray", "a broker would leave it alone"),
 }
-"""The verdicts on partitions that no longer belong to the broker's logs: a word and a sentence."""
+"""The verdicts on partitions that no longer belong to the broker's logs: a word and a sentence.
+
+A starting broker loads them all the same (``LogManager.loadLog``), and may fail or truncate them.
+"""
+
+_MOVE_AWAY: Final = "move the directory out of the log directory"
+"""What helps against a partition that no longer belongs to the broker: no command changes it."""
 
 STRAY_CODES: Final = frozenset(
     {
@@ -131,7 +137,7 @@ def verdict_words(
         if code in codes:
             return _not_done(VerdictKind.REFUSED.value, f"a broker would {what}")
     if partition.state in STATE_VERDICTS:
-        return _not_done(*STATE_VERDICTS[partition.state])
+        return _left_words(partition.state, predicted)
     words = VerdictWords("", "", "")
     if predicted is not None:
         words = VerdictWords(
@@ -160,6 +166,19 @@ def verdict_words(
     if is_harmless and not is_noticed and worst is not None and worst.is_damage:
         return _not_done("damaged", "a broker would load it without noticing the damage")
     return words
+
+
+def _left_words(state: PartitionState, predicted: Verdict | None) -> VerdictWords:
+    """The verdict on a partition that no longer belongs to the broker's logs."""
+    kind, sentence = STATE_VERDICTS[state]
+    if predicted is None:
+        return _not_done(kind, sentence)
+    if predicted.kind is VerdictKind.REFUSED:
+        return _not_done(kind, f"{predicted.sentence}; {_MOVE_AWAY}")
+    if predicted.kind is VerdictKind.LOSS and state is PartitionState.STRAY:
+        words = VerdictWords(predicted.kind.value, predicted.sentence, predicted.sentence)
+        return words.followed_by(f", although it is a -stray directory; to keep it, {_MOVE_AWAY}")
+    return _not_done(kind, sentence)
 
 
 def _not_done(kind: str, sentence: str) -> VerdictWords:
@@ -193,8 +212,9 @@ def loss_finding(partition: Partition, predicted: Verdict) -> Finding:
 
 def refused_finding(partition: Partition, refused: Verdict) -> Finding:
     """The finding that a broker does not load a partition, or that kdump cannot repair it."""
+    is_left = partition.state in STATE_VERDICTS
     return LOAD_REFUSED.finding(
         Place(str(partition.path)),
-        refused.sentence,
+        f"{refused.sentence}; {_MOVE_AWAY}" if is_left else refused.sentence,
         loss="all partitions of the directory, until it is repaired",
     )

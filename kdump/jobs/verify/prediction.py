@@ -16,7 +16,7 @@ from kdump.check.findings import Severity
 from kdump.check.part import Level
 from kdump.check.partition import PartitionCheck
 from kdump.formats import time_index
-from kdump.formats.names import FileKind, OffsetFileName
+from kdump.formats.names import FileKind, OffsetFileName, PartitionState
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.verdict.verdict import Verdict, harmless_verdict
@@ -34,6 +34,7 @@ def is_plain(partition: Partition, context: LoadContext, level: Level) -> bool:
     """
     return (
         not partition.is_cluster_metadata  # which has rules of its own
+        and partition.state is not PartitionState.DELETE  # of which not everything is checked
         and (context.is_clean or level > Level.QUICK)
         and bool(partition.segments)
         and not partition.leftovers

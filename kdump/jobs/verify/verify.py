@@ -41,7 +41,6 @@ from kdump.formats.names import FileKind
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.loading.load_split import LoadSplit, is_topic_compacted, load_split
 from kdump.jobs.loading.replaced_logs import replaced_logs
-from kdump.jobs.loading.verdict_words import STATE_VERDICTS
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.verify.verify_partition import (
     UNSETTLED,
@@ -703,8 +702,6 @@ def _load_split(
 ) -> LoadSplit | None:
     """The split that predicts what a broker does to a partition; None if it does not load it."""
     if partition.topic_partition is None or partition.is_0_7:
-        return None
-    if partition.state in STATE_VERDICTS:
         return None
     return load_split(partition, directory, settings)
 

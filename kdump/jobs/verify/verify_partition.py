@@ -472,6 +472,8 @@ def _predicted_findings(
     """The findings of the loader's rules that checks do not have."""
     if predicted.kind is VerdictKind.REFUSED:
         yield refused_finding(partition, predicted)
+    if partition.state is PartitionState.DELETE:
+        return
     swapped = [*swap_findings(partition, predicted)]
     yield from swapped
     is_known = bool(swapped) or (worst is not None and worst.is_damage)

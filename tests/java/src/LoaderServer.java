@@ -41,10 +41,11 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  *
  * <p>A request is a line on standard input with fields separated by tabs: {@code whole} or {@code each}, the log
  * directory, the time in milliseconds, the expiration time of producers in milliseconds, and topic properties as
- * {@code KEY=VALUE}. With {@code whole}, Kafka's own {@code LogManager} loads everything, and the request fails if a
- * partition does not load. With {@code each}, every partition is loaded separately: partitions that do not load do not
- * affect the others, and the checkpoints have lines for those that do. {@code retain} is {@code each} that deletes old
- * segments before the shutdown; {@code delete-records=OFFSET} also deletes the records before that offset first.
+ * {@code KEY=VALUE}. With {@code whole}, Kafka's own {@code LogManager} loads everything, and the answer is a line for
+ * the directory if the broker does not start, or takes it offline. With {@code each}, every partition is loaded
+ * separately: partitions that do not load do not affect the others, and the checkpoints have lines for those that do.
+ * {@code retain} is {@code each} that deletes old segments before the shutdown; {@code delete-records=OFFSET} also
+ * deletes the records before that offset first.
  * {@code truncate=OFFSET} is {@code each} that truncates every log to that offset before the shutdown.
  * {@code bounds} is {@code each} that answers for every log that loads, too: its first offset, its end, its last stable
  * offset if all of it is replicated, and its aborted transactions as {@code PRODUCER:FIRST:LAST}.
@@ -232,6 +233,7 @@ public final class LoaderServer {
 
     private static Map<String, String> loadWhole(File directory, LogConfig config, Time time,
                                                  ProducerStateManagerConfig producers) {
+        LogDirFailureChannel failures = new LogDirFailureChannel(1);
         LogManagerBuilder manager = new LogManagerBuilder()
             .setLogDirs(List.of(directory))
             .setConfigRepository(resource -> new Properties())
@@ -241,11 +243,14 @@ public final class LoaderServer {
             .setProducerStateManagerConfig(producers.producerIdExpirationMs(), false)
             .setScheduler(new AtOnce())
             .setBrokerTopicStats(new BrokerTopicStats(false))
-            .setLogDirFailureChannel(new LogDirFailureChannel(1))
+            .setLogDirFailureChannel(failures)
             .setTime(time);
         Map<String, String> refused = new TreeMap<>();
         try {
             WholeLoad.run(manager, config);
+            if (failures.hasOfflineLogDir(directory.getPath())) {
+                refused.put(directory.getName(), "offline");
+            }
         } catch (Throwable failure) {
             refused.put(directory.getName(), failure.toString());
         }
