@@ -349,8 +349,8 @@ class _Recovery:
         unchanged: NotRecovered | None,
     ) -> PartitionRecovery:
         policy = self._policy(unchanged)
-        # What becomes of a partition that is deleted then matters only if the broker fails on it.
-        is_left = unchanged is NotRecovered.DELETE and not isinstance(loaded, Refusal)
+        # A partition that is deleted afterwards matters only if the broker fails on it.
+        is_left = unchanged is NotRecovered.DELETE and isinstance(loaded, Recovered | Recovered07)
         outcome = None if is_left else loaded
         into = Collector()
         cluster = self.request.settings[directory.path].cluster

@@ -34,7 +34,7 @@ def is_plain(partition: Partition, context: LoadContext, level: Level) -> bool:
     """
     return (
         not partition.is_cluster_metadata  # which has rules of its own
-        and partition.state is not PartitionState.DELETE  # of which not everything is checked
+        and partition.state is not PartitionState.DELETE  # some of its files are not checked
         and (context.is_clean or level > Level.QUICK)
         and bool(partition.segments)
         and not partition.leftovers
