@@ -164,6 +164,14 @@ class BrokerHost(JavaServer):
             for path, what in self._ask("dirs").items()
         }
 
+    def logs(self) -> dict[str, tuple[int, int]]:
+        """Return the log start offset and the log end offset of each log, by its directory."""
+        return {
+            path: (int(start), int(end))
+            for path, what in self._ask("logs").items()
+            for start, end in [what.split("\t")]
+        }
+
     def wait_until_offline(self, log_dir: Path) -> None:
         """Wait until the broker marks a log directory as failed."""
         self._ask("offline", str(log_dir))

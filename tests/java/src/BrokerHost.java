@@ -112,6 +112,7 @@ public final class BrokerHost {
             case "producers" -> describeProducers(new TopicPartition(words.get(0), 0));
             case "clean" -> awaitCleaner();
             case "dirs" -> describeLogDirs();
+            case "logs" -> describeLogs();
             case "offline" -> awaitOffline(words.get(0));
             case "end" -> awaitEnd();
             case "configure" -> configure(words.get(0), words.subList(1, words.size()));
@@ -180,12 +181,23 @@ public final class BrokerHost {
         }
     }
 
-    /** Applies retention to all logs, and prints how many segments of each were deleted. */
-    private void retain() throws Exception {
+    /** Prints the log start offset and the log end offset of each log, by its directory. */
+    private void describeLogs() throws Exception {
+        for (UnifiedLog log : logs()) {
+            say(log.dir(), log.logStartOffset(), log.logEndOffset());
+        }
+    }
+
+    private Iterable<UnifiedLog> logs() throws ReflectiveOperationException {
         Field field = KafkaRaftServer.class.getDeclaredField("broker");
         field.setAccessible(true);
         BrokerServer server = (BrokerServer) ((Option<?>) field.get(broker)).get();
-        for (UnifiedLog log : CollectionConverters.asJava(server.logManager().allLogs())) {
+        return CollectionConverters.asJava(server.logManager().allLogs());
+    }
+
+    /** Applies retention to all logs, and prints how many segments of each were deleted. */
+    private void retain() throws Exception {
+        for (UnifiedLog log : logs()) {
             if (!log.isFuture()) {
                 say(log.topicPartition(), log.deleteOldSegments());
             }
