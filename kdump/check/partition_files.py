@@ -182,10 +182,13 @@ def check_other(scope: PartitionScope, into: Collector) -> None:
             )
         )
     if scope.other is not None:
+        what = f"the partition is also in {scope.other}: a broker does not start with both"
+        if scope.other.parent == scope.partition.path.parent:
+            what += ", or takes the log directory offline when it makes the copy the log"
         into.add(
             invariants.PARTITION_TWICE.finding(
                 Place(str(scope.partition.path)),
-                f"the partition is also in {scope.other}: a broker does not start with both",
+                what,
                 expected="one directory for each partition",
             )
         )

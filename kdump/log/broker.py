@@ -53,19 +53,27 @@ def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Location, Loca
     A broker does not start with them ("Duplicate log directories"), and nothing says which one
     is right: every command that writes must leave them unchanged. Follows
     ``LogManager.loadLog``, and ``KafkaRaftServer`` for the cluster's metadata: a copy on its way
-    to another disk may be there once, and what a broker renames to ``-stray`` does not count.
+    to another disk may be there once, and what a broker renames to ``-stray`` does not count. Where
+    a copy is beside its log, a broker fails as soon as it gives it the name of the log.
 
     Args:
         directories: all log directories, also of several brokers.
     """
     found = defaultdict[_Log, list[_Place]](list)
+    beside: dict[Location, Location] = {}
     for broker, own in by_broker(directories).items():
         for directory in own:
+            logs = dict[TopicPartition, Partition]()
             for partition in directory.partitions:
                 key, state = partition.topic_partition, partition.state
                 if key is not None and state in (PartitionState.LIVE, PartitionState.FUTURE):
                     found[broker, key, state].append((directory, partition))
-    return {path: other for places in found.values() for path, other in _others(places)}
+                    log = logs.setdefault(key, partition)
+                    if log.state is not state and all(
+                        _is_loaded(directory, each) for each in (log, partition)
+                    ):
+                        beside |= {log.path: partition.path, partition.path: log.path}
+    return beside | {path: other for places in found.values() for path, other in _others(places)}
 
 
 class UnfinishedMove(NamedTuple):

@@ -133,6 +133,16 @@ def test_a_partition_being_moved_is_not_a_second_one(two_disks: tuple[Path, Path
     assert "partition-twice" not in codes(findings_in(*two_disks))
 
 
+def test_a_partition_being_moved_within_its_directory_is_a_second_one(
+    two_disks: tuple[Path, Path],
+) -> None:
+    log = two_disks[0] / "orders-0"
+    copy = log.with_name("orders-0.184f5a4c945d4277a4671794019b3c74-future")
+    shutil.copytree(log, copy)
+    found = [each for each in findings_in(*two_disks) if each.code == "partition-twice"]
+    assert {each.place.path for each in found} == {str(log), str(copy)}
+
+
 def test_a_partition_being_moved_whose_log_is_lost_will_be_emptied(
     two_disks: tuple[Path, Path],
 ) -> None:

@@ -149,6 +149,11 @@ def a_partition_by_two_names(d1: Path, d2: Path) -> None:
     shutil.copytree(d2 / f"{VICTIM}-0", d2 / f"{VICTIM}-00")
 
 
+def a_copy_beside_its_log(d1: Path, d2: Path) -> None:
+    (future,) = d1.glob("*-future")
+    shutil.move(future, d2)
+
+
 def malformed_partition_metadata(d1: Path, d2: Path) -> None:
     write(d2 / f"{VICTIM}-0", "version: 0\nrubbish", names.PARTITION_METADATA)
 
@@ -211,6 +216,7 @@ CASES: Final[tuple[tuple[Change, Start], ...]] = (
     (a_directory_without_a_dash, REFUSED),
     (a_partition_on_both_disks, REFUSED),
     (a_partition_by_two_names, REFUSED),
+    (a_copy_beside_its_log, REFUSED),
     (malformed_partition_metadata, REFUSED),
     (empty_partition_metadata, REFUSED),
     (malformed_partition_metadata_of_a_deleted_topic, REFUSED),

@@ -43,6 +43,8 @@ def replaced_logs(
         if each.log is None or not becomes_log(each.copy, each.directory, known.cluster):
             continue
         directory, log = each.log
+        if directory is each.directory:  # the broker fails: see partitions_twice
+            continue
         before = _loaded(log, directory, settings[directory.path], now_ms)
         after = _loaded(each.copy, each.directory, known, now_ms)
         if after is not None:
