@@ -154,9 +154,10 @@ class BrokerDamage:
         path.mkdir()
 
     def replace_by_another(self) -> None:
-        path, other = self._file(), self._file()
-        self._say("replaced", path, other.name)
-        shutil.copy(other, path.with_name(other.name))
+        other = self._file()
+        path = self._partition() / other.name
+        self._say("replaced", path, f"by that of {other.parent.name}")
+        path.write_bytes(other.read_bytes())
 
     def add_suffix(self) -> None:
         path = self._file()

@@ -27,7 +27,8 @@ from builders.memory import in_memory
 pytestmark = [pytest.mark.differential, pytest.mark.slow, pytest.mark.soak]
 
 SEEDS: Final = range(12)
-_FAILS: Final = re.compile("without this directory|directory offline")
+_IS_OFFLINE: Final = re.compile("without this directory|directory offline")
+_FAILS: Final = re.compile(f"does not start|refuse to start|{_IS_OFFLINE.pattern}")
 _FUTURE: Final = re.compile(r"\.[0-9a-f]{32}-future$")
 
 Bounds = tuple[int, int]
@@ -52,12 +53,15 @@ class Start:
 
 
 def predicted(said: list[dict[str, Any]], folder: Path) -> Start:
-    findings = [row for row in of_type(said, "finding") if row["severity"] == "severe"]
-    if any("does not start" in row["what"] for row in findings if not _FAILS.search(row["what"])):
+    failures = [
+        (Path(row["path"]), row["what"])
+        for row in of_type(said, "finding")
+        if row["severity"] == "severe" and _FAILS.search(row["what"])
+    ]
+    if any(not _IS_OFFLINE.search(what) for _, what in failures):
         return Start(starts=False)
-    failed = [Path(row["path"]) for row in findings if _FAILS.search(row["what"])]
-    if failed:
-        return Start(None, {path.relative_to(folder).parts[0] for path in failed})
+    if failures:
+        return Start(None, {path.relative_to(folder).parts[0] for path, _ in failures})
     partitions = {
         _name(folder, Path(row["log_dir"]) / row["directory"]): row
         for row in of_type(said, "partition")
