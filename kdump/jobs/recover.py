@@ -389,7 +389,7 @@ class _Recovery:
         yield from check_directory(directory)
         yield from check_topic_configs(directory, settings.cluster, settings.kafka_version)
         for finding in self.across:
-            if local(finding.place.path).parent == directory.path:
+            if finding.place.path.startswith(f"{directory.path}/"):
                 yield finding
 
     def _root(

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from builders.in_process import run_kdump
+from builders.json_answers import objects
 from builders.verified import (
     LogModel,
     findings_in,
@@ -65,6 +67,19 @@ def test_a_violated_invariant_is_found_at_its_level_and_above(case: Case, tmp_pa
         for level in Level
     ]
     assert seen == [level >= case.level for level in Level]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.code}: {case.name}" for case in CASES])
+def test_the_preview_of_a_recovery_says_what_keeps_a_broker_from_starting(
+    case: Case, tmp_path: Path
+) -> None:
+    root = tmp_path / "logs"
+    case.write(root)
+    refused = {
+        (each.code, each.place.path) for each in findings_in(root) if "not start" in each.what
+    }
+    said = objects(run_kdump(["recover", "--dry-run", "--output", "jsonl", str(root)], root).stdout)
+    assert refused <= {(row["code"], row["path"]) for row in said if row["type"] == "finding"}
 
 
 PLAIN_CASES = [
