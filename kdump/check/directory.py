@@ -251,6 +251,8 @@ def unreadable(path: Location | str, failure: OSError) -> Finding:
 def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
     """Check that every directory in a log directory has the name of a partition."""
     for name in directory.refused:
+        if name == names.META_PROPERTIES:  # the broker leaves the log directory out before
+            continue
         place = Place(str(directory.path / name))
         expected = "TOPIC-PARTITION"
         other = _other_name(directory, name)

@@ -91,6 +91,11 @@ def malformed_meta_properties(d1: Path, d2: Path) -> None:
     with_property(d2, "version", "9")
 
 
+def a_directory_in_the_place_of_meta_properties(d1: Path, d2: Path) -> None:
+    (d2 / names.META_PROPERTIES).unlink()
+    (d2 / names.META_PROPERTIES).mkdir()
+
+
 def another_cluster(d1: Path, d2: Path) -> None:
     with_property(d2, "cluster.id", "another")
 
@@ -205,6 +210,10 @@ CASES: Final[tuple[tuple[Change, Start], ...]] = (
     (no_meta_properties_anywhere, REFUSED),
     (malformed_meta_properties_beside_the_metadata, REFUSED),
     (malformed_meta_properties, Start(starts=True, offline=frozenset({"d2"}))),
+    (
+        a_directory_in_the_place_of_meta_properties,
+        Start(starts=True, offline=frozenset({"d2"})),
+    ),
     (another_cluster, REFUSED),
     (another_node, REFUSED),
     (no_cluster_id, REFUSED),

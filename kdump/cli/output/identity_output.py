@@ -208,6 +208,8 @@ def summary(node: NodeIdentity, *, is_preview: bool = False) -> Event:
         line = f"{who} {starts} on {_these(node.directories)}"
         if any(each.finding.severity.is_damage for each in node.problems):
             line += ", but see above"
+        else:
+            line += " if it can load the logs, which kdump recover --dry-run says"
     else:
         refuses = "would not start" if is_preview else "does not start"
         line = f"{who} {refuses}: {refusal.place.path} [{refusal.code}]"
