@@ -411,6 +411,9 @@ BOOTSTRAP_MALFORMED: Final = _register(
 QUORUM_STATE_MALFORMED: Final = _register(
     "quorum-state-malformed", SEVERE, "an unreadable quorum-state", Remedy.NONE
 )
+METADATA_SNAPSHOT_DAMAGED: Final = _register(
+    "metadata-snapshot-damaged", SEVERE, "a damaged snapshot of the cluster's metadata", Remedy.NONE
+)
 METADATA_MISPLACED: Final = _register(
     "metadata-misplaced", SEVERE, "the cluster's metadata outside metadata.log.dir", Remedy.NONE
 )

@@ -13,6 +13,7 @@ from kdump.check.epochs import EpochCheck
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.gaps import Gap, judged_gaps
 from kdump.check.index_files import check_transaction_index
+from kdump.check.metadata_snapshot import check_metadata_snapshot
 from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.partition_files import check_files
 from kdump.check.producers import ProducerReplay
@@ -351,6 +352,8 @@ class PartitionCheck:
             yield from self._epochs.finish(
                 partition, self.end_offset, is_expected=self.scope.needs_metadata
             )
+        if self.level > Level.QUICK:
+            yield from check_metadata_snapshot(partition)
         into = Collector()
         ends = {self.end_offset} if self.has_end else self._snapshots
         account, has_open_transactions = check_files(

@@ -20,6 +20,7 @@ from kdump.broker.loader.loader import Recovered
 from kdump.check.collector import Collector
 from kdump.check.directory import check_directory, check_emptied
 from kdump.check.findings import Finding
+from kdump.check.metadata_snapshot import check_metadata_snapshot
 from kdump.check.partition_files import check_belonging
 from kdump.check.scope import scope_in
 from kdump.check.start import check_start
@@ -357,6 +358,8 @@ class _Recovery:
         check_belonging(
             scope_in(partition, directory, cluster, self.twice, replaced=self.replaced), into
         )
+        for finding in check_metadata_snapshot(partition):
+            into.add(finding)
         if isinstance(outcome, Refusal):
             into.add(refused_finding(partition, verdict(outcome, policy)))
         repeated = "" if unchanged else _repeated_snapshot(outcome)

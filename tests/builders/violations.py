@@ -27,6 +27,7 @@ from kdump.formats import names, producer_snapshot, record_batch
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
+from kdump.formats.snapshot_writer import SnapshotHead, encode_snapshot
 from kdump.formats.transaction_index import AbortedTxn
 
 ModelChange = Callable[[LogModel], None]
@@ -605,6 +606,15 @@ def the_first_metadata_is_empty(partition: Path) -> None:
 def the_state_of_elections_is_empty(partition: Path) -> None:
     metadata = write_metadata_log(partition.parent, [topic_record("orders", TOPIC_ID.int)])
     (metadata.path.local_path / names.QUORUM_STATE).write_bytes(b"")
+
+
+@by_files("metadata-snapshot-damaged", level=Level.DEFAULT)
+def the_end_of_a_metadata_snapshot_is_missing(partition: Path) -> None:
+    values = [topic_record("orders", TOPIC_ID.int)]
+    metadata = write_metadata_log(partition.parent, values)
+    *batches, _ = encode_snapshot(SnapshotHead(0, 0, 0), values)
+    path = metadata.path.local_path / "00000000000000000001-0000000000.checkpoint"
+    path.write_bytes(b"".join(batches))
 
 
 @by_files("clean-shutdown-malformed")

@@ -12,6 +12,7 @@ from kdump.check.invariants import (
     LOAD_LOSS,
     LOAD_REFUSED,
     LOG_REPLACED,
+    METADATA_SNAPSHOT_DAMAGED,
     PARTITION_METADATA_MALFORMED,
     PARTITION_METADATA_MISMATCH,
     PARTITION_METADATA_MISSING,
@@ -149,6 +150,8 @@ def verdict_words(
         if words.kind in (VerdictKind.REBUILT.value, VerdictKind.LOSS.value):
             return words.followed_by(f"; a broker would then {what}")
         return _not_done(later, f"a broker would {what}")
+    if METADATA_SNAPSHOT_DAMAGED.code in codes and words.kind != VerdictKind.REFUSED.value:
+        return _not_done("damaged", "a node would not start with its snapshot, or lack metadata")
     if partition.is_cluster_metadata and words.kind == VerdictKind.UNCLEAN.value:
         # The clean shutdown marker says nothing about it: it would always be unclean.
         return _not_done(

@@ -1,0 +1,38 @@
+"""Check the snapshot of the cluster's metadata, ``OFFSET-EPOCH.checkpoint``.
+
+A starting node loads the newest one, and the log after it. It does not notice that the end of a
+snapshot is missing: it goes on without what was there (``RecordsSnapshotReader``), and fails at the
+first record of the log that is about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kdump.check import invariants
+from kdump.check.directory import unreadable
+from kdump.check.findings import Finding, Place
+from kdump.log.partition import Partition
+
+
+def check_metadata_snapshot(partition: Partition) -> Iterator[Finding]:
+    """Check that the newest snapshot can be read and is valid to its end."""
+    if not partition.metadata_snapshots:
+        return
+    # Few partitions have one, and the schemas of the metadata take time to import.
+    from kdump.state.metadata.metadata_log import MetadataDamage, MetadataReading, snapshot_path
+
+    newest = max(partition.metadata_snapshots, key=lambda each: (each.end_offset, each.epoch))
+    path = str(snapshot_path(partition, newest))
+    try:
+        for _ in MetadataReading(type_names=()).snapshot(partition, newest):
+            pass
+    except OSError as failure:
+        yield unreadable(path, failure)
+    except MetadataDamage as damage:
+        yield invariants.METADATA_SNAPSHOT_DAMAGED.finding(
+            Place(path),
+            "the snapshot from which a node takes the cluster's metadata is damaged:"
+            f" {str(damage).removeprefix(f'{path}: ')}; the node does not start, or lacks a part of"
+            " the metadata",
+        )
