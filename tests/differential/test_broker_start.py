@@ -6,6 +6,7 @@ result of a start, and a broker is started on the same files.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -142,6 +143,15 @@ def no_bootstrap_checkpoint(d1: Path, d2: Path) -> None:
     (d1 / names.BOOTSTRAP_CHECKPOINT).unlink()
 
 
+def a_cut_metadata_snapshot(d1: Path, d2: Path) -> None:
+    *_, newest = sorted(d1.glob(f"{names.CLUSTER_METADATA_TOPIC}-0/*.checkpoint"))
+    os.truncate(newest, newest.stat().st_size // 2)
+
+
+def a_malformed_quorum_state(d1: Path, d2: Path) -> None:
+    write(d1 / f"{names.CLUSTER_METADATA_TOPIC}-0", "{", names.QUORUM_STATE)
+
+
 def a_directory_without_a_dash(d1: Path, d2: Path) -> None:
     (d2 / "backup").mkdir()
 
@@ -222,6 +232,8 @@ CASES: Final[tuple[tuple[Change, Start], ...]] = (
     (a_negative_directory_id, REFUSED),
     (metadata_in_two_directories, REFUSED),
     (an_empty_bootstrap_checkpoint, REFUSED),
+    (a_cut_metadata_snapshot, REFUSED),
+    (a_malformed_quorum_state, REFUSED),
     (a_directory_without_a_dash, REFUSED),
     (a_partition_on_both_disks, REFUSED),
     (a_partition_by_two_names, REFUSED),

@@ -65,6 +65,7 @@ public final class BrokerHost {
     private final List<String> said = new ArrayList<>();
     private KafkaRaftServer broker;
     private volatile String ended;
+    private volatile Thread starting;
 
     private BrokerHost(String address) {
         this.address = Map.of("bootstrap.servers", address);
@@ -92,6 +93,7 @@ public final class BrokerHost {
         try {
             perform(words.get(0), words.subList(1, words.size()));
         } catch (Throwable failure) {
+            Thread.interrupted();
             failure.printStackTrace();
             return List.of("failed\t" + failure.toString().replaceAll("\\s+", " "));
         }
@@ -135,13 +137,22 @@ public final class BrokerHost {
         all.putAll(parsed(properties));
         ended = null;
         broker = new KafkaRaftServer(KafkaConfig.fromProps(all, false), Time.SYSTEM);
-        broker.startup();
+        starting = Thread.currentThread();
+        try {
+            broker.startup();
+        } finally {
+            starting = null;
+        }
         requireAlive();
     }
 
-    /** Replaces the exit of the process: later requests to a broker that has ended fail. */
+    /** Replaces the exit of the process: a start ends, and later requests to a broker that has ended fail. */
     private void end(int status, String message) {
         ended = "the broker has ended its process with status " + status;
+        Thread waiting = starting;
+        if (waiting != null && waiting != Thread.currentThread()) {
+            waiting.interrupt();
+        }
         throw new IllegalStateException(ended);
     }
 
