@@ -555,3 +555,19 @@ def test_the_cluster_metadata_is_recovered_if_it_is_named(clean: Path) -> None:
     assert (path / log.name).read_bytes() == log.read_bytes()
     assert not list(path.glob("*.part"))
     assert (clean / names.CLEAN_SHUTDOWN_MARKER).exists()
+
+
+def test_a_stray_partition_that_a_broker_would_truncate_is_left_unchanged(damaged: Path) -> None:
+    log = damaged / "orders-0"
+    stray = log.rename(log.with_name(f"{log.name}.184f5a4c945d4277a4671794019b3c74-stray"))
+    before = contents_of(stray)
+
+    preview = run_kdump(["recover", "--dry-run", str(damaged)], damaged)
+    outcome = run_kdump(["recover", str(damaged)], damaged)
+
+    assert b"although it is a -stray directory" in preview.stdout
+    assert preview.exit_status & 4
+    assert b"records were lost" not in outcome.stdout
+    assert contents_of(stray) == before
+    # It is clean now: a starting broker would not recover the log.
+    assert run_kdump(["recover", "--dry-run", str(damaged)], damaged).exit_status == 0

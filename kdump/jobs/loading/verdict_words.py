@@ -150,14 +150,14 @@ def verdict_words(
         if words.kind in (VerdictKind.REBUILT.value, VerdictKind.LOSS.value):
             return words.followed_by(f"; a broker would then {what}")
         return _not_done(later, f"a broker would {what}")
-    if METADATA_SNAPSHOT_DAMAGED.code in codes and words.kind != VerdictKind.REFUSED.value:
+    is_harmless = words.kind in (VerdictKind.VALID.value, VerdictKind.UNCLEAN.value)
+    if is_harmless and METADATA_SNAPSHOT_DAMAGED.code in codes:
         return _not_done("damaged", "a node would not start with its snapshot, or lack metadata")
     if partition.is_cluster_metadata and words.kind == VerdictKind.UNCLEAN.value:
         # The clean shutdown marker says nothing about it: it would always be unclean.
         return _not_done(
             VerdictKind.VALID.value, "valid; the Raft layer recovers it at every start"
         )
-    is_harmless = words.kind in (VerdictKind.VALID.value, VerdictKind.UNCLEAN.value)
     # A few zeroes at the end, too short for a batch, are truncated with the padding.
     is_noticed = predicted is not None and predicted.cuts_padding and TORN_TAIL.code in codes
     if is_harmless and FILE_UNREADABLE.code in codes:
