@@ -152,7 +152,9 @@ def verdict_words(
         return _not_done(later, f"a broker would {what}")
     is_harmless = words.kind in (VerdictKind.VALID.value, VerdictKind.UNCLEAN.value)
     if is_harmless and METADATA_SNAPSHOT_DAMAGED.code in codes:
-        return _not_done("damaged", "a node would not start with its snapshot, or lack metadata")
+        return _not_done(
+            "damaged", "a node would not start with its snapshot, or would lack metadata"
+        )
     if partition.is_cluster_metadata and words.kind == VerdictKind.UNCLEAN.value:
         # The clean shutdown marker says nothing about it: it would always be unclean.
         return _not_done(
