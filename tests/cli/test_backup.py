@@ -21,6 +21,8 @@ from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.killed_process import CHANGES, KillableKdump, changes_of
 from builders.lock_holder import held_elsewhere
+from builders.log_directories import TOPIC_ID
+from builders.metadata_log import topic_record, write_metadata_log
 from builders.samples import at_some_or_all, moments_of, seeds
 from builders.trees import tree_of
 from builders.two_disks import write_two_disks
@@ -29,6 +31,7 @@ from kdump.apply.files import Disk
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
+from kdump.formats.snapshot_writer import SnapshotHead, encode_snapshot
 from kdump.processes.worker_pool import close_kept
 from kdump.repository.repository_writer import RepositoryWriter
 from kdump.storage.sparse_writer import SparseWriter, WriteFailedError
@@ -201,6 +204,18 @@ def test_damage_is_stored_as_it_is_and_named(folder: Path) -> None:
     outcome = backup(folder, "restore", "repo", "--into", "new")
     assert outcome.exit_status == ExitStatus.DAMAGE_LEFT
     assert tree_of(folder / "new") == tree_of(folder / "d1")
+
+
+def test_a_damaged_snapshot_of_the_metadata_is_stored_as_it_is_and_named(folder: Path) -> None:
+    values = [topic_record("orders", TOPIC_ID.int)]
+    metadata = write_metadata_log(folder / "d1", values)
+    *batches, _ = encode_snapshot(SnapshotHead(0, 0, 0), values)
+    snapshot = metadata.path.local_path / "00000000000000000001-0000000000.checkpoint"
+    snapshot.write_bytes(b"".join(batches))
+    for _ in range(2):
+        outcome = backup(folder, "create", "repo", "d1")
+        assert outcome.exit_status == ExitStatus.DAMAGE_LEFT
+        assert snapshot.name.encode() in outcome.stdout
 
 
 @pytest.mark.parametrize("harm", ["flip", "lose", "shorten"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec import Struct, field
 from kdump.apply.files import DISK, free_bytes_at
 from kdump.apply.lock import require_unlocked
 from kdump.check.batches import SegmentScope
+from kdump.check.metadata_snapshot import check_metadata_snapshot
 from kdump.check.scope import PartitionScope
 from kdump.engine.engine_choice import results_here
 from kdump.engine.progress import SILENT, Progress
@@ -19,9 +21,11 @@ from kdump.errors import KdumpError
 from kdump.jobs.backup.backup_job import (
     BackupJob,
     BackupSplit,
+    Damage,
     FileToStore,
     StoredBytes,
     StoredFiles,
+    damage_of,
 )
 from kdump.jobs.backup.known_files import Identity, KnownFiles, identity_of
 from kdump.jobs.copy.copy_plan import (
@@ -331,11 +335,21 @@ class _Run:
             status.file_id,
             found.content,
             found.pieces,
-            found.damage,
+            found.damage or self._of_metadata.get(file.path, ()),
         )
         if found.content is None:
             self.writer.note(self.identity[0], directory, backed_up)
         self._add(file.path, backed_up)
+
+    @functools.cached_property
+    def _of_metadata(self) -> dict[str, Damage]:
+        """The damage of the snapshot of the cluster's metadata, by the path of its file."""
+        return {
+            f"{each.name}/{finding.place.path.rpartition('/')[2]}": damage_of([finding])
+            for each in self.plan.partitions
+            if each.partition is not None and each.partition.is_cluster_metadata
+            for finding in check_metadata_snapshot(each.partition)
+        }
 
     def _add(self, path: str, file: BackedUpFile) -> None:
         """Note how a file is stored."""

@@ -225,7 +225,7 @@ class _Run:
         """Check a log while it is stored; what the check does not read is not stored yet."""
         path = scope.log.path
         passing = replace(scope, log=Location(PassingStorage(path, source, writer, {}), path))
-        return _damage_of(check_part(passing, 0, None, Level.DEFAULT, self.job.now_ms).findings)
+        return damage_of(check_part(passing, 0, None, Level.DEFAULT, self.job.now_ms).findings)
 
     def _small_logs(self) -> Iterator[tuple[int, Damage]]:
         """Check the logs that are small, many at a time."""
@@ -236,10 +236,10 @@ class _Run:
         }
         parts = VerifyJob(Level.DEFAULT, self.job.now_ms).check_segments(scopes.values())
         for number, part in zip(scopes, parts, strict=True):
-            yield number, _damage_of(part.findings)
+            yield number, damage_of(part.findings)
 
 
-def _damage_of(findings: Iterable[Finding]) -> Damage:
+def damage_of(findings: Iterable[Finding]) -> Damage:
     """The rows of the findings that are damage, with the name of the file instead of its path."""
     rows = []
     for each in findings:
