@@ -103,6 +103,18 @@ def test_a_preview_of_a_refusal_names_the_command(tmp_path: Path) -> None:
     assert any(line.endswith(expected) for line in lines("recover", "--dry-run", path))
 
 
+@pytest.mark.parametrize("words", [["verify"], ["recover", "--dry-run"]])
+def test_no_repair_is_suggested_for_what_no_command_changes(
+    words: list[str], tmp_path: Path
+) -> None:
+    metadata = write_metadata_log(tmp_path / "d1", [topic_record("orders", TOPIC_ID.int)])
+    (metadata.path.local_path / "x.swap").touch()
+    (tmp_path / "d1" / names.META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=a\n")
+    said = lines(*words, tmp_path / "d1")
+    assert any("would refuse to start" in line for line in said)
+    assert not any("--repair" in line for line in said)
+
+
 def test_after_the_suggested_command_nothing_is_suggested(log_dir: Path) -> None:
     words = shlex.split(lines("verify", log_dir)[-1].partition("batch: kdump ")[2])
 

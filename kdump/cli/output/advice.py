@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output.local_copies import LocalCopies
 from kdump.cli.output.selection_words import selection_words
+from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.log.broker import by_broker
 from kdump.log.directory import read_lone_partition, read_root
 from kdump.log.lock_holders import is_anything_in_use
@@ -184,7 +185,7 @@ class AdvisingPrinter:
                 damaged.append(path)
             elif Remedy.GAPS in remedies:
                 holed.append(path)
-            elif remedies != {Remedy.NONE}:
+            elif remedies != {Remedy.NONE} and not _is_cluster_metadata(path):
                 others.append(path)
         if not after_repair:
             for log_dirs in self._of_brokers(self._losing):
@@ -254,6 +255,11 @@ def _may_be_repaired(finding: Finding) -> bool:
     from kdump.check.invariants import PARTITION_METADATA_OTHER_TOPIC
 
     return finding.code != PARTITION_METADATA_OTHER_TOPIC.code or finding.expected is not None
+
+
+def _is_cluster_metadata(partition: Location) -> bool:
+    """Whether a directory is that of the cluster's metadata, in which no repair writes."""
+    return partition.name.rpartition("-")[0] == CLUSTER_METADATA_TOPIC
 
 
 def _topic_id(partition: Location) -> str | None:

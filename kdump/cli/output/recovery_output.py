@@ -48,7 +48,8 @@ class RecoveryReport:
         losses: lines about partitions that lose records or that a broker would not serve;
             printed last, so that they do not scroll away.
         lossy: how many partitions lose records, without those that are left unchanged.
-        unserved: how many a broker would refuse or rename to -stray.
+        unserved: how many a broker would refuse or rename to -stray, without the refused ones that
+            no command repairs.
     """
 
     def __init__(self, operations: Operations, repair: RepairArguments) -> None:
@@ -75,7 +76,8 @@ class RecoveryReport:
         path = result.partition.path
         kind = result.verdict.kind
         self.lossy += kind == _LOSS and not result.unchanged
-        self.unserved += kind == _REFUSED or result.becomes_stray
+        is_repairable = kind == _REFUSED and not result.unchanged
+        self.unserved += is_repairable or result.becomes_stray
         planned = self._operations.lines(path) if self._repair.dry_run else []
         counts = list(self._findings.more())
         if kind in _BAD or result.becomes_stray:
