@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,12 @@ from msgspec.structs import replace
 
 from builders.batches import batch, record
 from builders.compactable_logs import KEYS, compactable_logs
+from builders.message_sets import message
 from kdump.broker.cleaner.compaction_rewrite import Piece
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.record_batch import RecordHeader
+from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.erased_log import LogToErase, MatchedAmount
 from kdump.repair.erase.mask import Mask
 from kdump.repair.erase.named_records import NamedRecords
@@ -316,6 +319,71 @@ def test_exactly_the_keys_of_a_list_are_found(
     after = erased(path, log, NamedRecords(frozenset(named)))
 
     assert [each[2] for each in records_of(after)] == [key for key in keys if key not in named]
+
+
+FIELD: Final = NamedField(False, ("who", "id"), "alice")
+DOCUMENTS: Final = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["alice", "bob", "é"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["who", "id"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+def has_alice(value: object, path: tuple[str, ...] = ("who", "id")) -> bool:
+    """Whether JSON has the field, by the simplest reading of the manual."""
+    if isinstance(value, list):
+        return any(has_alice(each, path) for each in value)
+    if not path:
+        return value == "alice"
+    return isinstance(value, dict) and path[0] in value and has_alice(value[path[0]], path[1:])
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+@given(
+    values=st.lists(
+        st.none() | DOCUMENTS.map(lambda each: json.dumps(each).encode()) | st.just(b"\xff{"),
+        min_size=1,
+        max_size=8,
+    ),
+    codec=st.sampled_from([Codec.NONE, Codec.GZIP]),
+)
+def test_exactly_the_records_with_a_field_are_gone(
+    path: Path, is_old: bool, values: list[bytes | None], codec: Codec
+) -> None:
+    log = (
+        b"".join(message(at, b"k", value) for at, value in enumerate(values))
+        if is_old
+        else batch([record(at, b"k", value) for at, value in enumerate(values)], codec=codec)
+    )
+    named = NamedRecords(fields=(FIELD,))
+
+    after = erased(path, log, named)
+
+    is_json = [value is not None and value != b"\xff{" for value in values]
+    is_gone = [
+        known and has_alice(json.loads(value or b""))
+        for known, value in zip(is_json, values, strict=True)
+    ]
+    assert [each[0] for each in records_of(after)] == [
+        at for at, gone in enumerate(is_gone) if not gone
+    ]
+    path.write_bytes(log)
+    found = LogToErase(local(path), named.matcher(PARTITION))
+    amount = found.amount()
+    assert amount.erased_records == sum(is_gone)
+    assert amount.undecoded_records == values.count(b"\xff{")
+    assert found.erased().keys == set()
+
+
+def test_the_key_of_a_record_is_searched_for_if_it_is_named_too(path: Path) -> None:
+    path.write_bytes(
+        batch([record(at, key, b'{"who": {"id": "alice"}}') for at, key in enumerate((b"a", b"b"))])
+    )
+    named = NamedRecords(frozenset({b"a"}), fields=(FIELD,))
+    found = LogToErase(local(path), named.matcher(PARTITION)).erased()
+    assert (found.keys, found.offsets, found.records_without_key) == ({b"a"}, [0, 1], 1)
 
 
 def test_control_records_are_never_erased(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Erase records by key or offset, wherever they are in a log."""
+"""Erase records by key, offset or field."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def command(
     config: ConfigArguments,
     engine: EngineOptions,
 ) -> ExitStatus:
-    """Erase records by key or offset; offsets, producers and transactions do not change.
+    """Erase records by key, offset or field; all other records stay as they are.
 
     LOG_DIR is a log directory after a clean shutdown. If the broker has several, name all of them.
     Each replica has to be erased: run it on the disks of all brokers that have one.
@@ -122,12 +122,15 @@ def command(
     if selection.is_everything:
         raise UsageProblem("erase requires --topic or --partition")
     if not named.is_given:
-        raise UsageProblem("erase requires --key, --keys-file, --key-prefix or --offsets")
+        raise UsageProblem("erase requires --key, --keys-file, --key-prefix, --offsets or --where")
     refuse_cluster_metadata(selection)
     mask.require_keys_of(named)
-    records = named.read()
-    masking = mask.read(records)
     diagnostics = Diagnostics()
+    registry = named.registry(paths, diagnostics)
+    if diagnostics.status:  # without schemas, records that somebody wants to be gone would stay
+        return diagnostics.status
+    records = named.read(registry)
+    masking = mask.read(records)
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
@@ -202,6 +205,7 @@ def _finish_or_verify(
     for option, is_given in {
         "--topic or --partition": not selection.is_everything,
         "--offsets": named.offsets_file is not None,
+        "--where": named.fields,
         "--mask": mask.is_given,
         "--mask-secret": mask.secret_file is not None,
         "--yes": yes,

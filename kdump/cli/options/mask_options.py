@@ -47,6 +47,7 @@ class MaskArguments(Struct, frozen=True):
             return
         require_at_most_one({"--mask": True, "--key-prefix": named.prefixes})
         require_at_most_one({"--mask": True, "--offsets": named.offsets_file is not None})
+        require_at_most_one({"--mask": True, "--where": named.fields})
 
     def read(self, named: NamedRecords) -> Mask | None:
         """Read the secret; return what masks records, or None if they are erased.

@@ -1,4 +1,4 @@
-"""The options that name the records to erase: by key, by the start of a key, or by offset."""
+"""The options that name the records to erase: by key, by offset, or by a field of them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import base64
 import binascii
 import enum
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
+from kdump.cli.options.parameters import LocationParameter
 from kdump.errors import UsageProblem
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
+    from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.payloads.named_fields import NamedField
     from kdump.repair.erase.named_records import NamedRecords
+    from kdump.state.schema_registry import SchemaRegistry
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -53,6 +59,8 @@ class NamedArguments(Struct, frozen=True):
         keys_file: a file with a key on each line.
         prefixes: what keys begin with.
         offsets_file: a file with a partition and an offset on each line.
+        fields: fields of decoded keys and values, each with its text.
+        schemas: where schemas are; empty to look for the registry's topic.
     """
 
     keys: tuple[str, ...]
@@ -60,15 +68,22 @@ class NamedArguments(Struct, frozen=True):
     keys_file: Path | None
     prefixes: tuple[str, ...]
     offsets_file: Path | None
+    fields: tuple[NamedField, ...] = ()
+    schemas: tuple[Location, ...] = ()
 
     @property
     def is_given(self) -> bool:
         """Whether any record is named."""
         files = (self.keys_file, self.offsets_file)
-        return bool(self.keys or self.prefixes or any(each is not None for each in files))
+        return bool(
+            self.keys or self.prefixes or self.fields or any(each is not None for each in files)
+        )
 
-    def read(self) -> NamedRecords:
+    def read(self, registry: SchemaRegistry | None = None) -> NamedRecords:
         """Read the files, and return what is named.
+
+        Args:
+            registry: the schemas for fields.
 
         Raises:
             UsageProblem: a key or an offset cannot be understood.
@@ -84,7 +99,26 @@ class NamedArguments(Struct, frozen=True):
         if b"" in prefixes:
             raise UsageProblem("--key-prefix: every key begins with the empty prefix")
         offsets = {} if self.offsets_file is None else _read_offsets(self.offsets_file)
-        return NamedRecords(frozenset(keys), prefixes, offsets)
+        named = NamedRecords(frozenset(keys), prefixes, offsets)
+        return named if registry is None else replace(named, fields=self.fields, registry=registry)
+
+    def registry(
+        self, paths: Iterable[Location], diagnostics: Diagnostics
+    ) -> SchemaRegistry | None:
+        """Read the schemas for fields; None if no field was given.
+
+        Args:
+            paths: of the data; without ``--schemas`` the registry's topic is looked for in the log
+                directories that it is in.
+            diagnostics: takes what cannot be read.
+        """
+        if not self.fields:
+            return None
+        from kdump.cli.options.schemas import registry_at
+        from kdump.jobs.schemas import log_directories_of
+
+        places = self.schemas or tuple(log_directories_of(paths))
+        return registry_at(places, diagnostics, are_given=bool(self.schemas))
 
     def _key(self, where: str, text: bytes) -> bytes:
         try:
@@ -94,6 +128,16 @@ class NamedArguments(Struct, frozen=True):
             raise UsageProblem(
                 f"{where}: a key is not in --key-format {self.key_format.value}"
             ) from (error)
+
+
+def _field(expression: str) -> NamedField:
+    from kdump.payloads.named_fields import NamedField
+
+    try:
+        return NamedField.parse(expression)
+    except ValueError as error:
+        # What was typed is not repeated: messages end in logs and tickets.
+        raise UsageProblem(f"--where: {error}") from error
 
 
 def _bytes_of(argument: str) -> bytes:
@@ -143,14 +187,36 @@ def named_records_options(command: Command) -> Command:
         keys_file: Path | None,
         prefixes: tuple[str, ...],
         offsets_file: Path | None,
+        expressions: tuple[str, ...],
+        schemas: tuple[Location, ...],
         **others: Any,
     ) -> Any:
-        named = NamedArguments(keys, key_format, keys_file, prefixes, offsets_file)
+        if schemas and not expressions:
+            raise UsageProblem("--schemas has no effect without --where")
+        fields = tuple(map(_field, expressions))
+        named = NamedArguments(keys, key_format, keys_file, prefixes, offsets_file, fields, schemas)
         return command(*args, named=named, **others)
 
     decorated: Any = with_one_argument
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     for option in (
+        click.option(
+            "--schemas",
+            type=LocationParameter(readable=False),
+            metavar="PATH",
+            multiple=True,
+            help="With --where, read schemas from PATH, a log directory with the topic _schemas, a"
+            " file of JSON or a directory of files; may be repeated (default: _schemas beside the"
+            " data).",
+        ),
+        click.option(
+            "--where",
+            "expressions",
+            metavar="FIELD=TEXT",
+            multiple=True,
+            help="Erase records whose decoded key or value has this field, as in"
+            " 'value.customer.id = alice-4711'; may be repeated.",
+        ),
         click.option(
             "--offsets",
             "offsets_file",

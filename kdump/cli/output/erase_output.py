@@ -66,6 +66,11 @@ class ErasureReport:
 
     def _lines(self, found: PartitionErasure) -> Iterator[str]:
         path = found.partition.path
+        if found.amount.undecoded_records:
+            yield (
+                f"{path}: {counted(found.amount.undecoded_records, 'record')} cannot be decoded:"
+                " no field was looked for in them"
+            )
         if not found.is_changed:
             if self._repair.verbose and why_left(found) is None:
                 yield f"{path}: none of {counted(found.amount.records, 'record')}"
@@ -120,6 +125,8 @@ def status_of(found: Iterable[PartitionErasure]) -> ExitStatus:
             status |= ExitStatus.DAMAGE_LEFT
         elif each.is_changed:
             status |= ExitStatus.REPAIRED
+        if each.amount.undecoded_records:
+            status |= ExitStatus.DAMAGE_LEFT
     return status
 
 

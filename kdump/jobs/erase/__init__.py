@@ -1,1 +1,1 @@
-"""Erase records by key or offset: what is asked of the engine, and how results come together."""
+"""Erase records by key, offset or field: what the engine is asked, and how results are merged."""

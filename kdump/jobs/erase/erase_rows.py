@@ -25,6 +25,11 @@ AMOUNT_FIELDS: Final = (
     Field("erased_records", COUNT, "Those that are erased, or masked."),
     Field("rewritten_batches", COUNT, "Batches that have such records."),
     Field("emptied_batches", COUNT, "Batches that lose all of them, and stay without records."),
+    Field(
+        "undecoded_records",
+        COUNT,
+        "Records in which no field could be looked for: their key or value cannot be decoded.",
+    ),
 )
 """What is erased of a log, or of a part of one."""
 
@@ -86,7 +91,8 @@ CERTIFICATE: Final = RowType(
         Field(
             "records_without_key",
             COUNT,
-            "Erased records that had no key: no search finds copies of them.",
+            "Erased records that had no key, or were named by a field: no search finds copies of"
+            " them.",
         ),
     ),
 )

@@ -99,10 +99,10 @@ class Finishing:
         self._pending = [_pending(each) for each in request.directories]
         runs = [run for each in self._pending for run in each.erased]
         self.named = _joined([request.named, *(run.named for run in runs)])
-        if not (self.named.keys or self.named.prefixes):
+        if not (runs or self.named.keys or self.named.prefixes):
             raise UsageProblem(
-                "nothing to finish: no log directory has the list of an erasure, or records with"
-                " keys in it; to certify that keys are not there, give them with --keys-file"
+                "nothing to finish: no log directory has the list of an erasure; to certify that"
+                " keys are not there, give them with --keys-file"
             )
         self._listed: dict[Location, list[SearchedFile]] = {}
         self._searched_bytes: dict[Location, int] = {}

@@ -58,7 +58,8 @@ class ErasedSegment(Struct, frozen=True):
         base_offset: of the segment.
         erased: ranges of offsets, both ends included; every record of them that there was is gone.
         erased_records: how many there were.
-        records_without_key: those among them that had no key.
+        records_without_key: those among them that had no key, or were named by a field: their key
+            may be that of many others.
         before: its log before.
         after: its log afterwards.
     """

@@ -29,6 +29,7 @@ from kdump.broker.cleaner.rebuilt_batches import (
 )
 from kdump.broker.cleaner.record_retention import NO_HORIZON
 from kdump.formats import record_batch
+from kdump.formats.message_set import Message
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES, Record
 from kdump.repair.erase.erased_list import Erased
 from kdump.repair.erase.mask import Mask
@@ -53,12 +54,14 @@ class MatchedAmount(Struct, frozen=True):
         erased_records: those that are named.
         rewritten_batches: batches that lose some of their records, or all; or have masked ones.
         emptied_batches: those that lose all.
+        undecoded_records: those in which a named field may hide, because they cannot be decoded.
     """
 
     records: int = 0
     erased_records: int = 0
     rewritten_batches: int = 0
     emptied_batches: int = 0
+    undecoded_records: int = 0
 
     def __add__(self, other: MatchedAmount) -> MatchedAmount:
         return MatchedAmount(
@@ -66,6 +69,7 @@ class MatchedAmount(Struct, frozen=True):
             self.erased_records + other.erased_records,
             self.rewritten_batches + other.rewritten_batches,
             self.emptied_batches + other.emptied_batches,
+            self.undecoded_records + other.undecoded_records,
         )
 
 
@@ -113,12 +117,13 @@ class LogToErase(Struct, frozen=True):
                 continue
             if run.messages is not None:
                 for each in run.messages.messages:
-                    if self.matcher.names(each.offset, each.key):
-                        found.add(each.offset, each.key)
+                    if self._names(each):
+                        found.add(each.offset, self.matcher.searched_key(each.offset, each.key))
                 continue
             for columns in read_records(run.window.rows(run.named > 0), self.largest_record_bytes):
                 for row in np.flatnonzero(self.matcher.named(columns)).tolist():
-                    found.add(int(columns.offset[row]), columns.key(row))
+                    offset = int(columns.offset[row])
+                    found.add(offset, self.matcher.searched_key(offset, columns.key(row)))
         return found
 
     def chunks(self) -> Iterator[Chunk]:
@@ -164,11 +169,19 @@ class LogToErase(Struct, frozen=True):
     def _run(self, window: Window) -> _Run:
         """Batches of magic 2, and how many records of each are named."""
         named = np.zeros(window.batches.count, np.int64)
+        undecoded = 0
         for columns, rows in _records_of(window, self.largest_record_bytes, self.path.name):
-            is_named = self.matcher.named(columns)
-            if is_named.any():
-                named += np.bincount(rows[columns.batch[is_named]], minlength=len(named))
-        return _Run(window, named, window.batches.records_count, stays=self.mask is not None)
+            look = self.matcher.look(columns)
+            undecoded += int(np.count_nonzero(look.undecoded))
+            if look.named.any():
+                named += np.bincount(rows[columns.batch[look.named]], minlength=len(named))
+        return _Run(
+            window,
+            named,
+            window.batches.records_count,
+            stays=self.mask is not None,
+            undecoded=undecoded,
+        )
 
     def _legacy_runs(self, window: Window) -> Iterator[_Run]:
         """Messages of magic 0 and 1, each with those that are compressed in it."""
@@ -179,13 +192,14 @@ class LogToErase(Struct, frozen=True):
             if found.problem is not None:
                 position = int(found.window.batches.position[0])
                 raise refused_records(found.problem, self.path.name, position)
-            named = sum(self.matcher.names(each.offset, each.key) for each in found.messages)
+            names = [self._names(each) for each in found.messages]
             yield _Run(
                 found.window,
-                np.array([named]),
+                np.array([names.count(True)]),
                 np.array([len(found.messages)]),
                 found,
                 stays=self.mask is not None,
+                undecoded=names.count(None),
             )
 
     def _chunk(self, run: _Run) -> Chunk:
@@ -212,14 +226,16 @@ class LogToErase(Struct, frozen=True):
             return rewritten(
                 found, every, NO_HORIZON, self.path.name, written=self._masked_if_named
             )
-        kept = [each for each in found.messages if not self.matcher.names(each.offset, each.key)]
+        kept = [each for each in found.messages if not self._names(each)]
         if not kept:
             return emptied(found)
         return rewritten(found, kept, NO_HORIZON, self.path.name, keeps_offsets=True)
 
     def _masked_if_named(self, record: Record) -> Record:
-        is_named = self.matcher.names(record.offset, record.key)
-        return self.mask.record(record) if self.mask is not None and is_named else record
+        return self.mask.record(record) if self.mask is not None and self._names(record) else record
+
+    def _names(self, record: Record | Message) -> bool | None:
+        return self.matcher.names(record.offset, record.key, record.value)
 
     def _new_batches(self, run: _Run) -> dict[int, NewBatch]:
         """The batches that change, by row."""
@@ -265,6 +281,7 @@ class _Run:
         records: for each batch, how many there are.
         messages: those of a single message of magic 0 or 1; None for batches of magic 2.
         stays: whether named records stay, masked.
+        undecoded: how many others cannot be decoded.
         is_emptied: which batches lose all records.
     """
 
@@ -273,6 +290,7 @@ class _Run:
     records: Column
     messages: MessageSet | None = None
     stays: bool = False
+    undecoded: int = 0
     is_emptied: Flags = field(init=False)
 
     def __post_init__(self) -> None:
@@ -286,6 +304,7 @@ class _Run:
             int(self.named.sum()),
             int((self.named > 0).sum()),
             int(self.is_emptied.sum()),
+            self.undecoded,
         )
 
 

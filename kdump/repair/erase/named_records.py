@@ -1,10 +1,10 @@
-"""The records that somebody named to be erased, by key or by offset."""
+"""The records that somebody named to be erased, by key, by offset or by a field."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct, field
 
+from kdump.payloads.named_fields import FieldMatcher, NamedField
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import Column, Flags, is_among
 from kdump.scan.control_batches import is_control
 from kdump.scan.distinct_keys import LONGEST_HASHED_BYTES, hashes_of
 from kdump.scan.records import RecordColumns
+from kdump.state.schema_registry import SchemaRegistry
 
 _FILTER_BITS: Final = 21
 """Of the hashes: with a hundred thousand keys, one in twenty others passes the filter."""
@@ -25,22 +27,38 @@ _FILTER_BITS: Final = 21
 class NamedRecords(Struct, frozen=True):
     """What was asked for: a record is named if any of these names it.
 
-    A record without a key is named by its offset only; an empty key is a key like any other.
-    Control records are never named.
+    A record without a key is not named by a key; an empty key is a key like any other. Control
+    records are never named.
 
     Attributes:
         keys: keys as bytes; only a whole key matches.
         prefixes: what a key begins with; none is empty.
         offsets: rising offsets, by ``TOPIC-PARTITION``.
+        fields: what the decoded key or value has.
+        registry: the schemas by which they are decoded.
     """
 
     keys: frozenset[bytes] = frozenset()
     prefixes: tuple[bytes, ...] = ()
     offsets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    fields: tuple[NamedField, ...] = ()
+    registry: SchemaRegistry = field(default_factory=SchemaRegistry)
 
     def matcher(self, partition: str) -> RecordMatcher:
         """What finds them in the logs of ``partition``, a ``TOPIC-PARTITION``."""
         return RecordMatcher(self, partition)
+
+
+class Look(NamedTuple):
+    """What was found among some records.
+
+    Attributes:
+        named: which are named.
+        undecoded: which others cannot be decoded, so that a field may hide in them.
+    """
+
+    named: Flags
+    undecoded: Flags
 
 
 class RecordMatcher:
@@ -52,19 +70,43 @@ class RecordMatcher:
         self._own_offsets = frozenset(named.offsets.get(partition, ()))
         self._own_keys = named.keys
         self._offsets = np.array(named.offsets.get(partition, ()), np.int64)
+        self._fields = FieldMatcher(named.fields, named.registry) if named.fields else None
 
-    def named(self, columns: RecordColumns) -> Flags:
-        """Which records are named."""
+    def look(self, columns: RecordColumns) -> Look:
+        """Which records are named, and which cannot be decoded."""
         found = is_among(columns.offset, self._offsets)
         found |= self._has_key(columns)
         for prefix in self._prefixes:
             found |= _begins_with(columns, prefix)
-        if found.any():
-            found &= ~is_control(columns.batches)[columns.batch]
-        return found
+        undecoded = np.zeros(columns.count, np.bool_)
+        if self._fields is not None:
+            has_field, undecoded = self._fields.find(columns)
+            found |= has_field
+            undecoded &= ~found
+        if found.any() or undecoded.any():
+            is_data = ~is_control(columns.batches)[columns.batch]
+            found &= is_data
+            undecoded &= is_data
+        return Look(found, undecoded)
 
-    def names(self, offset: int, key: bytes | None) -> bool:
-        """Whether a single record is named."""
+    def named(self, columns: RecordColumns) -> Flags:
+        """Which records are named."""
+        return self.look(columns).named
+
+    def names(self, offset: int, key: bytes | None, value: bytes | None = None) -> bool | None:
+        """Whether a single record is named; None if it cannot be decoded."""
+        if self._is_named_without_fields(offset, key):
+            return True
+        return self._fields is not None and self._fields.find_in(key, value)
+
+    def searched_key(self, offset: int, key: bytes | None) -> bytes | None:
+        """The key by which copies of a named record are searched for; None if by none.
+
+        The key of a record that is named by a field can be that of many others.
+        """
+        return key if self._is_named_without_fields(offset, key) else None
+
+    def _is_named_without_fields(self, offset: int, key: bytes | None) -> bool:
         if offset in self._own_offsets:
             return True
         return key is not None and (key in self._own_keys or key.startswith(self._prefixes))

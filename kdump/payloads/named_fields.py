@@ -1,0 +1,131 @@
+"""Find records by a field of their decoded key or value.
+
+A payload is decoded with the schema that it names, or taken for JSON. What is neither cannot be
+looked at, and is counted: a field may hide in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Self
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from kdump.payloads.payload_decoder import PayloadDecoder
+from kdump.payloads.payload_format import PayloadFormat
+from kdump.payloads.record_payloads import RecordPayloads
+from kdump.scan.batches import Flags
+from kdump.scan.records import RecordColumns
+from kdump.state.schema_registry import SchemaRegistry
+
+_FORM: Final = re.compile(r"(key|value)((?:\.[^.=\s]+)+)\s*=\s*(.*\S)", re.DOTALL)
+_JSON: Final = msgspec.json.Decoder(float_hook=str)
+"""Numbers with a fraction or an exponent stay as they are written."""
+
+
+class NamedField(Struct, frozen=True):
+    """A field whose text names the records that have it.
+
+    Attributes:
+        is_key: whether it is in the key, and not in the value.
+        path: the names of the objects around it, and its own.
+        text: what it says, as in JSON, but strings without quotes.
+    """
+
+    is_key: bool
+    path: tuple[str, ...]
+    text: str
+
+    @classmethod
+    def parse(cls, expression: str) -> Self:
+        """Read ``value.customer.id = alice-4711``.
+
+        Raises:
+            ValueError: it is not in this form.
+        """
+        found = _FORM.fullmatch(expression.strip())
+        if found is None:
+            raise ValueError("expected key.FIELD = TEXT or value.FIELD.FIELD = TEXT")
+        part, path, text = found.groups()
+        if len(text) > 1 and text[0] == text[-1] == '"':
+            text = json.loads(text)
+        return cls(part == "key", tuple(path[1:].split(".")), text)
+
+    def is_in(self, payload: Any) -> bool:
+        """Whether a payload, decoded from JSON, has the field with this text.
+
+        A list has it if one of its elements has.
+        """
+        return self.text in _texts_at(payload, self.path)
+
+
+def _texts_at(value: Any, path: Sequence[str]) -> Iterator[str]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _texts_at(each, path)
+    elif path:
+        if isinstance(value, dict) and path[0] in value:
+            yield from _texts_at(value[path[0]], path[1:])
+    elif isinstance(value, bool):
+        yield "true" if value else "false"
+    elif isinstance(value, int | str):
+        yield str(value)
+
+
+class FieldMatcher:
+    """Finds the records that have one of some fields.
+
+    Args:
+        fields: the fields.
+        registry: the schemas.
+    """
+
+    def __init__(self, fields: Iterable[NamedField], registry: SchemaRegistry) -> None:
+        every = list(fields)
+        self._of_keys = [each for each in every if each.is_key]
+        self._of_values = [each for each in every if not each.is_key]
+        self._payloads = RecordPayloads(
+            PayloadDecoder(PayloadFormat.AUTO, registry, is_key=True) if self._of_keys else None,
+            PayloadDecoder(PayloadFormat.AUTO, registry) if self._of_values else None,
+        )
+
+    def find(self, columns: RecordColumns) -> tuple[Flags, Flags]:
+        """Which records have one of the fields, and which of the others cannot be decoded."""
+        named = np.zeros(columns.count, np.bool_)
+        undecoded = np.zeros(columns.count, np.bool_)
+        texts = self._payloads.searched(columns)
+        for (column, problems), fields in zip(texts, (self._of_keys, self._of_values), strict=True):
+            if not fields:
+                continue
+            for row, text in enumerate(column.to_pylist()):
+                found = None if row in problems else _has(text, fields)
+                named[row] |= found is True
+                undecoded[row] |= found is None
+        return named, undecoded & ~named
+
+    def find_in(self, key: bytes | None, value: bytes | None) -> bool | None:
+        """Whether a record without headers has one of the fields; None if it cannot be decoded."""
+        found: list[bool | None] = []
+        for decoder, payload, fields in (
+            (self._payloads.key, key, self._of_keys),
+            (self._payloads.value, value, self._of_values),
+        ):
+            if decoder is not None and payload is not None:
+                text = decoder.decode(payload).text
+                found.append(None if text is None else _has(text.encode(), fields))
+        return True if True in found else None if None in found else False
+
+
+def _has(text: bytes | None, fields: Iterable[NamedField]) -> bool | None:
+    """Whether JSON has one of the fields; None if it is no JSON."""
+    if text is None:
+        return False
+    try:
+        payload = _JSON.decode(text)
+        return any(each.is_in(payload) for each in fields)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
