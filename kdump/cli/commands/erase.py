@@ -25,7 +25,7 @@ from kdump.cli.options.selection_options import nothing_selected_in, selection_o
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import emit_findings
 from kdump.engine.engine_choice import EngineOptions
-from kdump.errors import ExitStatus, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -127,8 +127,8 @@ def command(
     mask.require_keys_of(named)
     diagnostics = Diagnostics()
     registry = named.registry(paths, diagnostics)
-    if diagnostics.status:  # without schemas, records that somebody wants to be gone would stay
-        return diagnostics.status
+    if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
+        raise KdumpError("schemas cannot be read: nothing is erased")
     records = named.read(registry)
     masking = mask.read(records)
     log_dirs = find_log_directories(paths, diagnostics)

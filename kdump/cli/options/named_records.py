@@ -14,7 +14,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kdump.cli.options.parameters import LocationParameter
+from kdump.cli.options.payload_options import schemas_option
 from kdump.errors import UsageProblem
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -114,11 +114,9 @@ class NamedArguments(Struct, frozen=True):
         """
         if not self.fields:
             return None
-        from kdump.cli.options.schemas import registry_at
-        from kdump.jobs.schemas import log_directories_of
+        from kdump.cli.options.schemas import read_registry
 
-        places = self.schemas or tuple(log_directories_of(paths))
-        return registry_at(places, diagnostics, are_given=bool(self.schemas))
+        return read_registry(self.schemas, paths, diagnostics)
 
     def _key(self, where: str, text: bytes) -> bytes:
         try:
@@ -200,15 +198,7 @@ def named_records_options(command: Command) -> Command:
     decorated: Any = with_one_argument
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     for option in (
-        click.option(
-            "--schemas",
-            type=LocationParameter(readable=False),
-            metavar="PATH",
-            multiple=True,
-            help="With --where, read schemas from PATH, a log directory with the topic _schemas, a"
-            " file of JSON or a directory of files; may be repeated (default: _schemas beside the"
-            " data).",
-        ),
+        schemas_option,
         click.option(
             "--where",
             "expressions",

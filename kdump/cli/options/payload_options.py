@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from msgspec import Struct
@@ -54,12 +54,21 @@ class PayloadArguments(Struct, frozen=True):
 
         registry = SchemaRegistry()
         if any(each.uses_schemas for each in self.formats):
-            from kdump.cli.options.schemas import registry_at
-            from kdump.jobs.schemas import log_directories_of
+            from kdump.cli.options.schemas import read_registry
 
-            places = self.schemas or tuple(log_directories_of(paths))
-            registry = registry_at(places, diagnostics, are_given=bool(self.schemas))
+            registry = read_registry(self.schemas, paths, diagnostics)
         return RecordPayloads.of(self.key, self.value, registry)
+
+
+schemas_option: Final = click.option(
+    "--schemas",
+    type=LocationParameter(readable=False),
+    metavar="PATH",
+    multiple=True,
+    help="Read schemas from PATH, a log directory with the topic _schemas, a file of JSON or a"
+    " directory of files; may be repeated (default: _schemas beside the data).",
+)
+"""Adds the option, as the argument ``schemas``: locations."""
 
 
 def payload_options(command: Command) -> Command:
@@ -80,14 +89,7 @@ def payload_options(command: Command) -> Command:
 
     decorated: Any = with_one_argument
     for option in (
-        click.option(
-            "--schemas",
-            type=LocationParameter(readable=False),
-            metavar="PATH",
-            multiple=True,
-            help="Read schemas from PATH, a log directory with the topic _schemas, a file of JSON"
-            " or a directory of files; may be repeated (default: _schemas beside the data).",
-        ),
+        schemas_option,
         click.option(
             "--value-format",
             type=click.Choice(PayloadFormat, case_sensitive=False),

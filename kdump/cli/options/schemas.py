@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output.events import write_line
-from kdump.jobs.schemas import read_schemas
+from kdump.jobs.schemas import log_directories_of, read_schemas
 from kdump.payloads.protobuf_payloads import NOT_INSTALLED
 from kdump.state.schema_registry import PROTOBUF, SCHEMAS_TOPIC, SchemaRegistry
 from kdump.storage.location import Location
@@ -21,16 +21,18 @@ _MOST_PROBLEMS: Final = 20
 _OF_PROTOBUF: Final = ("google.protobuf", "grpc_tools")
 
 
-def registry_at(
-    places: Sequence[Location], diagnostics: Diagnostics, *, are_given: bool
+def read_registry(
+    given: Sequence[Location], paths: Iterable[Location], diagnostics: Diagnostics
 ) -> SchemaRegistry:
     """Read the schemas.
 
     Args:
-        places: where they are; otherwise log directories in which to look for the registry's topic.
+        given: where they are, by ``--schemas``; empty to look for the registry's topic in the log
+            directories of the data.
+        paths: of the data.
         diagnostics: takes what cannot be read.
-        are_given: whether ``--schemas`` names the places.
     """
+    places = given or tuple(log_directories_of(paths))
     found = read_schemas(places)
     for failure in found.unreadable:
         diagnostics.report_problem(failure.path, failure.what, is_damage=False)
@@ -44,7 +46,7 @@ def registry_at(
         _note(f"{more} of schemas left out")
     if not found.has_source and not found.unreadable:
         where = ", ".join(map(str, places)) or "the directories around the data"
-        hint = "" if are_given else "; name schemas with --schemas"
+        hint = "" if given else "; name schemas with --schemas"
         _note(f"no topic {SCHEMAS_TOPIC} in {where}{hint}")
     is_needed = any(each.schema_type == PROTOBUF for each in found.registry.versions.values())
     if is_needed and not all(map(_is_installed, _OF_PROTOBUF)):
