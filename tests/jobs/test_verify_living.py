@@ -12,6 +12,8 @@ from typing import Final
 
 import pytest
 
+from builders.log_directories import TOPIC_ID
+from builders.metadata_log import topic_record, write_metadata_log
 from builders.samples import seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
 from builders.verified import LogModel, file
@@ -20,6 +22,7 @@ from kdump.check.part import Level
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import KdumpError
 from kdump.formats.names import FileKind
+from kdump.formats.snapshot_writer import SnapshotHead, encode_snapshot
 from kdump.jobs.verify.verify import VerifyRequest, VerifySummary, VerifyTarget, verify
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory, read_log_directory
@@ -194,6 +197,18 @@ def test_a_file_that_cannot_be_read_is_a_finding(quick_path: Path) -> None:
         ("file-unreadable", str(log))
     ]
     assert summary.is_unreadable
+
+
+def test_a_cut_snapshot_of_the_metadata_is_found(tmp_path: Path) -> None:
+    values = [topic_record("orders", TOPIC_ID.int)]
+    partition = write_metadata_log(tmp_path, values).path.local_path
+    *batches, _ = encode_snapshot(SnapshotHead(0, 0, 0), values)
+    cut = partition / "00000000000000000001-0000000000.checkpoint"
+    cut.write_bytes(b"".join(batches))
+    findings, _, _ = found_in(local(tmp_path))
+    assert [(each.code, each.place.path) for each in damage(findings)] == [
+        ("metadata-snapshot-damaged", str(cut))
+    ]
 
 
 def test_a_partition_that_never_rests_is_said_not_to_be_judged(quick_path: Path) -> None:

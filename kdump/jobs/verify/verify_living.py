@@ -107,6 +107,7 @@ _OF_FILES: Final = frozenset(
         invariants.SNAPSHOT_MALFORMED.code,
         invariants.EPOCHS_MALFORMED.code,
         invariants.PARTITION_METADATA_MALFORMED.code,
+        invariants.METADATA_SNAPSHOT_DAMAGED.code,
         invariants.FOREIGN_FILE.code,
         invariants.KDUMP_FILE.code,
         invariants.FILE_UNREADABLE.code,
