@@ -100,7 +100,7 @@ class PartitionRecovery(Struct, frozen=True):
     """What a partition becomes.
 
     Attributes:
-        outcome: of loading it; None if a broker loads it and deletes it then.
+        outcome: of loading it; None if no broker loads it, or one that deletes it then.
         verdict: what a broker would do, or what the policy does.
         unchanged: why it is left unchanged all the same; None if it is changed.
         findings: what a broker would do besides, or why it would not load the partition.
@@ -292,6 +292,7 @@ class _Recovery:
         splits = [
             self._split(directory, partition, unchanged[partition.path])
             for directory, partition in selected
+            if not partition.is_metadata_aside
         ]
         found = run_job(RecoverJob(), splits, options)
         outcomes = {split.path: outcome for split, outcome in zip(splits, found, strict=True)}
@@ -302,7 +303,7 @@ class _Recovery:
                     self._partition_result(
                         directory,
                         partition,
-                        outcomes[partition.path],
+                        outcomes.get(partition.path),
                         unchanged[partition.path],
                     )
                     for owner, partition in selected
@@ -346,7 +347,7 @@ class _Recovery:
         self,
         directory: LogDirectory,
         partition: Partition,
-        loaded: Outcome,
+        loaded: Outcome | None,
         unchanged: NotRecovered | None,
     ) -> PartitionRecovery:
         policy = self._policy(unchanged)

@@ -113,11 +113,17 @@ class Partition(Struct, frozen=True):
 
         A copy that was moved aside (``__cluster_metadata-0.…-stray``) is not used by any node.
         """
-        return (
-            self.topic_partition is not None
-            and self.topic_partition.topic == names.CLUSTER_METADATA_TOPIC
-            and self.state is PartitionState.LIVE
-        )
+        return self._is_of_metadata and self.state is PartitionState.LIVE
+
+    @property
+    def is_metadata_aside(self) -> bool:
+        """Whether it is such a copy, which no broker loads (``LogManager.loadLogs``)."""
+        return self._is_of_metadata and self.state in (PartitionState.STRAY, PartitionState.DELETE)
+
+    @property
+    def _is_of_metadata(self) -> bool:
+        key = self.topic_partition
+        return key is not None and key.topic == names.CLUSTER_METADATA_TOPIC
 
     @property
     def leftover_counts(self) -> Mapping[LeftoverKind, int]:

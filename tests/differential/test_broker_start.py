@@ -148,6 +148,17 @@ def a_cut_metadata_snapshot(d1: Path, d2: Path) -> None:
     os.truncate(newest, newest.stat().st_size // 2)
 
 
+def damaged_metadata_that_was_moved_aside(d1: Path, d2: Path) -> None:
+    for state in ("delete", "stray"):
+        name = f"{names.CLUSTER_METADATA_TOPIC}-0.184f5a4c945d4277a4671794019b3c74-{state}"
+        aside = shutil.copytree(d1 / f"{names.CLUSTER_METADATA_TOPIC}-0", d2 / name)
+        *_, newest = sorted(aside.glob("*.checkpoint"))
+        newest.chmod(0o600)
+        os.truncate(newest, newest.stat().st_size // 2)
+        write(aside, "rubbish\n", names.LEADER_EPOCH_CHECKPOINT)
+        (aside / "x.swap").touch()
+
+
 def a_malformed_quorum_state(d1: Path, d2: Path) -> None:
     write(d1 / f"{names.CLUSTER_METADATA_TOPIC}-0", "{", names.QUORUM_STATE)
 
@@ -234,6 +245,7 @@ CASES: Final[tuple[tuple[Change, Start], ...]] = (
     (an_empty_bootstrap_checkpoint, REFUSED),
     (a_cut_metadata_snapshot, REFUSED),
     (a_malformed_quorum_state, REFUSED),
+    (damaged_metadata_that_was_moved_aside, Start(starts=True)),
     (a_directory_without_a_dash, REFUSED),
     (a_partition_on_both_disks, REFUSED),
     (a_partition_by_two_names, REFUSED),
@@ -307,6 +319,7 @@ def predicted(said: list[dict[str, Any]]) -> Start:
 
 def happened(host: BrokerHost, log_dirs: list[Path], expected: Start) -> Start:
     """Start a broker, and return its behaviour."""
+    before = {path for each in log_dirs for path in each.glob("*-stray")}
     try:
         with host.broker(log_dirs):
             if not expected.starts:
@@ -321,7 +334,9 @@ def happened(host: BrokerHost, log_dirs: list[Path], expected: Start) -> Start:
     except RequestFailed:
         return REFUSED
     stray = frozenset(
-        path.name.rpartition(".")[0] for each in log_dirs for path in each.glob("*-stray")
+        path.name.rpartition(".")[0]
+        for each in log_dirs
+        for path in {*each.glob("*-stray")} - before
     )
     return Start(True, offline, stray, unserved if not offline else frozenset())
 

@@ -347,7 +347,7 @@ class _Run:
         return {
             f"{each.name}/{finding.place.path.rpartition('/')[2]}": damage_of([finding])
             for each in self.plan.partitions
-            if each.partition is not None and each.partition.is_cluster_metadata
+            if each.partition is not None
             for finding in check_metadata_snapshot(each.partition)
         }
 

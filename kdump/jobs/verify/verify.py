@@ -701,7 +701,7 @@ def _load_split(
     partition: Partition, directory: LogDirectory, settings: Settings
 ) -> LoadSplit | None:
     """The split that predicts what a broker does to a partition; None if it does not load it."""
-    if partition.topic_partition is None or partition.is_0_7:
+    if partition.topic_partition is None or partition.is_0_7 or partition.is_metadata_aside:
         return None
     return load_split(partition, directory, settings)
 
