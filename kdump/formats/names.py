@@ -345,6 +345,11 @@ def parse_partition_directory_name(name: str) -> PartitionDirectoryName:
     return PartitionDirectoryName(topic, partition, state, unique_id)
 
 
+def may_be_cut(name: str) -> bool:
+    """Whether the topic may be cut short in the name of a ``-delete`` or ``-stray`` directory."""
+    return len(name) == 255  # LocalLog.logDeleteDirName
+
+
 OF_FILE_SYSTEMS: Final = frozenset({"lost+found", ".snapshot", ".snapshots", ".zfs"})
 """Directories that file systems have in their root, and that nobody can move."""
 

@@ -22,9 +22,12 @@ from kdump.scan.batches import Flags
 from kdump.scan.records import RecordColumns
 from kdump.state.schema_registry import SchemaRegistry
 
-_FORM: Final = re.compile(r"(key|value)((?:\.[^.=\s]+)+)\s*=\s*(.*\S)", re.DOTALL)
+_NAME: Final = r'"(?:[^"\\]|\\.)*"|[^."=\s]+'
+_FORM: Final = re.compile(rf"(key|value)((?:\.(?:{_NAME}))+)\s*=\s*(.*\S)", re.DOTALL)
 _JSON: Final = msgspec.json.Decoder(float_hook=str)
 """Numbers with a fraction or an exponent stay as they are written."""
+_UNUSUAL: Final = re.compile(rb"\\|-0")
+"""A name may be written otherwise than it reads, or a zero may have a sign."""
 
 
 class NamedField(Struct, frozen=True):
@@ -50,10 +53,15 @@ class NamedField(Struct, frozen=True):
         found = _FORM.fullmatch(expression.strip())
         if found is None:
             raise ValueError("expected key.FIELD = TEXT or value.FIELD.FIELD = TEXT")
+        if not _is_unicode(expression):
+            raise ValueError("expected UTF-8")
         part, path, text = found.groups()
-        if len(text) > 1 and text[0] == text[-1] == '"':
-            text = json.loads(text)
-        return cls(part == "key", tuple(path[1:].split(".")), text)
+        return cls(part == "key", tuple(map(_unquoted, re.findall(_NAME, path))), _unquoted(text))
+
+    @property
+    def identity(self) -> bytes:
+        """The same for every way to write this field, and for no other."""
+        return msgspec.json.encode(("key" if self.is_key else "value", *self.path, self.text))
 
     def is_in(self, payload: Any) -> bool:
         """Whether a payload, decoded from JSON, has the field with this text.
@@ -61,6 +69,25 @@ class NamedField(Struct, frozen=True):
         A list has it if one of its elements has.
         """
         return self.text in _texts_at(payload, self.path)
+
+
+def _unquoted(written: str) -> str:
+    """A name or a text without the quotes around it.
+
+    Raises:
+        ValueError: it has quotes, and is no JSON string.
+    """
+    if len(written) < 2 or not written[0] == written[-1] == '"':
+        return written
+    try:
+        return msgspec.json.decode(written, type=str)
+    except msgspec.DecodeError:
+        raise ValueError("expected a JSON string in double quotes") from None
+
+
+def _is_unicode(typed: str) -> bool:
+    """Whether there is no byte in it that is not UTF-8; Python reads those as surrogates."""
+    return not any("\ud800" <= each <= "\udfff" for each in typed)
 
 
 def _texts_at(value: Any, path: Sequence[str]) -> Iterator[str]:
@@ -126,6 +153,23 @@ def _has(text: bytes | None, fields: Iterable[NamedField]) -> bool | None:
         return False
     try:
         payload = _JSON.decode(text)
+        if _UNUSUAL.search(text) or any(_is_twice(each.path, text) for each in fields):
+            payload = json.loads(
+                text, object_pairs_hook=_all_values, parse_int=str, parse_float=str
+            )
         return any(each.is_in(payload) for each in fields)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _is_twice(path: Iterable[str], text: bytes) -> bool:
+    """Whether one of these names may stand twice in an object of JSON without escapes."""
+    return any(text.count(b'"%s"' % each.encode()) > 1 for each in path)
+
+
+def _all_values(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """An object as it is decoded; a name that stands twice has a list of its values."""
+    values: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return {name: found if len(found) > 1 else found[0] for name, found in values.items()}

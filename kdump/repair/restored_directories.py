@@ -24,6 +24,7 @@ from kdump.formats.names import (
     PartitionState,
     TopicPartition,
     is_kafkas_name,
+    may_be_cut,
     parse_partition_directory_name,
 )
 from kdump.log.directory import LogDirectory
@@ -34,7 +35,6 @@ from kdump.words import counted, undo_command
 
 GONE_STATES: Final = (PartitionState.STRAY, PartitionState.DELETE)
 """States of partitions that a broker does not use."""
-_LONGEST_NAME: Final = 255
 
 
 class Obstacle(enum.Enum):
@@ -177,16 +177,16 @@ def with_full_name(candidate: Candidate, names: Mapping[str, str], given: str | 
     if key.topic == CLUSTER_METADATA_TOPIC:
         what = "a copy of the cluster's metadata that was moved aside, not a partition"
         return candidate.left(Obstacle.METADATA_LOG, what)
-    may_be_cut = len(candidate.partition.path.name) == _LONGEST_NAME
+    is_cut = may_be_cut(candidate.partition.path.name)
     by_id = names.get(candidate.topic_id or "")
-    name = given or by_id or (None if may_be_cut else key.topic)
+    name = given or by_id or (None if is_cut else key.topic)
     if name is None:
         return candidate.left(
             Obstacle.NAME_CUT,
             "the name of its topic was cut short, and no metadata has its id; give the whole name"
             f" with --name {candidate.partition.path.name}=TOPIC",
         )
-    is_possible = name.startswith(key.topic) if may_be_cut else name == key.topic
+    is_possible = name.startswith(key.topic) if is_cut else name == key.topic
     if not is_possible or by_id not in (None, name) or not is_kafkas_name(f"{name}-0"):
         source = f"--name says {given!r}" if given else f"the metadata calls its id {by_id!r}"
         return candidate.left(Obstacle.NAME_DIFFERS, f"{source}, which does not fit its name")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField
 from google.type import money_pb2
@@ -16,7 +17,9 @@ from builders.batches import batch, record
 from builders.freeing import of_type
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
+from builders.json_schemas import problem_of_document
 from builders.log_directories import write_log_directory, write_partition
+from builders.message_sets import message
 from builders.read_records import all_records, data_records
 from builders.schema_topic import (
     context,
@@ -25,6 +28,8 @@ from builders.schema_topic import (
     schema_record,
     write_schemas_topic,
 )
+from kdump.jobs.erase.certificate import keyed_hash
+from kdump.payloads.named_fields import NamedField
 
 CUSTOMER: Final = {
     "type": "record",
@@ -104,28 +109,151 @@ def test_without_schemas_their_records_cannot_be_decoded(root: Path, tmp_path: P
     assert offsets(root) == [0, 2, 3, 4, 5]
 
 
+def finish(root: Path, *options: str) -> tuple[dict[str, Any], Outcome]:
+    """Finish; return the last row, and what was said."""
+    certificate = root.parent / "certificate.json"
+    words = ["erase", "--finish", "--certificate", str(certificate), *options, str(root)]
+    outcome = run_kdump([*words, "--output", "jsonl"], root)
+    (row,) = of_type(objects(outcome.stdout), "certificate")
+    return row, outcome
+
+
+def certificate_of(root: Path) -> dict[str, Any]:
+    written: dict[str, Any] = json.loads((root.parent / "certificate.json").read_bytes())
+    assert problem_of_document("erase-certificate", written) is None
+    return written
+
+
+def test_a_json_schema_is_a_schema(tmp_path: Path) -> None:
+    client = new_client()
+    schema = {"title": "Customer", "type": "object", "properties": {"id": {"type": "string"}}}
+    serializer = JSONSerializer(json.dumps(schema), client)
+    values = [serializer({"id": name}, context("orders")) for name in ("alice", "bob")]
+    root = write_log_directory(tmp_path / "logs", clean=True)
+    rows = [record(at, None, value) for at, value in enumerate(values)]
+    write_partition(root / "orders-0", {0: batch(rows)})
+    write_schemas_topic(root, [schema_record(one) for one in registered(client)])
+
+    erase(root, "--where", "value.id = alice")
+
+    assert offsets(root) == [1]
+
+
 def test_records_of_others_with_the_same_key_do_not_keep_an_erasure_from_being_finished(
-    root: Path, tmp_path: Path
+    root: Path,
 ) -> None:
     erase(root, "--where", "value.customer.id = alice")
 
-    words = ["erase", "--finish", "--certificate", str(tmp_path / "certificate.json"), str(root)]
-    finished = run_kdump([*words, "--output", "jsonl"], tmp_path)
-    (certificate,) = of_type(objects(finished.stdout), "certificate")
-    written: dict[str, Any] = json.loads((tmp_path / "certificate.json").read_bytes())
+    row, _ = finish(root)
 
-    assert (certificate["keys"], certificate["records_without_key"]) == (0, 1)
-    assert written["records_without_key"] == 1
+    assert (row["keys"], row["fields"], row["records_without_key"]) == (0, 1, 1)
+    assert certificate_of(root)["records_without_key"] == 1
     assert offsets(root) == [1, 2, 3, 4, 5]
+
+
+def test_the_certificate_says_which_records_could_not_be_decoded(root: Path) -> None:
+    erase(root, "--where", "value.customer.id = alice")
+
+    row, outcome = finish(root)
+
+    written = certificate_of(root)
+    assert outcome.exit_status == 4
+    assert row["undecoded_records"] == written["undecoded_records"] == 1
+    assert any("1 records of these topics" in each for each in written["not_reached"])
+    (field,) = written["fields"]
+    salt = bytes.fromhex(written["hash"]["salt"])
+    hashed = keyed_hash(salt, NamedField.parse("value.customer.id=alice").identity)
+    assert field == {"hash": hashed, "topic": "orders"}
+    assert "alice" not in json.dumps(written)
+
+
+def test_without_the_schemas_no_field_is_found_in_the_end(root: Path, tmp_path: Path) -> None:
+    erase(root, "--where", "value.id = alice")
+    elsewhere = tmp_path / "schemas"
+    elsewhere.mkdir()
+    (root / "_schemas-0").rename(elsewhere / "_schemas-0")
+
+    row, _ = finish(root, "--dry-run")
+    assert row["undecoded_records"] == 3
+    row, _ = finish(root, "--dry-run", "--schemas", str(elsewhere))
+    assert row["undecoded_records"] == 1
+
+
+ALICES: Final = batch([record(0, b"shop", b'{"customer": {"id": "alice"}}')])
+
+
+@pytest.mark.parametrize(
+    ("name", "log", "remains"),
+    [
+        (f"orders-1.{'a' * 32}-delete/{0:020d}.log", ALICES, 1),
+        (f"orders-0/{0:020d}.log.deleted", ALICES, 1),
+        (f"orders-0/{0:020d}.log.deleted", message(0, b"shop", b'{"customer":{"id":"alice"}}'), 1),
+        ("saved.log", ALICES, 1),
+        # A field of another topic may mean something else.
+        (f"prices-0/{0:020d}.log", ALICES, 0),
+    ],
+)
+def test_a_field_that_is_elsewhere_keeps_an_erasure_from_being_finished(
+    name: str, log: bytes, remains: int, root: Path
+) -> None:
+    erase(root, "--where", "value.customer.id = alice")
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_bytes(log)
+
+    row, outcome = finish(root)
+
+    found = of_type(objects(outcome.stdout), "remains")
+    assert [(each["file"], each["records"]) for each in found] == [(name, 1)] * remains
+    assert (row["file"] is None) is bool(remains)
+    assert outcome.exit_status == 4
+
+
+def verify(root: Path, *options: str) -> tuple[list[dict[str, Any]], dict[str, Any], Outcome]:
+    words = ["erase", "--verify", str(root.parent / "certificate.json"), *options, str(root)]
+    outcome = run_kdump([*words, "--output", "jsonl"], root)
+    said = objects(outcome.stdout)
+    (row,) = of_type(said, "certificate")
+    return of_type(said, "remains"), row, outcome
+
+
+def test_a_certificate_can_be_verified_by_a_field(root: Path) -> None:
+    erase(root, "--where", "value.customer.id = alice", "--where", "value.customer.age = 33")
+    finish(root)
+
+    remains, row, outcome = verify(root, "--where", 'value."customer".id = "alice"')
+    assert (remains, row["fields"], row["unknown_fields"]) == ([], 1, 0)
+    assert (row["undecoded_records"], outcome.exit_status) == (1, 4)
+
+    # Another broker, or a record that was written since.
+    (root / "orders-1").mkdir()
+    (root / "orders-1" / f"{0:020d}.log").write_bytes(ALICES)
+    remains, row, outcome = verify(root, "--where", "value.customer.id = alice")
+    assert [each["file"] for each in remains] == [f"orders-1/{0:020d}.log"]
+    remains, row, outcome = verify(root)
+    assert (remains, row["fields"]) == ([], 0)
+
+    remains, row, outcome = verify(root, "--where", "value.customer.id = bob")
+    assert (remains, row["fields"], row["unknown_fields"]) == ([], 0, 1)
+    assert b"is not about 1 of the given fields" in outcome.stderr
+    assert outcome.exit_status == 4
+    assert b"alice" not in outcome.stdout
+
+
+def test_fields_that_are_not_given_are_said_not_to_be_looked_for(root: Path) -> None:
+    erase(root, "--where", "value.customer.id = alice", "--where", "value.customer.age = 33")
+    finish(root)
+    words = ["erase", "--verify", str(root.parent / "certificate.json"), str(root)]
+    said = run_kdump(words, root).stdout.decode()
+    assert "2 fields of the certificate not looked for: give them with --where" in said
 
 
 @pytest.mark.parametrize(
     ("options", "what"),
     [
         (["--where", "alice"], "expected key.FIELD = TEXT or value.FIELD.FIELD = TEXT"),
-        (["--key=a", "--schemas", "."], "--schemas has no effect without --where"),
+        (["--key=a", "--schemas", "."], "--schemas requires --where"),
         (["--where", "value.a=alice", "--mask"], "--mask and --where are mutually exclusive"),
-        (["--where", "value.a=alice", "--schemas", "none"], "nothing is erased"),
+        (["--where", "value.a=alice", "--schemas", "none"], "nothing has been changed"),
     ],
 )
 def test_what_names_nothing_is_refused(options: list[str], what: str, root: Path) -> None:
@@ -137,7 +265,7 @@ def test_what_names_nothing_is_refused(options: list[str], what: str, root: Path
     assert offsets(root) == before
 
 
-def test_a_field_is_not_searched_for_in_the_end(root: Path, tmp_path: Path) -> None:
+def test_finishing_knows_the_fields(root: Path, tmp_path: Path) -> None:
     words = ["erase", "--finish", "--certificate", "c", "--where", "value.a=b", str(root)]
     outcome = run_kdump(words, tmp_path)
     assert outcome.exit_status == 16

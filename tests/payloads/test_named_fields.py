@@ -16,6 +16,9 @@ from kdump.state.schema_registry import SchemaRegistry
         ('value.note = " = "', NamedField(False, ("note",), " = ")),
         ("value.a=b=c", NamedField(False, ("a",), "b=c")),
         ("value.größe-x = ü", NamedField(False, ("größe-x",), "ü")),
+        ('value."a.b =".c = x', NamedField(False, ("a.b =", "c"), "x")),
+        ('key.a."\\"" = "\\""', NamedField(True, ("a", '"'), '"')),
+        ('value.a = "', NamedField(False, ("a",), '"')),
     ],
 )
 def test_a_field_is_read(expression: str, field: NamedField) -> None:
@@ -31,6 +34,27 @@ def test_what_is_no_field_is_refused(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ('value.a = "x" "y"', "a JSON string in double quotes"),
+        ('value.a = "\\x"', "a JSON string in double quotes"),
+        ('value."\\x" = a', "a JSON string in double quotes"),
+        ("value.a = \udcff", "UTF-8"),
+    ],
+)
+def test_what_is_no_text_is_refused(expression: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=f"^expected {expected}$"):
+        NamedField.parse(expression)
+
+
+def test_a_field_is_the_same_however_it_is_written() -> None:
+    written = ("value.a.b=x", 'value."a".b = "x"', ' value."\\u0061"."b"="\\u0078"')
+    others = ("key.a.b=x", 'value."a.b"=x', "value.a=x", "value.a.b=y", "value.a.b.x=x")
+    (one,) = {NamedField.parse(each).identity for each in written}
+    assert len({one, *(NamedField.parse(each).identity for each in others)}) == 6
+
+
+@pytest.mark.parametrize(
     ("text", "value"),
     [
         ("4711", "4711"),
@@ -40,6 +64,11 @@ def test_what_is_no_field_is_refused(expression: str) -> None:
         ("x", '[["x"]]'),
         ("", '""'),
         ("-0.50", "-0.50"),
+        ("-0", "-0"),
+        ("1e2", "1e2"),
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ("x", '"y", "b": "x"'),
+        ("x", '"x", "\\u0062": "y"'),
         ("ü", '"\\u00fc"'),
     ],
 )

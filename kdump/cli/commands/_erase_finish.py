@@ -65,6 +65,8 @@ def finish_erasure(
         )
         finishing = Finishing(request)
         finishing.require_own_files()
+        if finishing.fields:
+            finishing.registry = named.registry(paths, diagnostics)
         remains = finishing.search(engine)
         is_written = not remains and not repair.dry_run
         if is_written:
@@ -79,7 +81,7 @@ def finish_erasure(
                 ["there is no certificate, and nothing was destroyed: erase or delete these first"]
             )
     sys.stdout.flush()
-    return ExitStatus.DAMAGE_LEFT if remains else ExitStatus.SOUND
+    return ExitStatus.DAMAGE_LEFT if remains or finishing.undecoded_records else ExitStatus.SOUND
 
 
 def _require_readable(directories: Iterable[LogDirectory]) -> None:
@@ -103,7 +105,7 @@ def verify_certificate(
     repair: RepairArguments,
     engine: EngineOptions,
 ) -> ExitStatus:
-    """Compare log directories with a certificate: none of its keys may be in them.
+    """Compare log directories with a certificate: no key of it, and no given field, may be there.
 
     Raises:
         KdumpError: it is no certificate, or something cannot be searched.
@@ -118,21 +120,36 @@ def verify_certificate(
 
     with phase(f"reading {certificate}"):
         known = read_certificate(certificate)
-    records = named.read()
-    unknown = sum(not known.has(key) for key in records.keys)
     diagnostics = Diagnostics()
+    records = named.read(named.registry(paths, diagnostics) if named.fields else None)
+    unknown_keys = sum(not known.has(key) for key in records.keys)
+    unknown_fields = sum(not known.topics_of(each) for each in records.fields)
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs or diagnostics.status:
         return diagnostics.status
     directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
     _require_readable(directories)
-    remains, files = search_again(
+    found = search_again(
         directories, known, records, max_record_bytes or LARGEST_RECORD_BYTES, engine
     )
     with open_printer(repair.output_format) as printer:
-        printer.emit_all(map(remains_event, remains))
-        printer.emit(verified_event(known, certificate, files=files, unknown_keys=unknown))
+        printer.emit_all(map(remains_event, found.remains))
+        printer.emit(
+            verified_event(
+                known,
+                certificate,
+                found,
+                unknown_keys=unknown_keys,
+                fields=len(records.fields) - unknown_fields,
+                unknown_fields=unknown_fields,
+            )
+        )
     sys.stdout.flush()
-    if unknown:
-        write_line(f"kdump: {certificate}: is not about {unknown} of the given keys", sys.stderr)
-    return ExitStatus.DAMAGE_LEFT if remains or unknown else ExitStatus.SOUND
+    for unknown, what in ((unknown_keys, "keys"), (unknown_fields, "fields")):
+        if unknown:
+            line = f"kdump: {certificate}: is not about {unknown} of the given {what}"
+            write_line(line, sys.stderr)
+    is_as_certified = not (
+        found.remains or found.undecoded_records or unknown_keys or unknown_fields
+    )
+    return ExitStatus.SOUND if is_as_certified else ExitStatus.DAMAGE_LEFT

@@ -25,7 +25,7 @@ from kdump.cli.options.selection_options import nothing_selected_in, selection_o
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import emit_findings
 from kdump.engine.engine_choice import EngineOptions
-from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.errors import ExitStatus, UsageProblem
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -124,12 +124,11 @@ def command(
     if not named.is_given:
         raise UsageProblem("erase requires --key, --keys-file, --key-prefix, --offsets or --where")
     refuse_cluster_metadata(selection)
+    if not named.fields:
+        require_with("--where", {"--schemas": named.schemas})
     mask.require_keys_of(named)
     diagnostics = Diagnostics()
-    registry = named.registry(paths, diagnostics)
-    if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
-        raise KdumpError("schemas cannot be read: nothing is erased")
-    records = named.read(registry)
+    records = named.read(named.registry(paths, diagnostics) if named.fields else None)
     masking = mask.read(records)
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
@@ -205,7 +204,6 @@ def _finish_or_verify(
     for option, is_given in {
         "--topic or --partition": not selection.is_everything,
         "--offsets": named.offsets_file is not None,
-        "--where": named.fields,
         "--mask": mask.is_given,
         "--mask-secret": mask.secret_file is not None,
         "--yes": yes,
@@ -213,6 +211,8 @@ def _finish_or_verify(
     }.items():
         if is_given:
             raise UsageProblem(f"{option} has no effect with {mode}, which searches everything")
+    if named.fields and finish:
+        raise UsageProblem("--where has no effect with --finish, which knows the erased fields")
     if verified is not None:
         return verify_certificate(
             paths,

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.cli.options.payload_options import schemas_option
-from kdump.errors import UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 
@@ -102,21 +102,23 @@ class NamedArguments(Struct, frozen=True):
         named = NamedRecords(frozenset(keys), prefixes, offsets)
         return named if registry is None else replace(named, fields=self.fields, registry=registry)
 
-    def registry(
-        self, paths: Iterable[Location], diagnostics: Diagnostics
-    ) -> SchemaRegistry | None:
-        """Read the schemas for fields; None if no field was given.
+    def registry(self, paths: Iterable[Location], diagnostics: Diagnostics) -> SchemaRegistry:
+        """Read the schemas for fields.
 
         Args:
             paths: of the data; without ``--schemas`` the registry's topic is looked for in the log
                 directories that it is in.
-            diagnostics: takes what cannot be read.
+            diagnostics: takes what is damaged.
+
+        Raises:
+            KdumpError: some cannot be read.
         """
-        if not self.fields:
-            return None
         from kdump.cli.options.schemas import read_registry
 
-        return read_registry(self.schemas, paths, diagnostics)
+        found = read_registry(self.schemas, paths, diagnostics)
+        if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
+            raise KdumpError("schemas cannot be read; nothing has been changed")
+        return found
 
     def _key(self, where: str, text: bytes) -> bytes:
         try:
@@ -189,8 +191,6 @@ def named_records_options(command: Command) -> Command:
         schemas: tuple[Location, ...],
         **others: Any,
     ) -> Any:
-        if schemas and not expressions:
-            raise UsageProblem("--schemas has no effect without --where")
         fields = tuple(map(_field, expressions))
         named = NamedArguments(keys, key_format, keys_file, prefixes, offsets_file, fields, schemas)
         return command(*args, named=named, **others)

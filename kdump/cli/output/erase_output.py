@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kdump.jobs.erase.certificate import Certificate
     from kdump.jobs.erase.erase import PartitionErasure
     from kdump.jobs.erase.finish import Finishing, Remains
+    from kdump.jobs.erase.verify_certificate import SearchedAgain
     from kdump.jobs.writing.execution import PlanResult
     from kdump.storage.location import Location
 
@@ -66,11 +67,8 @@ class ErasureReport:
 
     def _lines(self, found: PartitionErasure) -> Iterator[str]:
         path = found.partition.path
-        if found.amount.undecoded_records:
-            yield (
-                f"{path}: {counted(found.amount.undecoded_records, 'record')} cannot be decoded:"
-                " no field was looked for in them"
-            )
+        for line in _undecoded(found.amount.undecoded_records):
+            yield f"{path}: {line}"
         if not found.is_changed:
             if self._repair.verbose and why_left(found) is None:
                 yield f"{path}: none of {counted(found.amount.records, 'record')}"
@@ -146,8 +144,11 @@ def undo_copies(directory: LogDirectory, runs: Iterable[Undo]) -> Iterator[Event
 
 
 def list_copy(directory: LogDirectory) -> Event:
-    """Return the list of what was erased, which has the keys."""
-    line = f"{directory.path / FILE_NAME}: has the keys, as long as the undo data is kept"
+    """Return the list of what was erased, which names it."""
+    line = (
+        f"{directory.path / FILE_NAME}: names what was erased, by key, field and offset, as long"
+        " as the undo data is kept"
+    )
     return _copy(directory, "list", FILE_NAME, None, line)
 
 
@@ -186,7 +187,7 @@ def remains_event(remains: Remains) -> Event:
 
 def _found_words(found: FoundKeys) -> Iterator[str]:
     if found.records:
-        yield f"{counted(found.records, 'record')} with an erased key"
+        yield f"{counted(found.records, 'record')} with an erased key or field"
     if found.mentions:
         yield f"{counted(found.mentions, 'erased key')} inside other keys, values or headers"
     if found.raw:
@@ -202,14 +203,19 @@ def _found_words(found: FoundKeys) -> Iterator[str]:
 def certificate_event(finishing: Finishing, path: str | None) -> Event:
     """Return the end of ``--finish``; no path if no certificate was written."""
     files, keys = finishing.searched_files, len(finishing.named.keys)
+    fields = len({each for found in finishing.fields.values() for each in found})
     row = {
         "file": path,
         "searched_files": files,
         "keys": keys,
         "unknown_keys": 0,
+        "fields": fields,
+        "unknown_fields": 0,
         "records_without_key": finishing.records_without_key,
+        "undecoded_records": finishing.undecoded_records,
     }
-    lines = [f"{counted(files, 'file')} searched for {counted(keys, 'key')}"]
+    lines = [f"{counted(files, 'file')} searched for {_asked(keys, fields)}"]
+    lines += _undecoded(finishing.undecoded_records)
     if path is not None:
         lines.append(
             f"{path}: written; the undo data of {counted(finishing.undos, 'erasure')} is destroyed"
@@ -217,21 +223,58 @@ def certificate_event(finishing: Finishing, path: str | None) -> Event:
     return Event("certificate", row, lines)
 
 
+def _asked(keys: int, fields: int) -> str:
+    return counted(keys, "key") + (f" and {counted(fields, 'field')}" if fields else "")
+
+
+def _undecoded(records: int) -> Iterator[str]:
+    if records:
+        yield f"{counted(records, 'record')} cannot be decoded: no field was looked for in them"
+
+
 def verified_event(
-    certificate: Certificate, path: Location, *, files: int, unknown_keys: int
+    certificate: Certificate,
+    path: Location,
+    found: SearchedAgain,
+    *,
+    unknown_keys: int,
+    fields: int,
+    unknown_fields: int,
 ) -> Event:
-    """Return the end of ``--verify``."""
+    """Return the end of ``--verify``.
+
+    Args:
+        certificate: the certificate.
+        path: its file.
+        found: what was found.
+        unknown_keys: how many of the given keys it does not have.
+        fields: how many of the given fields it has.
+        unknown_fields: how many of them it does not have.
+    """
     keys, without_key = len(certificate.keys), certificate.records_without_key
     row = {
         "file": str(path),
-        "searched_files": files,
+        "searched_files": found.files,
         "keys": keys,
         "unknown_keys": unknown_keys,
+        "fields": fields,
+        "unknown_fields": unknown_fields,
         "records_without_key": without_key,
+        "undecoded_records": found.undecoded_records,
     }
-    lines = [f"{path}: {counted(files, 'file')} searched for {counted(keys, 'key')}"]
+    lines = [f"{path}: {counted(found.files, 'file')} searched for {_asked(keys, fields)}"]
     if without_key:
-        lines.append(f"{path}: {counted(without_key, 'record')} had no key to search for")
+        lines.append(
+            f"{path}: {counted(without_key, 'record')} had no key to search for, or only a field"
+            " named them"
+        )
+    left = len(certificate.fields) - fields
+    if left > 0:
+        lines.append(
+            f"{path}: {counted(left, 'field')} of the certificate not looked for: give them with"
+            " --where"
+        )
+    lines += _undecoded(found.undecoded_records)
     return Event("certificate", row, lines)
 
 

@@ -1,8 +1,8 @@
 """The certificate of an erasure: what was erased, what was searched, what was not reached.
 
-Keys are in it only as HMACs under a random salt that it names: whoever knows a key can look it up,
-nobody can read a key off. (Whoever guesses keys can try them: a certificate about short numbers
-tells as much as a list of those numbers.)
+Keys and fields are in it only as HMACs under a random salt that it names: whoever knows one can
+look it up, nobody can read one off. (Whoever guesses keys can try them: a certificate about short
+numbers tells as much as a list of those numbers.)
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from msgspec import Struct
 import kdump
 from kdump.errors import KdumpError
 from kdump.log.directory import LogDirectory
+from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.erased_list import ErasedRun
-from kdump.repair.erase.key_search import LEAST_BYTES
+from kdump.repair.erase.key_search import LEAST_BYTES, FieldsOfTopics
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.storage.location import Location
 
@@ -91,7 +92,9 @@ class CertifiedDirectory(Struct, frozen=True):
 def encode_certificate(
     directories: Iterable[CertifiedDirectory],
     named: NamedRecords,
+    fields: FieldsOfTopics,
     *,
+    undecoded_records: int,
     remote_topics: Sequence[str],
     now_ms: int,
     salt: bytes | None = None,
@@ -100,7 +103,9 @@ def encode_certificate(
 
     Args:
         directories: the log directories.
-        named: what was searched.
+        named: the keys that were searched.
+        fields: those that were looked for.
+        undecoded_records: records of these topics in which none could be looked for.
         remote_topics: topics with remote storage in these log directories.
         now_ms: the current time.
         salt: of the hashes; None for a random one.
@@ -125,10 +130,20 @@ def encode_certificate(
         "hash": {"algorithm": _ALGORITHM, "salt": salt.hex()},
         "keys": sorted(keyed_hash(salt, key) for key in named.keys),
         "prefixes": sorted(keyed_hash(salt, prefix) for prefix in named.prefixes),
+        "fields": [
+            {"hash": keyed_hash(salt, each.identity), "topic": topic}
+            for topic, found in fields.items()
+            for each in found
+        ],
         "short_keys": short,
         "records_without_key": without_key,
+        "undecoded_records": undecoded_records,
         "log_directories": rows,
-        "not_reached": [*_ALWAYS_OUT_OF_REACH, *_also(short, without_key, masked, remote_topics)],
+        "not_reached": [
+            *_ALWAYS_OUT_OF_REACH,
+            *_also(short, without_key, masked, remote_topics),
+            *_beside_fields(fields, undecoded_records),
+        ],
     }
     return (json.dumps(document, indent=2) + "\n").encode()
 
@@ -140,7 +155,10 @@ def _also(short: int, without_key: int, masked: int, remote_topics: Sequence[str
             " they were searched only as whole keys of records"
         )
     if without_key:
-        yield f"copies of {without_key} erased records that had no key to search for"
+        yield (
+            f"copies of {without_key} erased records that had no key to search for, or were named"
+            " only by a field, and whose key can be that of many others"
+        )
     if masked:
         yield (
             f"offsets, times, sizes, names of headers and hashed keys of {masked} masked records:"
@@ -148,6 +166,19 @@ def _also(short: int, without_key: int, masked: int, remote_topics: Sequence[str
         )
     if remote_topics:
         yield f"remote storage of these topics, which is enabled: {', '.join(remote_topics)}"
+
+
+def _beside_fields(fields: FieldsOfTopics, undecoded_records: int) -> Iterable[str]:
+    if fields:
+        yield (
+            "fields in records of other topics than these, in JSON that is written in a string,"
+            f" and in bytes that are no records: {', '.join(fields)}"
+        )
+    if undecoded_records:
+        yield (
+            f"fields of {undecoded_records} records of these topics: their key or value cannot be"
+            " decoded"
+        )
 
 
 def keyed_hash(salt: bytes, key: bytes) -> str:
@@ -162,15 +193,21 @@ class Certificate(Struct, frozen=True):
         salt: of its hashes.
         keys: the hashes of the erased keys.
         records_without_key: erased records that no key can find.
+        fields: the topics of each erased field, by its hash.
     """
 
     salt: bytes
     keys: frozenset[str]
     records_without_key: int
+    fields: Mapping[str, Sequence[str]]
 
     def has(self, key: bytes) -> bool:
         """Whether the certificate is about this key."""
         return keyed_hash(self.salt, key) in self.keys
+
+    def topics_of(self, field: NamedField) -> Sequence[str]:
+        """The topics in which this field was erased; none if the certificate is not about it."""
+        return self.fields.get(keyed_hash(self.salt, field.identity), ())
 
 
 def read_certificate(path: Location) -> Certificate:
@@ -188,6 +225,9 @@ def read_certificate(path: Location) -> Certificate:
             raise ValueError("another hash")
         keys = frozenset(map(str, document["keys"]))
         salt = bytes.fromhex(document["hash"]["salt"])
-        return Certificate(salt, keys, int(document["records_without_key"]))
+        fields: dict[str, list[str]] = {}
+        for each in document["fields"]:
+            fields.setdefault(str(each["hash"]), []).append(str(each["topic"]))
+        return Certificate(salt, keys, int(document["records_without_key"]), fields)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise KdumpError(f"{path}: is not a certificate that this kdump can verify") from problem

@@ -570,5 +570,7 @@ def _root(
         request.named.prefixes,
         tuple(ErasedPartition(str(each.key), each.erased) for each in changed),
         request.mask is not None,
+        request.named.fields,
+        tuple(sorted({each.key.topic for each in found})),
     )
     return {FILE_NAME: NewBytes(encode_list([*read_list(log_dir), run]))}

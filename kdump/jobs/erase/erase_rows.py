@@ -72,7 +72,7 @@ REMAINS: Final = RowType(
         Field("file", TEXT, "The file, relative to the log directory."),
         Field("undo_of", TEXT.or_null, "The command whose undo data it is; null if it is none."),
         Field("failure", TEXT.or_null, "Why it cannot be read; null if it can."),
-        Field("records", COUNT, "Records that have an erased key."),
+        Field("records", COUNT, "Records that have an erased key or field."),
         Field("mentions", COUNT, "Erased keys inside other keys, values and headers."),
         Field("raw", COUNT, "Erased keys in bytes that are no records."),
         Field("unreadable_batches", COUNT, "Batches that cannot be decoded: keys may hide there."),
@@ -88,10 +88,18 @@ CERTIFICATE: Final = RowType(
         Field("searched_files", COUNT),
         Field("keys", COUNT, "Keys that were searched."),
         Field("unknown_keys", COUNT, "Given keys that the certificate does not have."),
+        Field("fields", COUNT, "Fields that were looked for."),
+        Field("unknown_fields", COUNT, "Given fields that the certificate does not have."),
         Field(
             "records_without_key",
             COUNT,
             "Erased records that had no key, or were named by a field: no search finds copies of"
+            " them.",
+        ),
+        Field(
+            "undecoded_records",
+            COUNT,
+            "Records of the topics of these fields that cannot be decoded: none was looked for in"
             " them.",
         ),
     ),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.apply.files import DISK, Files
 from kdump.apply.journal_file import run_files_in
@@ -26,9 +27,10 @@ from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.phases import phase
 from kdump.repair.erase.erased_list import FILE_NAME, ErasedRun, read_list
-from kdump.repair.erase.key_search import FoundKeys, KeySearch
+from kdump.repair.erase.key_search import FoundKeys, KeySearch, fields_of_topics
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.state.metadata.settings import Settings
+from kdump.state.schema_registry import SchemaRegistry
 from kdump.storage.location import Location
 
 COMMAND: Final = "erase"
@@ -84,7 +86,10 @@ class Finishing:
     """Finishes the erasures in some locked log directories, step by step.
 
     Attributes:
-        named: everything that is searched.
+        named: the keys that are searched.
+        fields: those that are looked for in records, by topic.
+        registry: the schemas by which these are decoded.
+        undecoded_records: in how many records of these topics none could be looked for.
     """
 
     def __init__(self, request: FinishRequest, files: Files = DISK) -> None:
@@ -99,11 +104,16 @@ class Finishing:
         self._pending = [_pending(each) for each in request.directories]
         runs = [run for each in self._pending for run in each.erased]
         self.named = _joined([request.named, *(run.named for run in runs)])
+        self.fields = fields_of_topics(
+            (each, topic) for run in runs for each in run.fields for topic in run.topics
+        )
         if not (runs or self.named.keys or self.named.prefixes):
             raise UsageProblem(
                 "nothing to finish: no log directory has the list of an erasure; to certify that"
                 " keys are not there, give them with --keys-file"
             )
+        self.registry = SchemaRegistry()
+        self.undecoded_records = 0
         self._listed: dict[Location, list[SearchedFile]] = {}
         self._searched_bytes: dict[Location, int] = {}
         self._overwritten_bytes: dict[Location, int] = {}
@@ -119,7 +129,7 @@ class Finishing:
 
     @property
     def records_without_key(self) -> int:
-        """How many erased records had no key."""
+        """How many erased records no search finds by their key."""
         return sum(
             segment.records_without_key
             for each in self._pending
@@ -136,7 +146,8 @@ class Finishing:
             OSError: a directory cannot be listed.
         """
         self._listed = {each.directory.path: self._files_of(each) for each in self._pending}
-        search = KeySearch(self.named, self._request.largest_record_bytes)
+        named = replace(self.named, registry=self.registry)
+        search = KeySearch(named, self._request.largest_record_bytes, self.fields)
         every = [file for files in self._listed.values() for file in files]
         remains = []
         commands = {each.directory.path: _commands(each) for each in self._pending}
@@ -146,6 +157,7 @@ class Finishing:
                 remains.append(Remains(file, found))
                 continue
             self._searched_bytes[file.log_dir] += found.searched_bytes
+            self.undecoded_records += found.undecoded_records
             if not found.is_clean:
                 remains.append(Remains(file, found, commands[file.log_dir].get(file.name)))
         return remains
@@ -204,6 +216,8 @@ class Finishing:
                 for each in self._pending
             ),
             self.named,
+            self.fields,
+            undecoded_records=self.undecoded_records,
             remote_topics=sorted(set(self._remote_topics())),
             now_ms=self._request.now_ms,
         )

@@ -13,6 +13,8 @@ from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engi
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
 from kdump.errors import KdumpError
+from kdump.formats.errors import FormatError
+from kdump.formats.names import may_be_cut, parse_partition_directory_name
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.phases import phase
 from kdump.repair.erase.key_search import FoundKeys, KeySearch
@@ -43,6 +45,17 @@ class SearchedFile(Struct, frozen=True):
         """Its path in the log directory."""
         return str(self.path).removeprefix(f"{self.log_dir}/")
 
+    @property
+    def topic(self) -> str | None:
+        """The topic in whose directory it is; None if it is elsewhere, or the name is cut short."""
+        folder, is_below, _ = self.name.partition("/")
+        if not is_below or may_be_cut(folder):
+            return None
+        try:
+            return parse_partition_directory_name(folder).topic
+        except FormatError:
+            return None
+
 
 class SearchSplit(Split, frozen=True, eq=False, kw_only=True):
     """A file to search."""
@@ -61,7 +74,7 @@ class SearchJob(Struct, frozen=True):
 
     def run(self, split: SearchSplit, /) -> FoundKeys | Unreadable:
         try:
-            return self.search.file(split.path, split.file.content_names)
+            return self.search.file(split.path, split.file.content_names, split.file.topic)
         except OSError as failure:
             return Unreadable.of(failure, split.path)
 

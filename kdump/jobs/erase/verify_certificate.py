@@ -18,7 +18,7 @@ from kdump.jobs.erase.remains import SearchSplit, files_to_search, search_files
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.phases import phase
-from kdump.repair.erase.key_search import FoundKeys, KeySearch
+from kdump.repair.erase.key_search import FoundKeys, KeySearch, fields_of_topics
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.repair.erase.searched_content import SearchedContent, UndecodedBytes, searched
 from kdump.scan.arrow import gather_bytes
@@ -83,17 +83,28 @@ class HashedKeysJob(Struct, frozen=True):
         return FoundKeys(0, len(offsets), 0, 0, len(columns.problems), offsets)
 
 
+class SearchedAgain(Struct, frozen=True):
+    """What was found.
+
+    Attributes:
+        remains: the files in which something was found.
+        files: how many were searched.
+        undecoded_records: in how many records no field could be looked for.
+    """
+
+    remains: Sequence[Remains]
+    files: int
+    undecoded_records: int
+
+
 def search_again(
     directories: Iterable[LogDirectory],
     certificate: Certificate,
     named: NamedRecords,
     largest_record_bytes: int,
     options: EngineOptions = DEFAULT_OPTIONS,
-) -> tuple[Sequence[Remains], int]:
-    """Search for the keys of a certificate, and everywhere for those that are given as well.
-
-    Returns:
-        The files in which something was found, and how many files were searched.
+) -> SearchedAgain:
+    """Search for the keys of a certificate, and for the keys and fields that are given as well.
 
     Raises:
         KdumpError: something cannot be searched.
@@ -111,13 +122,24 @@ def search_again(
         phase("searching for the keys of the certificate"),
     ):
         found = {split.file: each for split, each in run_in_order(engine, job, splits)}
-    if named.keys or named.prefixes:
-        for file, more in search_files(files, KeySearch(named, largest_record_bytes), options):
+    undecoded = 0
+    fields = fields_of_topics(
+        (each, topic) for each in named.fields for topic in certificate.topics_of(each)
+    )
+    if named.keys or named.prefixes or fields:
+        search = KeySearch(named, largest_record_bytes, fields)
+        for file, more in search_files(files, search, options):
             own = found[file]
+            if isinstance(more, FoundKeys):
+                undecoded += more.undecoded_records
             if not isinstance(more, FoundKeys) or (isinstance(own, FoundKeys) and own.is_clean):
                 found[file] = more
-    return [
-        Remains(file, each)
-        for file, each in found.items()
-        if isinstance(each, Unreadable) or not each.is_clean
-    ], len(files)
+    return SearchedAgain(
+        [
+            Remains(file, each)
+            for file, each in found.items()
+            if isinstance(each, Unreadable) or not each.is_clean
+        ],
+        len(files),
+        undecoded,
+    )

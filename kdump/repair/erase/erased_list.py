@@ -1,7 +1,7 @@
 """The list of what was erased, which a log directory keeps until the erasure is finished.
 
-It has the keys themselves, because whatever is left of them is searched for in the end. So it is as
-confidential as the records were. Finishing overwrites and removes it; an undo, which brings the
+It has the keys and fields themselves, because whatever is left is searched for in the end. So it is
+as confidential as the records were. Finishing overwrites and removes it; an undo, which brings the
 records back, only removes it.
 """
 
@@ -12,9 +12,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Self
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, convert, field, to_builtins
 
 from kdump.errors import KdumpError
+from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.scan.batches import read_chunks
 from kdump.storage.location import Location
@@ -94,6 +95,8 @@ class ErasedRun(Struct, frozen=True):
         prefixes: those that were asked for.
         partitions: what is gone.
         is_masked: whether the records are there, masked.
+        fields: those that were asked for.
+        topics: those that were searched for the records.
     """
 
     created_ms: int
@@ -102,6 +105,8 @@ class ErasedRun(Struct, frozen=True):
     prefixes: tuple[bytes, ...]
     partitions: tuple[ErasedPartition, ...]
     is_masked: bool = False
+    fields: tuple[NamedField, ...] = ()
+    topics: tuple[str, ...] = ()
 
     @property
     def named(self) -> NamedRecords:
@@ -154,6 +159,8 @@ def encode_list(runs: Iterable[ErasedRun]) -> bytes:
             "is_masked": run.is_masked,
             "keys": sorted(key.hex() for key in run.keys),
             "prefixes": [prefix.hex() for prefix in run.prefixes],
+            "fields": [to_builtins(each) for each in run.fields],
+            "topics": run.topics,
             "partitions": run.partition_rows,
         }
         for run in runs
@@ -195,6 +202,8 @@ def _run(row: dict[str, Any]) -> ErasedRun:
             for each in row["partitions"]
         ),
         bool(row.get("is_masked", False)),  # older lists do not say it
+        tuple(convert(each, NamedField) for each in row.get("fields", ())),
+        tuple(map(str, row.get("topics", ()))),
     )
 
 

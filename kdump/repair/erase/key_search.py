@@ -1,4 +1,6 @@
-"""Find erased keys wherever they are: as keys of records, inside other fields, in any bytes.
+"""Find erased keys wherever they are, and records of some topics with an erased field.
+
+A key may be that of a record, or be inside other fields, or in any bytes.
 
 Records that can be read are searched field by field. A key is found if a record has it, or if it
 occurs in another key, in a value or in a header; in keys and values, one of printable characters
@@ -11,15 +13,18 @@ of records. So are keys of digits in the small files of Kafka, which are full of
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
-from kdump.repair.erase.named_records import NamedRecords
+from kdump.payloads.named_fields import NamedField
+from kdump.repair.erase.named_records import NamedRecords, RecordMatcher
 from kdump.repair.erase.searched_content import SearchedContent, UndecodedBytes, searched
 from kdump.scan.batches import Bytes, read_chunks
 from kdump.scan.records import RecordColumns
@@ -44,11 +49,12 @@ class FoundKeys(Struct, frozen=True):
 
     Attributes:
         searched_bytes: its size.
-        records: records that have a key.
+        records: records that have a key, or a field.
         mentions: places inside other keys, values and headers of records.
         raw: places in bytes that are no records.
         unreadable_batches: batches and other bytes in which a key may hide: they cannot be decoded.
         offsets: of some of the records that have a key or mention one.
+        undecoded_records: records in which a field may hide: they cannot be decoded.
     """
 
     searched_bytes: int = 0
@@ -57,6 +63,7 @@ class FoundKeys(Struct, frozen=True):
     raw: int = 0
     unreadable_batches: int = 0
     offsets: tuple[int, ...] = ()
+    undecoded_records: int = 0
 
     @property
     def is_clean(self) -> bool:
@@ -70,6 +77,7 @@ class FoundKeys(Struct, frozen=True):
             self.raw + other.raw,
             self.unreadable_batches + other.unreadable_batches,
             (self.offsets + other.offsets)[:_MOST_PLACES],
+            self.undecoded_records + other.undecoded_records,
         )
 
 
@@ -139,38 +147,63 @@ class _Patterns:
                     yield position, found
 
 
+FieldsOfTopics = Mapping[str, tuple[NamedField, ...]]
+"""Fields by topic: elsewhere a field may mean something else."""
+
+
+def fields_of_topics(found: Iterable[tuple[NamedField, str]]) -> FieldsOfTopics:
+    """Each field once for each topic."""
+    fields: dict[str, dict[NamedField, None]] = {}
+    for each, topic in found:
+        fields.setdefault(topic, {})[each] = None
+    return {topic: tuple(fields[topic]) for topic in sorted(fields)}
+
+
 class KeySearch(Struct, frozen=True):
-    """Searches files for keys.
+    """Searches files for keys and fields.
 
     Attributes:
-        named: the keys, and what they begin with.
+        named: the keys, what they begin with, and the schemas for fields.
         largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
+        fields: what records of each topic must not have.
     """
 
     named: NamedRecords
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    fields: FieldsOfTopics = field(default_factory=dict)
 
-    def file(self, path: Location, names: Collection[str]) -> FoundKeys:
+    def matcher(self, topic: str | None) -> RecordMatcher:
+        """What finds records of a topic; of any topic, if it is not known."""
+        if topic is None:
+            fields = tuple(dict.fromkeys(itertools.chain.from_iterable(self.fields.values())))
+        else:
+            fields = self.fields.get(topic, ())
+        return replace(self.named, fields=fields).matcher("")
+
+    def file(self, path: Location, names: Collection[str], topic: str | None = None) -> FoundKeys:
         """Search a file.
 
         Args:
             path: the file.
             names: what its content is or was called, which tells what may be in it.
+            topic: whose records may be in it; None if any.
 
         Raises:
             OSError: it cannot be read.
         """
         with path.open_file() as source:
-            return _FileSearch(self, names, source).found()
+            return _FileSearch(self, names, source, topic).found()
 
 
 class _FileSearch:
-    def __init__(self, search: KeySearch, names: Collection[str], source: ByteSource) -> None:
+    def __init__(
+        self, search: KeySearch, names: Collection[str], source: ByteSource, topic: str | None
+    ) -> None:
         self._search = search
         self._content = SearchedContent.of(names)
         self._source = source
         self._patterns = _patterns_of(search.named.keys, search.named.prefixes)
-        self._matcher = search.named.matcher("")
+        self._matcher = search.matcher(topic)
 
     def found(self) -> FoundKeys:
         total = FoundKeys(self._source.size_bytes)
@@ -205,10 +238,12 @@ class _FileSearch:
         return count
 
     def _in_messages(self, found: MessageSet) -> FoundKeys:
-        records = mentions = 0
+        records = mentions = undecoded = 0
         offsets = []
         for message in found.messages:
-            if self._matcher.names(message.offset, message.key):
+            is_named = self._matcher.names(message.offset, message.key, message.value)
+            undecoded += is_named is None
+            if is_named:
                 records += 1
             elif not (self._is_in(message.key) or self._is_in(message.value)):
                 continue
@@ -220,7 +255,8 @@ class _FileSearch:
             batches = found.window.batches
             unreadable = 1
             raw = self._raw(int(batches.position[0]), int(batches.next_position[0]))
-        return FoundKeys(0, records, mentions, raw, unreadable, tuple(offsets[:_MOST_PLACES]))
+        places = tuple(offsets[:_MOST_PLACES])
+        return FoundKeys(0, records, mentions, raw, unreadable, places, undecoded)
 
     def _is_in(self, content: bytes | None) -> bool:
         if not content:
@@ -231,7 +267,7 @@ class _FileSearch:
         )
 
     def _in_columns(self, columns: RecordColumns) -> FoundKeys:
-        named = self._matcher.named(columns)
+        named, is_undecoded = self._matcher.look(columns)
         rows = set(np.flatnonzero(named).tolist())
         records = len(rows)
         mentions = raw = 0
@@ -247,7 +283,9 @@ class _FileSearch:
             start = int(columns.batches.position[row])
             raw += self._raw(start, int(columns.batches.next_position[row]))
         offsets = columns.offset[sorted(rows)[:_MOST_PLACES]].tolist()
-        return FoundKeys(0, records, mentions, raw, len(columns.problems), tuple(offsets))
+        undecoded = int(np.count_nonzero(is_undecoded))
+        problems = len(columns.problems)
+        return FoundKeys(0, records, mentions, raw, problems, tuple(offsets), undecoded)
 
     def _is_mention(self, columns: RecordColumns, row: int, position: int, key: bytes) -> bool:
         for start, size in (
