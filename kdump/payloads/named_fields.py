@@ -6,13 +6,16 @@ looked at, and is counted: a field may hide in it.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from kdump.payloads.payload_decoder import PayloadDecoder
@@ -128,10 +131,13 @@ class FieldMatcher:
         for (column, problems), fields in zip(texts, (self._of_keys, self._of_values), strict=True):
             if not fields:
                 continue
+            may_have = _may_have(column, fields)
             for row, text in enumerate(column.to_pylist()):
-                found = None if row in problems else _has(text, fields)
-                named[row] |= found is True
-                undecoded[row] |= found is None
+                looked_for = fields if may_have[row] else ()
+                found = None if row in problems else _has(text, looked_for)
+                if found is not False:  # most records have none
+                    named[row] |= found is True
+                    undecoded[row] |= found is None
         return named, undecoded & ~named
 
     def find_in(self, key: bytes | None, value: bytes | None) -> bool | None:
@@ -147,12 +153,25 @@ class FieldMatcher:
         return True if True in found else None if None in found else False
 
 
-def _has(text: bytes | None, fields: Iterable[NamedField]) -> bool | None:
+def _may_have(texts: pa.Array, fields: Iterable[NamedField]) -> list[bool]:
+    """Which of some JSON texts may have one of the fields.
+
+    The others have no escapes, and nowhere what a field says.
+    """
+    parts = {b"\\", *(each.text.encode() for each in fields)}
+    is_found = (pc.match_substring(texts, part) for part in parts)
+    found: list[bool] = functools.reduce(pc.or_, is_found).to_pylist()
+    return found
+
+
+def _has(text: bytes | None, fields: Collection[NamedField]) -> bool | None:
     """Whether JSON has one of the fields; None if it is no JSON."""
     if text is None:
         return False
     try:
         payload = _JSON.decode(text)
+        if not fields:
+            return False
         if _UNUSUAL.search(text) or any(_is_twice(each.path, text) for each in fields):
             payload = json.loads(
                 text, object_pairs_hook=_all_values, parse_int=str, parse_float=str

@@ -171,8 +171,8 @@ def _also(short: int, without_key: int, masked: int, remote_topics: Sequence[str
 def _beside_fields(fields: FieldsOfTopics, undecoded_records: int) -> Iterable[str]:
     if fields:
         yield (
-            "fields in records of other topics than these, in JSON that is written in a string,"
-            f" and in bytes that are no records: {', '.join(fields)}"
+            f"fields in anything but records of {', '.join(fields)}, and in JSON that is written in"
+            " a string"
         )
     if undecoded_records:
         yield (
