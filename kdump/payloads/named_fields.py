@@ -31,6 +31,8 @@ _JSON: Final = msgspec.json.Decoder(float_hook=str)
 """Numbers with a fraction or an exponent stay as they are written."""
 _UNUSUAL: Final = re.compile(rb"\\|-0")
 """A name may be written otherwise than it reads, or a zero may have a sign."""
+_MASKED: Final = re.compile(rb"\*+|[0-9a-f]{64}")
+"""What :class:`~kdump.repair.erase.mask.Mask` makes of values and keys: no field hides there."""
 
 
 class NamedField(Struct, frozen=True):
@@ -178,7 +180,7 @@ def _has(text: bytes | None, fields: Collection[NamedField]) -> bool | None:
             )
         return any(each.is_in(payload) for each in fields)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        return False if _MASKED.fullmatch(text) else None
 
 
 def _is_twice(path: Iterable[str], text: bytes) -> bool:

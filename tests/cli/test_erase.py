@@ -195,6 +195,34 @@ def test_a_certificate_of_masked_records_says_so(root: Path, tmp_path: Path) -> 
     assert not any(ALICE in each for each in contents_of(root).values())
 
 
+@pytest.mark.parametrize("change", ["nothing", "damage", "less"])
+def test_replicas_that_differ_afterwards_are_named(change: str, root: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(root, other)
+    log = other / "orders-0" / f"{0:020d}.log"
+    meta = other / names.META_PROPERTIES
+    meta.write_bytes(meta.read_bytes().replace(b"node.id=7", b"node.id=8"))
+    if change == "damage":
+        log.write_bytes(log.read_bytes()[:-1] + b"!")
+    if change == "less":
+        options = ("--offsets", tmp_path / "offsets")
+        (tmp_path / "offsets").write_text("orders-0 4\n")
+        assert erase(other, *options, key=None).exit_status == 1
+    words: list[str | Path] = ["--dry-run", "--topic=orders", "--key", ALICE.decode(), root, other]
+    rows = of_type(rows_of("erase", *words), "difference")
+    said = run("erase", *words).stdout.decode()
+
+    expected = {"nothing": [], "damage": [6, None], "less": [6, 5]}[change]
+    found = [
+        None if each["left_because"] else each["erased_records"]
+        for row in rows
+        for each in row["replicas"]
+    ]
+    assert found == expected
+    assert ("orders-0: its replicas differ: 6 records to erase in " in said) is bool(rows)
+    assert (f"see 'kdump diff {root}/orders-0 {other}/orders-0'" in said) is bool(rows)
+
+
 def test_a_preview_of_masking_says_so(root: Path) -> None:
     outcome = run("erase", "--dry-run", "--mask", "--topic=orders", f"--key={ALICE.decode()}", root)
 

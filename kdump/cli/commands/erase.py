@@ -96,7 +96,13 @@ def command(
     from kdump.cli.shared.change_run import changing
     from kdump.cli.shared.directories import find_log_directories
     from kdump.formats.record_batch import LARGEST_RECORD_BYTES
-    from kdump.jobs.erase.erase import ErasedLogs, EraseRequest, find_named, targets
+    from kdump.jobs.erase.erase import (
+        ErasedLogs,
+        EraseRequest,
+        differing_replicas,
+        find_named,
+        targets,
+    )
     from kdump.jobs.writing.start_blockers import severe_findings
     from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
@@ -126,7 +132,7 @@ def command(
     refuse_cluster_metadata(selection)
     if not named.fields:
         require_with("--where", {"--schemas": named.schemas})
-    mask.require_keys_of(named)
+    mask.require_once(named)
     diagnostics = Diagnostics()
     records = named.read(named.registry(paths, diagnostics) if named.fields else None)
     masking = mask.read(records)
@@ -167,6 +173,7 @@ def command(
         emit_findings(printer, severe, verbose=repair.verbose)
         printer.emit_all(map(report.partition, found))
         printer.emit_text(report.rest())
+        printer.emit_all(map(report.difference, differing_replicas(found)))
         for done in run.done:
             printer.emit(report.directory(done))
         _emit_copies(printer, request, found)

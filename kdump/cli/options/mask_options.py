@@ -36,8 +36,8 @@ class MaskArguments(Struct, frozen=True):
     is_given: bool
     secret_file: Path | None
 
-    def require_keys_of(self, named: NamedArguments) -> None:
-        """Refuse records that are not named by whole keys: masked again, they would change.
+    def require_once(self, named: NamedArguments) -> None:
+        """Refuse records that are still named when they are masked: they would be masked again.
 
         Raises:
             UsageProblem: they are not; or the options contradict each other.
@@ -47,7 +47,6 @@ class MaskArguments(Struct, frozen=True):
             return
         require_at_most_one({"--mask": True, "--key-prefix": named.prefixes})
         require_at_most_one({"--mask": True, "--offsets": named.offsets_file is not None})
-        require_at_most_one({"--mask": True, "--where": named.fields})
 
     def read(self, named: NamedRecords) -> Mask | None:
         """Read the secret; return what masks records, or None if they are erased.

@@ -78,6 +78,31 @@ class ErasureReport:
             if segment.amount.erased_records:
                 yield f"  {segment.base_offset:020d}.log  {_words(segment.amount, self._done)}"
 
+    def difference(self, replicas: Sequence[PartitionErasure]) -> Event:
+        """Return the replicas of a partition that differ afterwards."""
+        key = replicas[0].key
+        row = {
+            "topic": key.topic,
+            "partition": key.partition,
+            "replicas": [
+                {
+                    "log_dir": str(each.directory.path),
+                    "erased_records": each.amount.erased_records,
+                    "left_because": why_left(each),
+                }
+                for each in replicas
+            ],
+        }
+        words = [
+            f"{counted(each.amount.erased_records, 'record')} {self._done} in {each.directory.path}"
+            if why_left(each) is None
+            else f"{each.directory.path} unchanged"
+            for each in replicas
+        ]
+        compare = shell_command("diff", [each.partition.path for each in replicas])
+        line = f"{key}: its replicas differ: {', '.join(words)}; see '{compare}'"
+        return Event("difference", row, [line])
+
     def directory(self, done: PlanResult) -> Event:
         return planned_event(done, self._operations)
 

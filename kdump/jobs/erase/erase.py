@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -349,6 +349,23 @@ def shares_of_topics(found: Sequence[PartitionErasure]) -> list[Shares]:
         topic = each.key.topic
         amounts[topic] = amounts.get(topic, MatchedAmount()) + each.amount
     return [Shares(topic, amounts[topic]) for topic in sorted(amounts)]
+
+
+def differing_replicas(found: Iterable[PartitionErasure]) -> list[list[PartitionErasure]]:
+    """The replicas of each partition of which one loses other records than another, as it seems.
+
+    What is written for a batch depends on that batch alone. So they differ afterwards if one of
+    them is left unchanged, or if they have different records now.
+    """
+    replicas: dict[TopicPartition, list[PartitionErasure]] = {}
+    for each in found:
+        if each.partition.state is PartitionState.LIVE:
+            replicas.setdefault(each.key, []).append(each)
+    return [
+        replicas[key]
+        for key in sorted(replicas)
+        if len({(_is_read(each), each.amount.erased_records) for each in replicas[key]}) > 1
+    ]
 
 
 class ErasedLogs:

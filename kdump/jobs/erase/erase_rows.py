@@ -49,6 +49,25 @@ ERASED_PARTITION: Final = RowType(
     ),
 )
 
+DIFFERENCE: Final = RowType(
+    "difference",
+    "Replicas of a partition that seem to differ afterwards.",
+    (
+        Field("topic", TEXT),
+        Field("partition", INTEGER),
+        Field(
+            "replicas",
+            list_of(
+                object_of(
+                    Field("log_dir", TEXT, "The log directory."),
+                    Field("erased_records", COUNT, "Records that are erased, or masked."),
+                    Field("left_because", TEXT.or_null, "Why it is left unchanged."),
+                )
+            ),
+        ),
+    ),
+)
+
 COPY: Final = RowType(
     "copy",
     "Where the erased records may still be, in the given log directories.",
@@ -121,8 +140,8 @@ ANSWERS: Final = (
     JsonAnswer(
         "erase",
         (
-            *(INTERRUPTED, FINDING, ERASED_PARTITION, PLANNED_DIRECTORY, COPY, ERASE_SUMMARY),
-            *(REMAINS, CERTIFICATE),
+            *(INTERRUPTED, FINDING, ERASED_PARTITION, DIFFERENCE, PLANNED_DIRECTORY, COPY),
+            *(ERASE_SUMMARY, REMAINS, CERTIFICATE),
         ),
     ),
 )
