@@ -19,6 +19,7 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
+    from kdump.log.remote_files import RemotePlace
 
 
 def finish_erasure(
@@ -26,6 +27,7 @@ def finish_erasure(
     named: NamedArguments,
     certificate: str,
     *,
+    remote: RemotePlace | None,
     max_record_bytes: int | None,
     now_ms: int,
     repair: RepairArguments,
@@ -39,7 +41,7 @@ def finish_erasure(
         KdumpError: something cannot be searched, or the disk fails.
     """
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.output.erase_output import certificate_event, remains_event
+    from kdump.cli.output.erase_output import certificate_event, remains_event, remote_copy
     from kdump.cli.output.write_report import interrupted_event
     from kdump.cli.shared.change_run import changing
     from kdump.cli.shared.directories import find_log_directories
@@ -67,6 +69,7 @@ def finish_erasure(
         finishing.require_own_files()
         if finishing.fields:
             finishing.registry = named.registry(paths, diagnostics)
+        in_remote = [] if remote is None else finishing.search_remote(remote, engine)
         remains = finishing.search(engine)
         is_written = not remains and not repair.dry_run
         if is_written:
@@ -75,13 +78,15 @@ def finish_erasure(
     with open_printer(repair.output_format) as printer:
         printer.emit_all(map(interrupted_event, run.interrupted))
         printer.emit_all(map(remains_event, remains))
+        printer.emit_all(map(remote_copy, in_remote))
         printer.emit(certificate_event(finishing, certificate if is_written else None))
         if remains:
             printer.emit_text(
                 ["there is no certificate, and nothing was destroyed: erase or delete these first"]
             )
     sys.stdout.flush()
-    return ExitStatus.DAMAGE_LEFT if remains or finishing.undecoded_records else ExitStatus.SOUND
+    is_left = remains or in_remote or finishing.undecoded_records
+    return ExitStatus.DAMAGE_LEFT if is_left else ExitStatus.SOUND
 
 
 def _require_readable(directories: Iterable[LogDirectory]) -> None:
@@ -101,6 +106,7 @@ def verify_certificate(
     named: NamedArguments,
     certificate: Location,
     *,
+    remote: RemotePlace | None,
     max_record_bytes: int | None,
     repair: RepairArguments,
     engine: EngineOptions,
@@ -115,6 +121,7 @@ def verify_certificate(
     from kdump.cli.output.erase_output import remains_event, verified_event
     from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.erase.certificate import read_certificate
+    from kdump.jobs.erase.remains import remote_files_to_search
     from kdump.jobs.erase.verify_certificate import search_again
     from kdump.log.directory import read_log_directory
 
@@ -130,7 +137,12 @@ def verify_certificate(
     directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
     _require_readable(directories)
     found = search_again(
-        directories, known, records, max_record_bytes or LARGEST_RECORD_BYTES, engine
+        directories,
+        known,
+        records,
+        max_record_bytes or LARGEST_RECORD_BYTES,
+        engine,
+        [] if remote is None else remote_files_to_search(remote),
     )
     with open_printer(repair.output_format) as printer:
         printer.emit_all(map(remains_event, found.remains))

@@ -20,6 +20,7 @@ from kdump.cli.options.parameters import (
     now_option,
     paths_argument,
 )
+from kdump.cli.options.remote_option import remote_option
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected_in, selection_options
 from kdump.cli.output.write_arguments import RepairArguments
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kdump.cli.output.events import Printer
     from kdump.jobs.erase.erase import EraseRequest, PartitionErasure
     from kdump.log.partition import Partition
+    from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
 
 _MOST_PERCENT: Final = 10
@@ -66,6 +68,7 @@ _MOST_PERCENT: Final = 10
     metavar="FILE",
     help="Search LOG_DIR for the keys of the certificate FILE; nothing is written.",
 )
+@remote_option
 @max_record_bytes_option
 @now_option("Load partitions as of TIME")
 @repair_options
@@ -80,6 +83,7 @@ def command(
     finish: bool,
     certificate: str | None,
     verified: Location | None,
+    remote: RemotePlace | None,
     max_record_bytes: int | None,
     now_ms: int,
     repair: RepairArguments,
@@ -92,7 +96,7 @@ def command(
     Each replica has to be erased: run it on the disks of all brokers that have one.
     """
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.output.erase_output import ErasureReport, status_of, summary
+    from kdump.cli.output.erase_output import ErasureReport, remote_copy, status_of, summary
     from kdump.cli.shared.change_run import changing
     from kdump.cli.shared.directories import find_log_directories
     from kdump.formats.record_batch import LARGEST_RECORD_BYTES
@@ -100,6 +104,7 @@ def command(
         ErasedLogs,
         EraseRequest,
         differing_replicas,
+        find_in_remote,
         find_named,
         targets,
     )
@@ -117,6 +122,7 @@ def command(
             verified,
             finish=finish,
             yes=yes,
+            remote=remote,
             max_record_bytes=max_record_bytes,
             now_ms=now_ms,
             repair=repair,
@@ -162,6 +168,7 @@ def command(
         for directory in directories:
             diagnostics.report_problems(directory)
         found = find_named(request, engine)
+        in_remote = [] if remote is None else find_in_remote(request, remote, engine)
         if not (yes or repair.dry_run):
             _require_few(found, is_masked=mask.is_given)
         with ErasedLogs(request) as logs:
@@ -177,12 +184,14 @@ def command(
         for done in run.done:
             printer.emit(report.directory(done))
         _emit_copies(printer, request, found)
+        printer.emit_all(map(remote_copy, in_remote))
         printer.emit(summary(found, repair, time.monotonic() - begin, is_masked=mask.is_given))
         printer.emit_text(report.unchanged.lines())
         if repair.dry_run:
             printer.emit_text(_wide_lines(found, is_masked=mask.is_given))
     status = diagnostics.status | status_of(found)
-    return run.status(status | (ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND))
+    is_left = bool(severe or in_remote)
+    return run.status(status | (ExitStatus.DAMAGE_LEFT if is_left else ExitStatus.SOUND))
 
 
 def _finish_or_verify(
@@ -195,6 +204,7 @@ def _finish_or_verify(
     *,
     finish: bool,
     yes: bool,
+    remote: RemotePlace | None,
     max_record_bytes: int | None,
     now_ms: int,
     repair: RepairArguments,
@@ -225,6 +235,7 @@ def _finish_or_verify(
             paths,
             named,
             verified,
+            remote=remote,
             max_record_bytes=max_record_bytes,
             repair=repair,
             engine=engine,
@@ -234,6 +245,7 @@ def _finish_or_verify(
         paths,
         named,
         certificate,
+        remote=remote,
         max_record_bytes=max_record_bytes,
         now_ms=now_ms,
         repair=repair,

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from kdump.cli.output.write_arguments import RepairArguments
     from kdump.jobs.erase.certificate import Certificate
     from kdump.jobs.erase.erase import PartitionErasure
-    from kdump.jobs.erase.finish import Finishing, Remains
+    from kdump.jobs.erase.finish import Finishing
+    from kdump.jobs.erase.remains import Remains
     from kdump.jobs.erase.verify_certificate import SearchedAgain
     from kdump.jobs.writing.execution import PlanResult
     from kdump.storage.location import Location
@@ -208,6 +209,17 @@ def remains_event(remains: Remains) -> Event:
     words = ", ".join(_found_words(what)) if is_read else f"cannot be read: {row['failure']}"
     whose = "" if remains.command is None else f" (undo data of kdump {remains.command})"
     return Event("remains", row, [f"{file.path}{whose}: {words}"])
+
+
+def remote_copy(remains: Remains) -> Event:
+    """Return what was found in a remote segment, which no command of kdump changes."""
+    file, found = remains.file, remains.found
+    row = {"log_dir": str(file.log_dir), "kind": "remote", "name": file.name, "command": None}
+    if isinstance(found, Unreadable):
+        line = f"{file.path}: cannot be read: {found.what}"
+    else:
+        line = f"{file.path}: {', '.join(_found_words(found))}; remote storage is not changed"
+    return Event("copy", row, [line])
 
 
 def _found_words(found: FoundKeys) -> Iterator[str]:

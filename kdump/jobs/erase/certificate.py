@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 import kdump
 from kdump.errors import KdumpError
@@ -31,7 +31,6 @@ _SALT_BYTES: Final = 32
 
 _ALWAYS_OUT_OF_REACH: Final = (
     "log directories that are not listed here, of these and of other brokers",
-    "segments and indexes in remote storage",
     "names of files and directories, and extended attributes",
     (
         "snapshots of the file system, backups, mirrors, exports, and the stores of consumers and"
@@ -47,6 +46,18 @@ _ALWAYS_OUT_OF_REACH: Final = (
         " values and headers"
     ),
 )
+
+
+class SearchedRemote(Struct, frozen=True):
+    """Remote storage that was searched.
+
+    Attributes:
+        segments: how many.
+        holding: names of those in which something was found, or that cannot be read.
+    """
+
+    segments: int
+    holding: Sequence[str]
 
 
 class CertifiedDirectory(Struct, frozen=True):
@@ -95,6 +106,7 @@ def encode_certificate(
     fields: FieldsOfTopics,
     *,
     undecoded_records: int,
+    remote: SearchedRemote | None,
     remote_topics: Sequence[str],
     now_ms: int,
     salt: bytes | None = None,
@@ -106,6 +118,7 @@ def encode_certificate(
         named: the keys that were searched.
         fields: those that were looked for.
         undecoded_records: records of these topics in which none could be looked for.
+        remote: the remote storage that was searched; None if none was.
         remote_topics: topics with remote storage in these log directories.
         now_ms: the current time.
         salt: of the hashes; None for a random one.
@@ -138,17 +151,35 @@ def encode_certificate(
         "short_keys": short,
         "records_without_key": without_key,
         "undecoded_records": undecoded_records,
+        "remote": None if remote is None else to_builtins(remote),
         "log_directories": rows,
         "not_reached": [
             *_ALWAYS_OUT_OF_REACH,
-            *_also(short, without_key, masked, remote_topics),
+            *_in_remote_storage(remote, remote_topics),
+            *_also(short, without_key, masked),
             *_beside_fields(fields, undecoded_records),
         ],
     }
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
-def _also(short: int, without_key: int, masked: int, remote_topics: Sequence[str]) -> Iterable[str]:
+def _in_remote_storage(
+    remote: SearchedRemote | None, remote_topics: Sequence[str]
+) -> Iterable[str]:
+    if remote is None:
+        yield "segments and indexes in remote storage"
+        if remote_topics:
+            yield f"remote storage of these topics, which is enabled: {', '.join(remote_topics)}"
+        return
+    yield "remote storage but for the logs of the segments that were searched"
+    if remote.holding:
+        yield (
+            "these remote segments, in which keys or fields were found, or which cannot be read:"
+            f" {', '.join(remote.holding)}"
+        )
+
+
+def _also(short: int, without_key: int, masked: int) -> Iterable[str]:
     if short:
         yield (
             f"{short} keys of less than {LEAST_BYTES} bytes inside other fields and other bytes:"
@@ -164,8 +195,6 @@ def _also(short: int, without_key: int, masked: int, remote_topics: Sequence[str
             f"offsets, times, sizes, names of headers and hashed keys of {masked} masked records:"
             " whoever knows a key, and the secret if there was one, can compute its hash"
         )
-    if remote_topics:
-        yield f"remote storage of these topics, which is enabled: {', '.join(remote_topics)}"
 
 
 def _beside_fields(fields: FieldsOfTopics, undecoded_records: int) -> Iterable[str]:

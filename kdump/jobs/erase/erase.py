@@ -39,12 +39,19 @@ from kdump.formats import transaction_index
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.formats.transaction_index import AbortedTxn
+from kdump.jobs.erase.remains import (
+    Remains,
+    remains_of,
+    remote_files_to_search,
+    search_files,
+)
 from kdump.jobs.loading.verdict_words import TWICE
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.retain.old_segments import require_clean
 from kdump.jobs.retain.segment_deletion import DecideLater, delete_segments_split, load_undamaged
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
+from kdump.log.remote_files import RemotePlace
 from kdump.log.segment import Segment
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
@@ -58,6 +65,7 @@ from kdump.repair.erase.erased_list import (
     read_list,
 )
 from kdump.repair.erase.erased_log import LogToErase, MatchedAmount
+from kdump.repair.erase.key_search import KeySearch, fields_of_topics
 from kdump.repair.erase.mask import Mask
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.repair.verdict.verdict import Verdict
@@ -262,6 +270,23 @@ def find_named(
         return list(_with_matches(request, found, engine))
 
 
+def find_in_remote(
+    request: EraseRequest, remote: RemotePlace, options: EngineOptions = DEFAULT_OPTIONS
+) -> list[Remains]:
+    """Find the remote segments of selected partitions in which the keys or fields are.
+
+    Raises:
+        KdumpError: they cannot be listed, or the engine failed.
+    """
+    files = remote_files_to_search(remote, request.selection)
+    named = request.named
+    fields = fields_of_topics(
+        (each, file.topic) for file in files if file.topic for each in named.fields
+    )
+    search = KeySearch(named, request.largest_record_bytes, fields)
+    return remains_of(search_files(files, search, options))
+
+
 def _key(partition: Partition) -> TopicPartition:
     assert partition.topic_partition is not None, "only partitions with a topic are selected"
     return partition.topic_partition
@@ -352,7 +377,7 @@ def shares_of_topics(found: Sequence[PartitionErasure]) -> list[Shares]:
 
 
 def differing_replicas(found: Iterable[PartitionErasure]) -> list[list[PartitionErasure]]:
-    """The replicas of each partition of which one loses other records than another, as it seems.
+    """The replicas of each partition that seem to lose different records.
 
     What is written for a batch depends on that batch alone. So they differ afterwards if one of
     them is left unchanged, or if they have different records now.

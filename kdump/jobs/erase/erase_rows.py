@@ -70,15 +70,20 @@ DIFFERENCE: Final = RowType(
 
 COPY: Final = RowType(
     "copy",
-    "Where the erased records may still be, in the given log directories.",
+    "Where the erased records may still be, in what was given.",
     (
-        Field("log_dir", TEXT, "The log directory."),
+        Field("log_dir", TEXT, "The log directory, or that of remote segments."),
         Field(
             "kind",
-            one_of("undo", "list", "directory", "leftover"),
-            "Undo data, the list of erased keys, a partition's directory, or a leftover file.",
+            one_of("undo", "list", "directory", "leftover", "remote"),
+            "Undo data, the list of what was erased, a partition's directory, a leftover file, or a"
+            " remote segment.",
         ),
-        Field("name", TEXT, "The id of the undo data; or a path in the log directory."),
+        Field(
+            "name",
+            TEXT,
+            "The id of the undo data; or a path in the log directory, or in remote storage.",
+        ),
         Field("command", TEXT.or_null, "The command that keeps the undo data."),
     ),
 )

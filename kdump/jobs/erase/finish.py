@@ -21,13 +21,27 @@ from kdump.apply.undo import discard
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
-from kdump.jobs.erase.certificate import CertifiedDirectory, encode_certificate
-from kdump.jobs.erase.remains import SearchedFile, are_unchanged, files_to_search, search_files
+from kdump.jobs.erase.certificate import (
+    CertifiedDirectory,
+    SearchedRemote,
+    encode_certificate,
+)
+from kdump.jobs.erase.remains import (
+    Remains,
+    SearchedFile,
+    are_unchanged,
+    files_to_search,
+    remains_of,
+    remote_files_to_search,
+    search_files,
+    undecoded_records,
+)
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
+from kdump.log.remote_files import RemotePlace
 from kdump.phases import phase
 from kdump.repair.erase.erased_list import FILE_NAME, ErasedRun, read_list
-from kdump.repair.erase.key_search import FoundKeys, KeySearch, fields_of_topics
+from kdump.repair.erase.key_search import KeySearch, fields_of_topics
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.state.metadata.settings import Settings
 from kdump.state.schema_registry import SchemaRegistry
@@ -52,20 +66,6 @@ class FinishRequest(Struct, frozen=True):
     named: NamedRecords
     now_ms: int
     largest_record_bytes: int = LARGEST_RECORD_BYTES
-
-
-class Remains(Struct, frozen=True):
-    """A file in which something was found, or that cannot be searched.
-
-    Attributes:
-        file: the file.
-        found: what was found.
-        command: of the run, if the file is its undo data.
-    """
-
-    file: SearchedFile
-    found: FoundKeys | Unreadable
-    command: str | None = None
 
 
 class _Pending(Struct, frozen=True):
@@ -114,6 +114,7 @@ class Finishing:
             )
         self.registry = SchemaRegistry()
         self.undecoded_records = 0
+        self._remote: SearchedRemote | None = None
         self._listed: dict[Location, list[SearchedFile]] = {}
         self._searched_bytes: dict[Location, int] = {}
         self._overwritten_bytes: dict[Location, int] = {}
@@ -138,6 +139,25 @@ class Finishing:
             for segment in partition.segments
         )
 
+    def search_remote(
+        self, remote: RemotePlace, options: EngineOptions = DEFAULT_OPTIONS
+    ) -> list[Remains]:
+        """Search remote segments; what is found there is certified as not reached.
+
+        Raises:
+            KdumpError: they cannot be listed.
+        """
+        files = remote_files_to_search(remote)
+        found = search_files(files, self._search(), options)
+        self.undecoded_records += undecoded_records(each for _, each in found)
+        remains = remains_of(found)
+        self._remote = SearchedRemote(len(files), [str(each.file.path) for each in remains])
+        return remains
+
+    def _search(self) -> KeySearch:
+        named = replace(self.named, registry=self.registry)
+        return KeySearch(named, self._request.largest_record_bytes, self.fields)
+
     def search(self, options: EngineOptions = DEFAULT_OPTIONS) -> list[Remains]:
         """Search every file but those that are destroyed.
 
@@ -146,13 +166,11 @@ class Finishing:
             OSError: a directory cannot be listed.
         """
         self._listed = {each.directory.path: self._files_of(each) for each in self._pending}
-        named = replace(self.named, registry=self.registry)
-        search = KeySearch(named, self._request.largest_record_bytes, self.fields)
         every = [file for files in self._listed.values() for file in files]
         remains = []
         commands = {each.directory.path: _commands(each) for each in self._pending}
         self._searched_bytes = dict.fromkeys(self._listed, 0)
-        for file, found in search_files(every, search, options):
+        for file, found in search_files(every, self._search(), options):
             if isinstance(found, Unreadable):
                 remains.append(Remains(file, found))
                 continue
@@ -218,6 +236,7 @@ class Finishing:
             self.named,
             self.fields,
             undecoded_records=self.undecoded_records,
+            remote=self._remote,
             remote_topics=sorted(set(self._remote_topics())),
             now_ms=self._request.now_ms,
         )

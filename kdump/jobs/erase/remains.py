@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -14,12 +14,20 @@ from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
 from kdump.errors import KdumpError
 from kdump.formats.errors import FormatError
-from kdump.formats.names import may_be_cut, parse_partition_directory_name
+from kdump.formats.names import FileKind, may_be_cut, parse_partition_directory_name
 from kdump.jobs.problems.unreadable import Unreadable
+from kdump.log.remote_files import (
+    RemotePlace,
+    list_remote_partitions,
+    list_remote_segments,
+)
+from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import phase
 from kdump.repair.erase.key_search import FoundKeys, KeySearch
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location
+from kdump.target.virtual_directory import file_name
+from kdump.tiered.remote_plans import find_remote_root
 
 _DEEPEST: Final = 8
 """A log directory has files and partitions; whatever is deeper was put there by somebody."""
@@ -33,28 +41,33 @@ class SearchedFile(Struct, frozen=True):
         path: the file.
         entry: its size and time.
         content_names: what the files were called that a run has put aside in it; else its own name.
+        topic: whose records may be in it; None if any.
     """
 
     log_dir: Location
     path: Location
     entry: Entry
     content_names: frozenset[str]
+    topic: str | None = None
 
     @property
     def name(self) -> str:
         """Its path in the log directory."""
         return str(self.path).removeprefix(f"{self.log_dir}/")
 
-    @property
-    def topic(self) -> str | None:
-        """The topic in whose directory it is; None if it is elsewhere, or the name is cut short."""
-        folder, is_below, _ = self.name.partition("/")
-        if not is_below or may_be_cut(folder):
-            return None
-        try:
-            return parse_partition_directory_name(folder).topic
-        except FormatError:
-            return None
+
+class Remains(Struct, frozen=True):
+    """A file in which something was found, or that cannot be searched.
+
+    Attributes:
+        file: the file.
+        found: what was found.
+        command: of the run, if the file is its undo data.
+    """
+
+    file: SearchedFile
+    found: FoundKeys | Unreadable
+    command: str | None = None
 
 
 class SearchSplit(Split, frozen=True, eq=False, kw_only=True):
@@ -97,9 +110,58 @@ def files_to_search(log_dir: Location, skipped: Collection[str] = ()) -> list[Se
             path,
             entry,
             frozenset({entry.name} if depth else put_aside.get(entry.name, {entry.name})),
+            _topic_of(path, depth),
         )
         for path, entry, depth in _below(log_dir)
         if depth or entry.name not in skipped
+    ]
+
+
+def _topic_of(path: Location, depth: int) -> str | None:
+    """The topic of a file so deep in a log directory; None if its directory does not tell."""
+    for _ in range(depth - 1):
+        path = path.parent
+    folder = path.parent.name
+    if not depth or may_be_cut(folder):
+        return None
+    try:
+        return parse_partition_directory_name(folder).topic
+    except FormatError:
+        return None
+
+
+def remote_files_to_search(
+    remote: RemotePlace, selection: PartitionSelection = EVERYTHING
+) -> list[SearchedFile]:
+    """The logs of all remote segments, also of those that no consumer gets.
+
+    Args:
+        remote: where they are.
+        selection: only segments of these partitions.
+
+    Raises:
+        KdumpError: there are no remote segments, or they cannot be listed.
+    """
+    root = find_remote_root(remote)
+    try:
+        listings = [
+            (key.topic_partition.topic, list_remote_segments(path))
+            for key, path in sorted(list_remote_partitions(root).items())
+            if selection.matches(str(key.topic_partition), key.topic_partition)
+        ]
+    except OSError as failure:
+        raise KdumpError(f"{remote}: {failure.strerror or failure}") from failure
+    return [
+        SearchedFile(
+            root,
+            segment.log.path,
+            Entry(segment.log.path.name, EntryKind.FILE, size_bytes=segment.log.size_bytes),
+            frozenset({file_name(segment.start_offset, FileKind.LOG)}),
+            topic,
+        )
+        for topic, listing in listings
+        for segment in sorted(listing.segments.values(), key=lambda each: each.start_offset)
+        if segment.log is not None
     ]
 
 
@@ -137,6 +199,20 @@ def search_files(
     ):
         found = list(run_in_order(engine, SearchJob(search), splits))
     return [(split.file, each) for split, each in found]
+
+
+def remains_of(found: Iterable[tuple[SearchedFile, FoundKeys | Unreadable]]) -> list[Remains]:
+    """Those in which something was found, or that cannot be read."""
+    return [
+        Remains(file, each)
+        for file, each in found
+        if isinstance(each, Unreadable) or not each.is_clean
+    ]
+
+
+def undecoded_records(found: Iterable[FoundKeys | Unreadable]) -> int:
+    """In how many records no field could be looked for."""
+    return sum(each.undecoded_records for each in found if isinstance(each, FoundKeys))
 
 
 def are_unchanged(before: Sequence[SearchedFile], after: Sequence[SearchedFile]) -> bool:

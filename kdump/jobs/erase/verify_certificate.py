@@ -13,8 +13,15 @@ from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
 from kdump.jobs.erase.certificate import Certificate
-from kdump.jobs.erase.finish import Remains
-from kdump.jobs.erase.remains import SearchSplit, files_to_search, search_files
+from kdump.jobs.erase.remains import (
+    Remains,
+    SearchedFile,
+    SearchSplit,
+    files_to_search,
+    remains_of,
+    search_files,
+    undecoded_records,
+)
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.phases import phase
@@ -103,6 +110,7 @@ def search_again(
     named: NamedRecords,
     largest_record_bytes: int,
     options: EngineOptions = DEFAULT_OPTIONS,
+    remote_files: Sequence[SearchedFile] = (),
 ) -> SearchedAgain:
     """Search for the keys of a certificate, and for the keys and fields that are given as well.
 
@@ -111,6 +119,7 @@ def search_again(
         OSError: a directory cannot be listed.
     """
     files = [file for directory in directories for file in files_to_search(directory.path)]
+    files += remote_files
     splits = [
         SearchSplit(each.path, size_bytes=each.entry.size_bytes, label=each.name, file=each)
         for each in files
@@ -128,18 +137,14 @@ def search_again(
     )
     if named.keys or named.prefixes or fields:
         search = KeySearch(named, largest_record_bytes, fields)
-        for file, more in search_files(files, search, options):
+        more_found = search_files(files, search, options)
+        undecoded = undecoded_records(each for _, each in more_found)
+        for file, more in more_found:
             own = found[file]
-            if isinstance(more, FoundKeys):
-                undecoded += more.undecoded_records
             if not isinstance(more, FoundKeys) or (isinstance(own, FoundKeys) and own.is_clean):
                 found[file] = more
     return SearchedAgain(
-        [
-            Remains(file, each)
-            for file, each in found.items()
-            if isinstance(each, Unreadable) or not each.is_clean
-        ],
+        remains_of(found.items()),
         len(files),
         undecoded,
     )
