@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +15,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from builders.batches import batch, record
-from builders.compactable_logs import KEYS, compactable_logs
+from builders.erasures import PARTITION, Read, erased, is_named, random_erasure, records_of
 from builders.message_sets import message, wrapper
-from kdump.broker.cleaner.compaction_rewrite import Piece
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.record_batch import RecordHeader
@@ -27,49 +25,11 @@ from kdump.repair.erase.erased_log import LogToErase, MatchedAmount
 from kdump.repair.erase.mask import Mask
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.scan.batches import Window, read_windows
-from kdump.scan.records import RecordColumns
-from kdump.scan.walk import MessageSet, walk_segment
 from kdump.storage.local_disk import local
 from kdump.target.refusal import Refused
-from kdump.target.target_file import CopiedFrom
 from kdump.target.virtual_directory import BytesSource
 
-PARTITION = "orders-0"
 PRODUCED = record_batch.TRANSACTIONAL_FLAG | record_batch.LOG_APPEND_TIME_FLAG
-
-
-def erased(path: Path, log: bytes, named: NamedRecords, mask: Mask | None = None) -> bytes:
-    """Write ``log``, and return what it becomes."""
-    path.write_bytes(log)
-    chunks = LogToErase(local(path), named.matcher(PARTITION), mask=mask).chunks()
-    return b"".join(_content(log, chunk.piece) for chunk in chunks)
-
-
-def _content(log: bytes, piece: Piece | None) -> bytes:
-    assert piece is not None
-    return log[piece.start : piece.end] if isinstance(piece, CopiedFrom) else piece
-
-
-Read = tuple[int, int, bytes | None, bytes | None, object, bool]
-
-
-def records_of(log: bytes) -> Iterator[Read]:
-    """Offset, timestamp, key, value and headers of each record, and whether it is control."""
-    for step in walk_segment(BytesSource(log), with_records=True):
-        if isinstance(step, MessageSet):
-            for each in step.messages:
-                yield each.offset, each.timestamp, each.key, each.value, (), False
-        elif isinstance(step, RecordColumns):
-            for row in range(step.count):
-                flags = int(step.batches.attributes[step.batch[row]])
-                yield (
-                    int(step.offset[row]),
-                    int(step.timestamp[row]),
-                    step.key(row),
-                    step.value(row),
-                    step.headers(row),
-                    bool(flags & record_batch.CONTROL_FLAG),
-                )
 
 
 def batches_of(log: bytes) -> list[tuple[record_batch.BatchHeader, bytes]]:
@@ -82,28 +42,10 @@ def batches_of(log: bytes) -> list[tuple[record_batch.BatchHeader, bytes]]:
     return found
 
 
-def is_named(named: NamedRecords, each: Read) -> bool:
-    """Whether a record is named, by the simplest reading of the words."""
-    offset, _, key, _, _, is_control = each
-    has_key = key is not None and (key in named.keys or key.startswith(named.prefixes))
-    return not is_control and (has_key or offset in named.offsets.get(PARTITION, ()))
-
-
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[bytes, NamedRecords]:
     rng = random.Random(draw(st.integers(0, 10_000)))
-    logs = compactable_logs(rng)
-    log = logs[draw(st.sampled_from(sorted(logs)))]
-    keys = draw(st.sets(st.integers(0, KEYS), max_size=8))
-    prefixes = draw(st.sets(st.sampled_from([b"key-1", b"key-24", b"nobody"]), max_size=2))
-    present = sorted({each[0] for each in records_of(log)})
-    offsets = draw(st.sets(st.sampled_from(present), max_size=5)) if present else set()
-    named = NamedRecords(
-        frozenset(b"key-%d" % number * (1 + number % 3 * 10) for number in keys),
-        tuple(sorted(prefixes)),
-        {PARTITION: tuple(sorted(offsets)), "others-0": (0, 1, 2)},
-    )
-    return log, named
+    return random_erasure(rng)
 
 
 @pytest.fixture(scope="module")
