@@ -44,7 +44,8 @@ LARGEST_REQUEST_BYTES: Final = 8 << 20
 LARGEST_QUESTION_BYTES: Final = 1 << 20
 """Of a request that is no fetch: its answer has something for each few bytes of it."""
 _LEAST_REQUEST_BYTES: Final = 8
-_MEMORY_BYTES: Final = 64 << 20
+_MEMORY_BYTES: Final = 24 << 20
+"""Of requests and responses; what the allocator keeps of them can be as much again."""
 _DECODED_BYTES: Final = 128 << 20
 _DECODED_TIMES: Final = 96
 """So many times its bytes a request can take with its answer: four bytes are a partition."""
@@ -58,7 +59,8 @@ _STALLED_S: Final = 60.0
 _FAREWELL_S: Final = 0.5
 _MOST_TLS_CONNECTIONS: Final = 200
 """Each has buffers of a quarter of a MiB."""
-_PIECE_BYTES: Final = 64 << 10
+_PIECE_BYTES: Final = 256 << 10
+_TLS_PIECE_BYTES: Final = 64 << 10
 _MOST_EARLY_CONNECTIONS: Final = 100
 """So many may be at their TLS handshake or their authentication at the same time."""
 _MOST_EARLY_REQUESTS: Final = 8
@@ -346,17 +348,18 @@ class ProtocolServer:
             else:
                 answer = await self._authorization.answer(request, access, ask)
             response = encode_response(request, answer)
+            del answer  # it has the batches once more
             self._memory.resize(held, len(response))
             await asyncio.sleep(wait_s)
             await self._send(writer, response)
 
     async def _send(self, writer: asyncio.StreamWriter, response: memoryview) -> None:
-        """Send a response; by TLS piece by piece, since what is written at once is copied at once.
+        """Send a response piece by piece: what a client does not take at once is copied.
 
         Raises:
             TimeoutError: the client does not take it.
         """
-        piece_bytes = len(response) if self.admission.tls is None else _PIECE_BYTES
+        piece_bytes = _PIECE_BYTES if self.admission.tls is None else _TLS_PIECE_BYTES
         try:
             for start in range(0, len(response), piece_bytes):
                 writer.write(response[start : start + piece_bytes])
