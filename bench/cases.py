@@ -10,6 +10,7 @@ from compact_cases import COMPACTIONS, ERASURES
 from dump_cases import DUMPS, GROUPS, LOOKUPS, QUERIES, RATES, SEARCHES
 from engine_cases import ENGINES, SPEED_UPS
 from linear_cases import MANY_BYTES, MANY_PARTITIONS
+from serve_cases import SERVES
 
 CASES: Final[tuple[Case, ...]] = (
     *DUMPS,
@@ -27,4 +28,4 @@ CASES: Final[tuple[Case, ...]] = (
     *QUERIES,
     *ENGINES,
 )
-RATE_CASES: Final[tuple[RateCase, ...]] = (*RATES, *SCRUBS, *SPEED_UPS)
+RATE_CASES: Final[tuple[RateCase, ...]] = (*RATES, *SCRUBS, *SERVES, *SPEED_UPS)

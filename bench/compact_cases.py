@@ -58,7 +58,7 @@ ERASURES: Final = (
         "erase, 100 k keys, 8 M records, zstd",
         compactable("keyed-zstd", KEYED_MILLION_BYTES["zstd"], "zstd"),
     ),
-    _erased("erase, 100 k keys, 6 GiB", linked("keyed-8-partitions", "keyed", 8), _KEYED),
+    _erased("erase, 100 k keys, 8 GiB", linked("keyed-11-partitions", "keyed", 11), _KEYED),
 )
 
 COMPACTIONS: Final = (
