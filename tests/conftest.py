@@ -186,6 +186,12 @@ def newest_consumer_classpath(repository_root: Path, testrun_uid: str) -> str:
 
 
 @pytest.fixture(scope="session")
+def oldest_clients_classpath(repository_root: Path, testrun_uid: str) -> str:
+    """Return the classpath of the program that consumes with the oldest clients."""
+    return _or_skip(kafka_jars.oldest_clients_classpath, repository_root, testrun_uid)
+
+
+@pytest.fixture(scope="session")
 def mirror_maker_classpath(repository_root: Path, testrun_uid: str) -> str:
     """Return the classpath of MirrorMaker 2."""
     return _or_skip(kafka_jars.mirror_maker_classpath, repository_root, testrun_uid)

@@ -95,6 +95,13 @@ def newest_consumer_classpath() -> str:
     return _compiled("java-newest-consumer", newest_classpath(), sources, NEWEST_POM)
 
 
+def oldest_clients_classpath() -> str:
+    """Return that of ``OldestConsumer``, with the oldest clients that Kafka 4 answers, likewise."""
+    pom = _ROOT / "tests" / "java" / "oldest-clients" / "pom.xml"
+    jars = fetch_jars("oldest-clients-jars", pom)
+    return _compiled("java-oldest-clients", jars, [pom.with_name("OldestConsumer.java")], pom)
+
+
 def _compiled(name: str, jars: str, sources: Sequence[Path], pom: Path) -> str:
     digest = hashlib.sha256(pom.read_bytes())
     for path in sources:
