@@ -188,6 +188,12 @@ def parse_offset_file_name(name: str) -> OffsetFileName | None:
     return OffsetFileName(int(match[1]), FileKind.LOG_0_7)
 
 
+def is_0_7_log(name: str) -> bool:
+    """Whether a file is a log of Kafka 0.7, by its name."""
+    parsed = parse_offset_file_name(name)
+    return parsed is not None and parsed.kind is FileKind.LOG_0_7
+
+
 def leading_offset(name: str) -> int | None:
     """Parse the number before the first dot of a name, as a loading broker does.
 

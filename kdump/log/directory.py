@@ -444,16 +444,11 @@ def _is_metadata_name(name: str) -> bool:
     return names.parse_partition_directory_name(name).topic == names.CLUSTER_METADATA_TOPIC
 
 
-def _is_0_7_file(name: str) -> bool:
-    parsed = names.parse_offset_file_name(name)
-    return parsed is not None and parsed.kind is names.FileKind.LOG_0_7
-
-
 def _partition_kind(files: Iterable[str]) -> DirectoryKind | None:
     """Which kind of partition has these files; None if none of them is a partition's."""
     if not any(map(names.is_partition_file, files)):
         return None
-    is_0_7 = any(map(_is_0_7_file, files))
+    is_0_7 = any(map(names.is_0_7_log, files))
     return DirectoryKind.PARTITION_0_7 if is_0_7 else DirectoryKind.PARTITION
 
 

@@ -27,7 +27,7 @@ from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError, OverLimitError
 from kdump.formats.java.java_text import java_utf8_bytes
 from kdump.formats.message_set import Message
-from kdump.formats.names import FileKind, parse_offset_file_name
+from kdump.formats.names import is_0_7_log
 from kdump.log.lock_holders import is_in_use_around
 from kdump.log.valid_windows import Damage, batch_damage
 from kdump.payloads.record_payloads import Pair, RecordPayloads
@@ -38,7 +38,6 @@ from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection, with_rows
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.scan.walk_0_7 import Skipped07, valid_messages
-from kdump.storage.location import Location
 from kdump.tables.kafka_log.visible_windows import visible_windows
 
 Row = dict[str, Any]
@@ -133,16 +132,10 @@ class GrepJob(Struct, frozen=True):
             OSError: the log cannot be read.
         """
         search = _Search(self, split)
-        for part in search.parts_0_7() if is_0_7(split.path) else search.parts():
+        for part in search.parts_0_7() if is_0_7_log(split.path.name) else search.parts():
             yield part
             if search.left == 0:
                 return
-
-
-def is_0_7(log: Location) -> bool:
-    """Whether a log is of Kafka 0.7, by its name."""
-    parsed = parse_offset_file_name(log.name)
-    return parsed is not None and parsed.kind is FileKind.LOG_0_7
 
 
 def _joined(

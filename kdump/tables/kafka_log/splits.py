@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kdump.engine.range_splits import RangeSplit, RecordRange, range_splits
 from kdump.engine.splits import split_bytes
 from kdump.errors import KdumpError
-from kdump.formats.names import FileKind, parse_offset_file_name
+from kdump.formats.names import is_0_7_log
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.headers import batch_spans
 from kdump.log.living import while_it_changes
@@ -206,13 +206,8 @@ def record_splits(
             to_offset=piece.to_offset,
             segment=piece.segment,
             origin=RecordOrigin.of(found.partition, piece.path),
-            is_0_7=_is_0_7(piece.path),
+            is_0_7=is_0_7_log(piece.path.name),
         )
-
-
-def _is_0_7(path: Location) -> bool:
-    parsed = parse_offset_file_name(path.name)
-    return parsed is not None and parsed.kind is FileKind.LOG_0_7
 
 
 def offset_of(found: FoundPartition, bound: Bound, on_damage: OnDamage) -> int | None:
