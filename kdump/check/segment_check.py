@@ -15,7 +15,6 @@ from kdump.check.index_files import check_offset_index, check_time_index, used_b
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
 from kdump.check.records import BatchRecords, check_message_set, valid_control_batches
 from kdump.formats import offset_index, record_batch, time_index
-from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES, NO_TIMESTAMP
@@ -333,11 +332,8 @@ class _PartCheck:
 
     def _count_records(self, batches: BatchColumns) -> None:
         """Count records by headers; that of a compressed message set does not have the number."""
-        is_legacy = batches.magic < 2
-        self.records += int(np.where(is_legacy, 1, batches.records_count).sum())
-        if is_legacy.any():
-            codec = batches.attributes & record_batch.CODEC_MASK
-            self.is_counted &= not (is_legacy & (codec != Codec.NONE)).any()
+        self.records += int(batches.counts.sum())
+        self.is_counted &= not batches.is_compressed_set.any()
 
     def _check_offsets(self, batches: BatchColumns) -> None:
         around = self._around(batches)

@@ -135,15 +135,12 @@ def _survey(path: Location, part: LogPart) -> Iterator[LogContents | FormatError
 
 
 def _contents(batches: BatchColumns) -> LogContents:
-    is_legacy = batches.magic < 2
-    codec_ids = batches.attributes & record_batch.CODEC_MASK
-    wraps = bool((is_legacy & (codec_ids != Codec.NONE)).any())
-    flags = np.where(is_legacy, 0, batches.attributes)
+    flags = np.where(batches.magic < 2, 0, batches.attributes)
     return LogContents(
         batches=batches.count,
-        records=None if wraps else int(np.where(is_legacy, 1, batches.records_count).sum()),
+        records=None if batches.is_compressed_set.any() else int(batches.counts.sum()),
         formats={f"magic {magic}": n for magic, n in _counts(batches.magic)},
-        codecs=_named_codecs(_counts(codec_ids)),
+        codecs=_named_codecs(_counts(batches.attributes & record_batch.CODEC_MASK)),
         producer_ids=frozenset(batches.producer_id[batches.producer_id >= 0].tolist()),
         transactional_batches=int(((flags & record_batch.TRANSACTIONAL_FLAG) != 0).sum()),
         control_batches=int(((flags & record_batch.CONTROL_FLAG) != 0).sum()),

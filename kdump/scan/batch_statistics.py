@@ -131,7 +131,7 @@ def _sum(left: Mapping[int, Volume], right: Mapping[int, Volume]) -> dict[int, V
 def batch_statistics(batches: BatchColumns) -> BatchStatistics:
     """The statistics of valid batches; there is at least one."""
     size_bytes = batches.size_bytes
-    records = np.where(batches.magic < 2, 1, batches.records_count)
+    records = batches.counts
     timestamp = batches.max_timestamp
     width_ms = CELL_WIDTHS_MS[0]
     is_timed = timestamp >= 0

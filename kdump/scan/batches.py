@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from kdump.formats import message_set, record_batch
 from kdump.formats.checksum import crc32c
+from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.scan import compiled_loops
 from kdump.scan.header_columns import HEADER_DTYPE
@@ -85,6 +86,18 @@ class BatchColumns(msgspec.Struct, frozen=True):
     def next_position(self) -> Column:
         """Byte of the file where each batch ends, exclusive."""
         return self.position + self.size_bytes
+
+    @property
+    def is_compressed_set(self) -> Flags:
+        """Which are compressed sets of magic 0 and 1, whose headers do not count messages."""
+        codec = self.attributes & record_batch.CODEC_MASK
+        found: Flags = (self.magic < 2) & (codec != Codec.NONE)
+        return found
+
+    @property
+    def counts(self) -> Column:
+        """How many records each has by its header; 1 of magic 0 and 1, also of a compressed set."""
+        return np.where(self.magic < 2, 1, self.records_count)
 
     def header(self, row: int) -> record_batch.BatchHeader:
         """Return the header of one batch as a value."""

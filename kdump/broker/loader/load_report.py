@@ -9,8 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kdump.formats import names, record_batch
-from kdump.formats.compression import Codec
+from kdump.formats import names
 from kdump.scan.batches import Window
 from kdump.scan.selection import Selection
 from kdump.scan.walk import ALL, walk_segment
@@ -408,12 +407,10 @@ def measure_loss(directory: VirtualDirectory, lost: Content, selection: Selectio
                 continue
             batches += valid.count
             valid_bytes += int(valid.size_bytes.sum())
-            is_legacy = valid.magic < 2
-            wraps = is_legacy & ((valid.attributes & record_batch.CODEC_MASK) != Codec.NONE)
-            if wraps.any():
+            if valid.is_compressed_set.any():
                 records = None
             elif records is not None:
-                records += int(np.where(is_legacy, 1, valid.records_count).sum())
+                records += int(valid.counts.sum())
             first = int(valid.base_offset.min())
             last = int(np.max(valid.last_offset))
             first_offset = first if first_offset is None else min(first, first_offset)

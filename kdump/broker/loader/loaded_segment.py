@@ -371,9 +371,7 @@ class LoadedSegment:
         to be decompressed. Batches after the one that is found are not decompressed.
         """
         base_offset = batches.base_offset.copy()
-        codec = batches.attributes & record_batch.CODEC_MASK
-        may_wrap = (batches.magic < 0) | ((batches.magic < 2) & (codec != Codec.NONE))
-        wrappers = np.flatnonzero(may_wrap).tolist()
+        wrappers = np.flatnonzero((batches.magic < 0) | batches.is_compressed_set).tolist()
         begin = 0
         for row in [*wrappers, batches.count]:
             reaching = np.flatnonzero(base_offset[begin:row] >= offset)

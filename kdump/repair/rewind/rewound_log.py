@@ -12,14 +12,12 @@ from msgspec.structs import replace
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loader import Recovered
 from kdump.formats import names
-from kdump.formats.compression import Codec
 from kdump.formats.message_set import Message
 from kdump.formats.names import FileKind, FileStage
-from kdump.formats.record_batch import CODEC_MASK
 from kdump.repair.log_end import end_log
 from kdump.repair.rewind.group_offsets import LoweredOffset
 from kdump.repair.rewind.log_facts import NotRewindableError, loaded, valid_windows_of
-from kdump.scan.batches import BatchColumns, Window
+from kdump.scan.batches import Column, Window
 from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
@@ -152,9 +150,9 @@ def _removed(directory: VirtualDirectory, cut: int, time_ms: int | None) -> Remo
         gone = window.rows(rows)
         size_bytes += int(gone.batches.size_bytes.sum())
         batches = gone.batches
-        is_set = (batches.magic < 2) & ((batches.attributes & CODEC_MASK) != Codec.NONE)
+        is_set = batches.is_compressed_set
         data = gone.rows(~is_control(batches) & ~is_set)
-        counts = _counts(data.batches)
+        counts = data.batches.counts
         records += int(counts.sum())
         if time_ms is not None:
             on_time += _on_time(data, counts, time_ms)
@@ -172,17 +170,7 @@ def _messages_of(sets: Window) -> Iterator[Sequence[Message]]:
             yield found.messages
 
 
-def _counts(batches: BatchColumns) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """How many records batches have, none of them a compressed set of magic 0 or 1."""
-    counts: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
-        batches.magic >= 2, batches.records_count, 1
-    )
-    return counts
-
-
-def _on_time(
-    window: Window, counts: np.ndarray[tuple[int], np.dtype[np.int64]], time_ms: int
-) -> int:
+def _on_time(window: Window, counts: Column, time_ms: int) -> int:
     """How many records are not later than a moment."""
     batches = window.batches
     is_early = batches.max_timestamp <= time_ms
