@@ -258,7 +258,7 @@ class Comparison:
     ) -> None:
         """Count batches that two logs have, and notice where their epochs part."""
         parting.same_records += int(columns.records_count[is_common].clip(min=0).sum())
-        epoch = _epochs(columns)
+        epoch = columns.partition_leader_epoch
         has_parted = is_common & (epoch >= 0) & (same.epoch >= 0) & (epoch != same.epoch)
         if parting.by_epoch is None and has_parted.any():
             parting.by_epoch = int(columns.base_offset[np.argmax(has_parted)])
@@ -413,10 +413,5 @@ def _same_batches(
     is_same = np.ones(left.count, np.bool_)
     for name in ("base_offset", "last_offset_delta", "size_bytes", "magic", "crc"):
         is_same &= getattr(left, name) == getattr(right, name)[row]
-    epoch = np.where(is_same, _epochs(right)[row], -1)
+    epoch = np.where(is_same, right.partition_leader_epoch[row], -1)
     return _SameBatches(is_same, row, epoch, is_ended, is_unreadable)
-
-
-def _epochs(batches: BatchColumns) -> Column:
-    """The leader epochs of batches; -1 for those that have none."""
-    return np.where(batches.magic >= 2, batches.partition_leader_epoch, -1)

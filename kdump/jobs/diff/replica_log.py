@@ -214,7 +214,7 @@ class ReplicaLog:
         )
 
     def _note_epochs(self, batches: BatchColumns) -> None:
-        epoch = np.where(batches.magic >= 2, batches.partition_leader_epoch, -1)
+        epoch = batches.partition_leader_epoch
         changes = np.flatnonzero(np.diff(epoch, prepend=-1))
         for row in changes.tolist():
             if epoch[row] >= 0:

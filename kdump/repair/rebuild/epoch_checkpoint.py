@@ -86,8 +86,8 @@ def _runs(segments: LogSegments) -> _Runs:
 
 def _runs_of(batches: BatchColumns) -> _Runs:
     """The runs in a window; those of magic 0 and 1 have no epoch."""
-    own = batches.rows((batches.magic >= 2) & (batches.partition_leader_epoch >= 0))
-    epoch = own.partition_leader_epoch.astype(np.int64)
+    own = batches.rows(batches.partition_leader_epoch >= 0)
+    epoch = own.partition_leader_epoch
     is_change = epoch[1:] != epoch[:-1]
     is_any = np.ones(min(own.count, 1), np.bool_)
     is_first, is_last = np.append(is_any, is_change), np.append(is_change, is_any)

@@ -58,7 +58,7 @@ class LeaderEpochs:
 
     def assign_all(self, batches: BatchColumns) -> None:
         """Record the epochs of ``batches``; batches of magic 0 and 1 have none."""
-        epoch = np.where(batches.magic >= 2, batches.partition_leader_epoch, -1)
+        epoch = batches.partition_leader_epoch
         latest = self.latest_epoch
         before = -1 if latest is None else latest
         if epoch.max(initial=before) <= before:
