@@ -21,6 +21,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import control_record_text
 from kdump.scan.arrow import gather_bytes, integers_as_text
 from kdump.scan.batches import Flags
+from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
 
 Part: TypeAlias = Any
@@ -42,7 +43,7 @@ def join_lines(
     Returns:
         Text in which keys and values are the bytes as they are, UTF-8 or not.
     """
-    is_control = (columns.batches.attributes[columns.batch] & record_batch.CONTROL_FLAG) != 0
+    is_marker = is_control(columns.batches)[columns.batch]
     opening = options.line_start
     if not options.skip_record_metadata:
         opening += f"{RECORD_INDENT} offset: ".encode()
@@ -50,10 +51,10 @@ def join_lines(
     parts: list[Part] = [prefixes]
     if not options.skip_record_metadata:
         parts += _metadata(columns)
-        if is_control.any():
-            parts.append(pa.array(_control_texts(columns, is_control, damage), _BINARY))
+        if is_marker.any():
+            parts.append(pa.array(_control_texts(columns, is_marker, damage), _BINARY))
     if options.contents is not None:
-        keys, values = _contents(columns, options.contents, ~is_control, damage)
+        keys, values = _contents(columns, options.contents, ~is_marker, damage)
         parts += _labelled(keys, values, is_first_in_line=options.skip_record_metadata)
     parts.append(_text("\n"))
     joined = pc.binary_join_element_wise(
@@ -122,9 +123,9 @@ def _header_keys(columns: RecordColumns) -> pa.Array:
     return pa.array(texts, _BINARY)
 
 
-def _control_texts(columns: RecordColumns, is_control: Flags, damage: Damage) -> list[bytes | None]:
+def _control_texts(columns: RecordColumns, is_marker: Flags, damage: Damage) -> list[bytes | None]:
     texts: list[bytes | None] = [None] * columns.count
-    for row in np.flatnonzero(is_control).tolist():
+    for row in np.flatnonzero(is_marker).tolist():
         try:
             texts[row] = control_record_text(columns.key(row), columns.value(row)).encode()
         except FormatError as problem:

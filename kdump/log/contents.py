@@ -19,6 +19,7 @@ from kdump.log.problems import FileProblem
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import segment_part
 from kdump.scan.batches import BatchColumns, Window
+from kdump.scan.control_batches import is_control, is_transactional
 from kdump.scan.source import read_at
 from kdump.storage.location import Location
 
@@ -135,15 +136,14 @@ def _survey(path: Location, part: LogPart) -> Iterator[LogContents | FormatError
 
 
 def _contents(batches: BatchColumns) -> LogContents:
-    flags = np.where(batches.magic < 2, 0, batches.attributes)
     return LogContents(
         batches=batches.count,
         records=None if batches.is_compressed_set.any() else int(batches.counts.sum()),
         formats={f"magic {magic}": n for magic, n in _counts(batches.magic)},
         codecs=_named_codecs(_counts(batches.attributes & record_batch.CODEC_MASK)),
         producer_ids=frozenset(batches.producer_id[batches.producer_id >= 0].tolist()),
-        transactional_batches=int(((flags & record_batch.TRANSACTIONAL_FLAG) != 0).sum()),
-        control_batches=int(((flags & record_batch.CONTROL_FLAG) != 0).sum()),
+        transactional_batches=int(is_transactional(batches).sum()),
+        control_batches=int(is_control(batches).sum()),
     )
 
 

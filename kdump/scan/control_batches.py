@@ -25,8 +25,17 @@ _PLAIN_BATCH_BYTES: Final = record_batch.HEADER_BYTES + PLAIN_MARKER_BYTES
 
 def is_control(batches: BatchColumns) -> Flags:
     """Which batches hold a control record instead of data."""
-    flags: Flags = ((batches.attributes & record_batch.CONTROL_FLAG) != 0) & (batches.magic >= 2)
-    return flags
+    return _has_flag(batches, record_batch.CONTROL_FLAG)
+
+
+def is_transactional(batches: BatchColumns) -> Flags:
+    """Which batches are part of a transaction, including its marker."""
+    return _has_flag(batches, record_batch.TRANSACTIONAL_FLAG)
+
+
+def _has_flag(batches: BatchColumns, flag: int) -> Flags:
+    has_it: Flags = ((batches.attributes & flag) != 0) & (batches.magic >= 2)
+    return has_it
 
 
 def plain_markers(window: Window, rows: Column) -> tuple[Flags, Flags, Column]:

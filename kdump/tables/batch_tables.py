@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from kdump.formats.compression import CODEC_MASK, Codec
-from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.scan.batches import BatchColumns, Column
+from kdump.scan.control_batches import is_control, is_transactional
 from kdump.tables.kafka_log.rows import RecordOrigin
 from kdump.tables.table import TableColumn, arrow_schema, timestamps
 
@@ -36,10 +36,6 @@ def _known(values: Column) -> pa.Array:
     return pa.array(values, mask=np.asarray(values) < 0)
 
 
-def _flag(batches: BatchColumns, flag: int) -> pa.Array:
-    return pa.array((batches.magic >= 2) & (batches.attributes & flag != 0))
-
-
 _COLUMNS: Final[dict[str, Callable[[RecordOrigin, BatchColumns], pa.Array]]] = {
     "topic": lambda origin, b: _repeated(origin.topic, pa.string(), b),
     "partition": lambda origin, b: _repeated(origin.partition, pa.int32(), b),
@@ -58,8 +54,8 @@ _COLUMNS: Final[dict[str, Callable[[RecordOrigin, BatchColumns], pa.Array]]] = {
     "producer_id": lambda _, b: _known(b.producer_id),
     "producer_epoch": lambda _, b: _known(b.producer_epoch),
     "base_sequence": lambda _, b: _known(b.base_sequence),
-    "is_transactional": lambda _, b: _flag(b, TRANSACTIONAL_FLAG),
-    "is_control": lambda _, b: _flag(b, CONTROL_FLAG),
+    "is_transactional": lambda _, b: pa.array(is_transactional(b)),
+    "is_control": lambda _, b: pa.array(is_control(b)),
 }
 
 

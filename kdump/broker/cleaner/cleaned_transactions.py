@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import Struct, field
 
-from kdump.formats import record_batch
 from kdump.formats.end_txn_marker import ABORT, COMMIT, ControlRecordError, parse_type
 from kdump.formats.transaction_index import AbortedTxn
-from kdump.scan.batches import BatchColumns, Column, Flags, Window
-from kdump.scan.control_batches import is_control
+from kdump.scan.batches import Column, Flags, Window
+from kdump.scan.control_batches import is_control, is_transactional
 from kdump.scan.window_records import read_records
 from kdump.target.refusal import Refused
 
@@ -95,16 +94,6 @@ def txn_batches(window: Window, log_name: str) -> TxnBatches:
         batches.producer_id[rows],
         marker,
     )
-
-
-def is_transactional(batches: BatchColumns) -> Flags:
-    """Which batches are part of a transaction, including its marker."""
-    return _has_flag(batches, record_batch.TRANSACTIONAL_FLAG)
-
-
-def _has_flag(batches: BatchColumns, flag: int) -> Flags:
-    has_it: Flags = ((batches.attributes & flag) != 0) & (batches.magic >= 2)
-    return has_it
 
 
 def _marker(window: Window, row: int, log_name: str) -> Marker:

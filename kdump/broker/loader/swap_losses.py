@@ -35,6 +35,7 @@ from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.scan.batches import Column, Flags, Window
+from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, walk_segment
 from kdump.state.transactions.markers import marker_rows, read_markers
@@ -353,7 +354,7 @@ class _Comparison:
 
 def _of_columns(columns: RecordColumns, selected: set[int] | None) -> Iterator[_Record]:
     batches = columns.batches
-    is_selected = batches.is_valid & ((batches.attributes & CONTROL_FLAG) == 0)
+    is_selected = batches.is_valid & ~is_control(batches)
     positions = batches.position.tolist()
     if selected is not None:
         is_selected &= np.array([position in selected for position in positions], np.bool_)
@@ -386,8 +387,8 @@ def _take_markers(window: Window, markers: _Markers) -> None:
 
 
 def _is_control(batches: ValidBatches) -> Flags:
-    is_control: Flags = (batches.attributes & CONTROL_FLAG) != 0
-    return is_control
+    flags: Flags = (batches.attributes & CONTROL_FLAG) != 0
+    return flags
 
 
 def _is_in(batches: ValidBatches, held: Iterable[ValidBatches]) -> Flags:

@@ -13,7 +13,6 @@ from msgspec import Struct, field
 
 from kdump.engine.engine_choice import EngineOptions, run_job
 from kdump.engine.job import Split
-from kdump.formats import record_batch
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import decode_remote_log_metadata
 from kdump.formats.names import REMOTE_LOG_METADATA_TOPIC, PartitionState, TopicPartition
@@ -24,6 +23,7 @@ from kdump.log.partition import Partition
 from kdump.log.replicas import Replica
 from kdump.log.valid_records import valid_records
 from kdump.log.valid_windows import Damage
+from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet
 from kdump.state.compacted.latest_records import LatestRecords
@@ -247,9 +247,9 @@ class _ClaimsReading:
     def take_segments(self, records: RecordColumns | MessageSet) -> None:
         if isinstance(records, MessageSet):
             return
-        is_control = (records.batches.attributes & record_batch.CONTROL_FLAG) != 0
+        is_marker = is_control(records.batches)[records.batch]
         for row in range(records.count):
-            if is_control[records.batch[row]]:
+            if is_marker[row]:
                 continue
             try:
                 claim = _claim_of_segment(records.value(row) or b"")

@@ -13,7 +13,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kdump.formats import record_batch
 from kdump.formats.control_records import parse_control_record, unknown_control_record
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import decode_cluster_metadata, unknown_to_kdump
@@ -22,6 +21,7 @@ from kdump.formats.schemas import metadata
 from kdump.log.partition import MetadataSnapshotFile, Partition
 from kdump.log.valid_windows import Damage
 from kdump.scan.batches import BatchColumns
+from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection, with_rows
 from kdump.scan.walk import MessageSet, Skipped, walk_segment
@@ -135,30 +135,30 @@ class MetadataReading(Struct, frozen=True):
             batches.last_offset.tolist(),
             batches.partition_leader_epoch.tolist(),
             batches.max_timestamp.tolist(),
-            ((batches.attributes & record_batch.CONTROL_FLAG) != 0).tolist(),
+            is_control(batches).tolist(),
             begins[:-1].tolist(),
             begins[1:].tolist(),
             strict=True,
         )
         offsets = columns.offset.tolist()
         type_ids = None if self.type_names is None else {TYPE_IDS[name] for name in self.type_names}
-        for base_offset, last_offset, epoch, timestamp_ms, is_control, begin, end in bounds:
+        for base_offset, last_offset, epoch, timestamp_ms, has_control, begin, end in bounds:
             records = []
             for row in range(begin, end):
                 if offsets[row] < first_offset:
                     continue
-                decoded = self._decoded(columns, row, is_control, type_ids)
+                decoded = self._decoded(columns, row, has_control, type_ids)
                 if decoded is not None:
                     name, fields = decoded
                     records.append(MetadataRecord(offsets[row], epoch, timestamp_ms, name, fields))
             yield MetadataBatch(base_offset, LogEnd(epoch, last_offset + 1), timestamp_ms, records)
 
     def _decoded(
-        self, columns: RecordColumns, row: int, is_control: bool, type_ids: Collection[int] | None
+        self, columns: RecordColumns, row: int, has_control: bool, type_ids: Collection[int] | None
     ) -> tuple[str, dict[str, object]] | None:
         value = columns.value(row)
         try:
-            if is_control:
+            if has_control:
                 control = parse_control_record(columns.key(row), value)
                 unknown = unknown_control_record(control)
                 if unknown is not None:
