@@ -94,7 +94,7 @@ def known_leader_epochs(data: bytes) -> tuple[EpochEntry, ...]:
     return tuple(decode_leader_epoch_checkpoint(data))
 
 
-def encode_offset_checkpoint(entries: Iterable[OffsetEntry]) -> bytes:
+def encode_offset_checkpoint(entries: Iterable[tuple[TopicPartition, int]]) -> bytes:
     """Encode entries as Kafka writes them, in their order."""
     return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in entries)
 

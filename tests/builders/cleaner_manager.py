@@ -15,7 +15,7 @@ from builders.java_server import JavaServer
 from builders.loading import Clock, LoaderServer
 from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
-from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.checkpoints import encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.storage.local_disk import local
@@ -134,4 +134,4 @@ def _ends(directory: Path) -> dict[TopicPartition, int]:
 
 
 def _write(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    path.write_bytes(encode_offset_checkpoint(OffsetEntry(*line) for line in offsets.items()))
+    path.write_bytes(encode_offset_checkpoint(offsets.items()))

@@ -15,7 +15,7 @@ from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.trees import tree_of
 from kdump.formats import names, record_batch
-from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.checkpoints import encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 
 COMPACTED = "--config=cleanup.policy=compact"
@@ -32,7 +32,7 @@ def rows(*args: str | Path) -> list[dict[str, Any]]:
 
 
 def write_lines(directory: Path, name: str, lines: Mapping[TopicPartition, int]) -> None:
-    content = encode_offset_checkpoint(OffsetEntry(*line) for line in lines.items())
+    content = encode_offset_checkpoint(lines.items())
     (directory / name).write_bytes(content)
 
 

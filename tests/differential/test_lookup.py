@@ -19,7 +19,7 @@ from builders.random_partitions import CODECS, Files, random_logs
 from builders.samples import seeds
 from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
-from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.checkpoints import encode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName
 from kdump.formats.record_batch import LOG_APPEND_TIME_FLAG
 from kdump.jobs.lookup import LookupAnswer, LookupRequest, Question, lookup
@@ -105,9 +105,7 @@ def write_logs(rng: random.Random, path: Path, loader_server: LoaderServer) -> N
     starts = {
         name: rng.randrange(end + 2) for name, end in ends.items() if end and rng.random() < 0.4
     }
-    (path / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(
-        encode_offset_checkpoint(OffsetEntry(*line) for line in starts.items())
-    )
+    (path / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(starts.items()))
     # Segments without times are as old as their files.
     for log in sorted(path.glob("*/*.log")):
         modified_ns = (BASE_TIMESTAMP_MS + rng.randrange(HOUR_MS)) * 1_000_000

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from kdump.broker.cleaner.compaction_round import Compacted
 from kdump.formats import names
-from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.checkpoints import encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, Offsets
 from kdump.target.target_file import NewBytes, TargetFile
@@ -46,7 +46,7 @@ def compacted_root(
         (names.CLEANER_OFFSET_CHECKPOINT, checkpoints.cleaner_offsets, cleaner_offsets),
     )
     return {
-        name: NewBytes(encode_offset_checkpoint(OffsetEntry(*line) for line in after.items()))
+        name: NewBytes(encode_offset_checkpoint(after.items()))
         for name, before, after in lines
         if after != dict(before or {})
     }

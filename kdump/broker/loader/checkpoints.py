@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from kdump.broker.loader.loader import Recovered
 from kdump.errors import KdumpError
 from kdump.formats import names
-from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint, readable_offsets
+from kdump.formats.checkpoints import encode_offset_checkpoint, readable_offsets
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.bounds import deleted_up_to, has_lost_log_starts, read_bounds
@@ -143,7 +143,7 @@ def _kept(
 
 
 def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
-    return NewBytes(encode_offset_checkpoint(OffsetEntry(*item) for item in offsets.items()))
+    return NewBytes(encode_offset_checkpoint(offsets.items()))
 
 
 def require_readable(directory: LogDirectory, files: Container[str]) -> None:

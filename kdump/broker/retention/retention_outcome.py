@@ -24,7 +24,7 @@ from kdump.broker.retention.retention import (
     held_back,
 )
 from kdump.formats import names
-from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.checkpoints import encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.index_tail import last_time_entry
@@ -325,11 +325,7 @@ def interim_log_starts(
     for key, outcome in outcomes.items():
         if outcome.log_start_offset > 0:
             log_starts[key] = outcome.log_start_offset
-    return _checkpoint(log_starts)
-
-
-def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
-    return NewBytes(encode_offset_checkpoint(OffsetEntry(*item) for item in offsets.items()))
+    return NewBytes(encode_offset_checkpoint(log_starts.items()))
 
 
 def retained_root(
@@ -366,5 +362,5 @@ def retained_root(
         (names.RECOVERY_POINT_CHECKPOINT, checkpoints.recovery_points, recovery_points),
     ):
         if before != after:
-            changed[name] = _checkpoint(after)
+            changed[name] = NewBytes(encode_offset_checkpoint(after.items()))
     return changed

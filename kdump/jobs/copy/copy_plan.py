@@ -19,7 +19,7 @@ from kdump.apply.journal import Fingerprint
 from kdump.apply.unfinished_copy import FOLDER, JOURNAL, EarlierCopy
 from kdump.errors import KdumpError
 from kdump.formats import names
-from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.checkpoints import encode_offset_checkpoint
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -201,7 +201,7 @@ def _root_files(
         if lines is None or offsets is None:  # what is malformed is copied as it is
             yield file
             continue
-        kept = (OffsetEntry(*each) for each in offsets.items() if each[0] in lines)
+        kept = (each for each in offsets.items() if each[0] in lines)
         content = encode_offset_checkpoint(kept)
         yield CopiedFile(file.path, file.source, len(content), file.modified_ns, content=content)
 
