@@ -103,16 +103,27 @@ def test_a_preview_of_a_refusal_names_the_command(tmp_path: Path) -> None:
     assert any(line.endswith(expected) for line in lines("recover", "--dry-run", path))
 
 
+def write_metadata_no_command_changes(log_dir: Path) -> Path:
+    metadata = write_metadata_log(log_dir, [topic_record("orders", TOPIC_ID.int)]).path.local_path
+    (metadata / "x.swap").touch()
+    (log_dir / names.META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=a\n")
+    return metadata
+
+
 @pytest.mark.parametrize("words", [["verify"], ["recover", "--dry-run"]])
 def test_no_repair_is_suggested_for_what_no_command_changes(
     words: list[str], tmp_path: Path
 ) -> None:
-    metadata = write_metadata_log(tmp_path / "d1", [topic_record("orders", TOPIC_ID.int)])
-    (metadata.path.local_path / "x.swap").touch()
-    (tmp_path / "d1" / names.META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=a\n")
-    said = lines(*words, tmp_path / "d1")
+    said = lines(*words, write_metadata_no_command_changes(tmp_path / "d1").parent)
     assert any("would refuse to start" in line for line in said)
     assert not any("--repair" in line for line in said)
+
+
+def test_the_metadata_of_the_cluster_is_known_without_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(write_metadata_no_command_changes(tmp_path / "d1"))
+    assert not any("--repair" in line for line in lines("verify", "."))
 
 
 def test_after_the_suggested_command_nothing_is_suggested(log_dir: Path) -> None:

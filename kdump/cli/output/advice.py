@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output.local_copies import LocalCopies
 from kdump.cli.output.selection_words import selection_words
-from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.log.broker import by_broker
 from kdump.log.directory import read_lone_partition, read_root
 from kdump.log.lock_holders import is_anything_in_use
@@ -87,7 +86,7 @@ class AdvisingPrinter:
         self._paths = paths
         self._options = options
         self._pending: list[Finding] = []
-        self._found: dict[Location, tuple[str, set[str]]] = {}
+        self._found: dict[Location, tuple[str, set[str], bool]] = {}
         self._valid: list[Location] = []
         self._damaged_log_dirs: dict[Location, None] = {}
         self._without_identity: dict[Location, None] = {}
@@ -106,7 +105,8 @@ class AdvisingPrinter:
             damage = [each for each in own if each.severity.is_damage]
             codes = {each.code for each in damage if _may_be_repaired(each)}
             kind = _HIDING if report.only_hides else report.verdict_kind
-            self._found[report.partition.path] = kind, codes
+            is_metadata = report.partition.is_cluster_metadata
+            self._found[report.partition.path] = kind, codes, is_metadata
             if report.verdict_kind == _VALID and not damage and not report.left_out:
                 self._valid.append(report.partition.path)
         is_loss = report.verdict_kind == _LOSS and not report.only_hides
@@ -177,7 +177,7 @@ class AdvisingPrinter:
         damaged: list[Location] = []
         holed: list[Location] = []
         others: list[Location] = []
-        for path, (kind, codes) in self._found.items():
+        for path, (kind, codes, is_metadata) in self._found.items():
             if not codes or kind == _LOSS:
                 continue
             remedies = {INVARIANTS[code].remedy for code in codes}
@@ -185,7 +185,7 @@ class AdvisingPrinter:
                 damaged.append(path)
             elif Remedy.GAPS in remedies:
                 holed.append(path)
-            elif remedies != {Remedy.NONE} and not _is_cluster_metadata(path):
+            elif remedies != {Remedy.NONE} and not is_metadata:  # in which no repair writes
                 others.append(path)
         if not after_repair:
             for log_dirs in self._of_brokers(self._losing):
@@ -255,11 +255,6 @@ def _may_be_repaired(finding: Finding) -> bool:
     from kdump.check.invariants import PARTITION_METADATA_OTHER_TOPIC
 
     return finding.code != PARTITION_METADATA_OTHER_TOPIC.code or finding.expected is not None
-
-
-def _is_cluster_metadata(partition: Location) -> bool:
-    """Whether a directory is that of the cluster's metadata, in which no repair writes."""
-    return partition.name.rpartition("-")[0] == CLUSTER_METADATA_TOPIC
 
 
 def _topic_id(partition: Location) -> str | None:
