@@ -21,6 +21,7 @@ from kdump.formats.kafka_versions import KafkaVersion
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import TimeIndex
 from kdump.formats.transaction_index import TransactionIndex
+from kdump.log.partition import read_if_there
 from kdump.scan.batches import Flags
 from kdump.scan.index_bytes import IndexBytes, read_index
 from kdump.storage.location import Location
@@ -225,7 +226,7 @@ def check_transaction_index(
     Raises:
         OSError: the file cannot be read.
     """
-    data = _read(path)
+    data = read_if_there(path)
     if data is None:
         return None, ByteAccount()
     index = transaction_index.decode(data)
@@ -255,10 +256,3 @@ def used_bytes(path: Location, entry_bytes: int) -> int:
     if file is None:
         return 0
     return (file.size_bytes // entry_bytes - file.count_padding(entry_bytes)) * entry_bytes
-
-
-def _read(path: Location) -> bytes | None:
-    try:
-        return path.read()
-    except FileNotFoundError:
-        return None

@@ -38,6 +38,7 @@ from kdump.formats.buffer import Buffer
 from kdump.formats.compression import Codec, decompress_chunks
 from kdump.formats.errors import FormatError, OverLimitError
 from kdump.formats.fixed_layout import field_start, layout
+from kdump.formats.record_batch import wrap_int64
 
 HEADER_FIELDS: Final = (
     ("offset", "q"),
@@ -330,7 +331,7 @@ def inner_messages(
                 position=entry.position,
                 found=codec.label,
             )
-        message = _message(_int64(base_offset + entry.offset), entry.position, entry.body)
+        message = _message(wrap_int64(base_offset + entry.offset), entry.position, entry.body)
         yield _with_wrappers_time(message, wrapper)
 
 
@@ -472,8 +473,3 @@ def _with_wrappers_time(message: Message, wrapper: Message) -> Message:
     if message.timestamp_type is not wrapper.timestamp_type:
         return replace(message, timestamp_type=wrapper.timestamp_type)
     return message
-
-
-def _int64(value: int) -> int:
-    """Wrap around as Java's long does: stored offsets can be anything."""
-    return (value + 2**63) % 2**64 - 2**63

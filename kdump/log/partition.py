@@ -160,7 +160,7 @@ class Partition(Struct, frozen=True):
             FormatError: the file is malformed.
             OSError: it cannot be read.
         """
-        data = _read_if_there(self.path / names.PARTITION_METADATA)
+        data = read_if_there(self.path / names.PARTITION_METADATA)
         return None if data is None else decode_partition_metadata(data)
 
     def read_topic_id(self) -> str | None:
@@ -186,7 +186,7 @@ class Partition(Struct, frozen=True):
             FormatError: the file is malformed.
             OSError: it cannot be read.
         """
-        data = _read_if_there(self.path / names.LEADER_EPOCH_CHECKPOINT)
+        data = read_if_there(self.path / names.LEADER_EPOCH_CHECKPOINT)
         return None if data is None else decode_leader_epoch_checkpoint(data)
 
     def known_leader_epochs(self) -> list[EpochEntry]:
@@ -207,11 +207,12 @@ class Partition(Struct, frozen=True):
             FormatError: the file is malformed.
             OSError: it cannot be read.
         """
-        data = _read_if_there(self.path / names.QUORUM_STATE)
+        data = read_if_there(self.path / names.QUORUM_STATE)
         return None if data is None else decode_quorum_state(data)
 
 
-def _read_if_there(path: Location) -> bytes | None:
+def read_if_there(path: Location) -> bytes | None:
+    """The bytes of a file; None if it is missing."""
     try:
         return path.read()
     except FileNotFoundError:

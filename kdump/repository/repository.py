@@ -234,7 +234,7 @@ class Repository(Struct, frozen=True):
             try:
                 directory = self.directory(piece)
             except (OSError, RepositoryError) as failure:
-                yield DirectoryFound(path, piece, None, _worded(failure))
+                yield DirectoryFound(path, piece, None, worded(failure))
                 continue
             yield DirectoryFound(path, piece, directory)
             left += [
@@ -279,7 +279,8 @@ class DirectoryFound(NamedTuple):
     failure: str = ""
 
 
-def _worded(failure: OSError | RepositoryError) -> str:
+def worded(failure: Exception) -> str:
+    """Why something in a repository cannot be read, and which file that is."""
     if isinstance(failure, OSError):
         return f"{failure.filename}: {failure.strerror or failure}"
     return str(failure)

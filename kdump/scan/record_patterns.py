@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from kdump.formats.compression import CODEC_MASK, Codec
+from kdump.formats.java.text_lines import is_utf8
 from kdump.scan.batches import PADDING_BYTES, Bytes, Column, Flags, Window
 from kdump.scan.records import RecordColumns, locate_headers
 
@@ -50,7 +51,7 @@ class Patterns(Struct, frozen=True):
         nothing = _texts(_NO_BYTES, np.zeros(2, np.int64))
         for text in self.texts:
             shown = text.decode(errors="backslashreplace")
-            if not _is_utf8(text) and (self.ignores_case or not self.is_fixed):
+            if not is_utf8(text) and (self.ignores_case or not self.is_fixed):
                 raise PatternProblem(f"'{shown}' is not UTF-8: find it with -F and without -i")
             try:
                 if not self.is_fixed:
@@ -74,7 +75,7 @@ class Patterns(Struct, frozen=True):
         return functools.reduce(np.logical_or, self._each_found_in(texts))
 
     def _each_found_in(self, texts: pa.Array) -> Iterator[Flags]:
-        utf8 = [text for text in self.texts if _is_utf8(text)]
+        utf8 = [text for text in self.texts if is_utf8(text)]
         if utf8:
             # Faster than Arrow's own search for a string.
             expression = b"|".join(map(self._expression, utf8))
@@ -96,14 +97,6 @@ _CONTEXT: Final = re.compile(rb"[\\^$]")
 
 def _unescaped(text: bytes) -> bytes:
     return _ESCAPED.sub(b"", text)
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _flags(matches: pa.BooleanArray) -> Flags:

@@ -56,6 +56,7 @@ from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.partition import Partition
 from kdump.state.metadata.settings import TopicSettings
+from kdump.state.transactions.producer_state_manager import snapshot_name
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, RenamedFrom, TargetFile
@@ -312,7 +313,7 @@ class Round(Struct, frozen=True):
         files: dict[str, TargetFile] = {}
         for base_offset in group.replaced:
             if base_offset != group.base_offset:
-                gone = [*_names_of([base_offset]), _snapshot_name(base_offset)]
+                gone = [*_names_of([base_offset]), snapshot_name(base_offset)]
                 files.update((name, Gone()) for name in gone if name in self.loaded.files)
         log = file_name(group.base_offset, FileKind.LOG)
         files[log] = Kept()
@@ -379,7 +380,3 @@ def _names_of(base_offsets: Iterator[int] | Sequence[int]) -> Iterator[str]:
     for base_offset in base_offsets:
         for kind in SEGMENT_KINDS:
             yield file_name(base_offset, kind)
-
-
-def _snapshot_name(base_offset: int) -> str:
-    return file_name(base_offset, FileKind.PRODUCER_SNAPSHOT)

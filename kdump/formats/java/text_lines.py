@@ -27,7 +27,7 @@ def decode_lines(data: bytes, name: str) -> list[str]:
     try:
         return [line.decode() for line in lines]
     except UnicodeDecodeError:
-        index = next(index for index, line in enumerate(lines) if not _is_utf8(line))
+        index = next(index for index, line in enumerate(lines) if not is_utf8(line))
         raise _malformed(data, name, index, repr(lines[index])[1:], "text in UTF-8") from None
 
 
@@ -61,9 +61,10 @@ def _malformed(data: bytes, name: str, index: int, found: str, expected: str) ->
     )
 
 
-def _is_utf8(line: bytes) -> bool:
+def is_utf8(text: bytes) -> bool:
+    """Whether it is valid UTF-8."""
     try:
-        line.decode()
+        text.decode()
     except UnicodeDecodeError:
         return False
     return True

@@ -45,7 +45,7 @@ from kdump.repository.documents import (
     FileAttributes,
 )
 from kdump.repository.piece_writer import PieceDiffersError, PieceWriter
-from kdump.repository.repository import Repository, RepositoryError, sha256_of
+from kdump.repository.repository import Repository, RepositoryError, sha256_of, worded
 from kdump.scan.source import read_at
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
@@ -151,7 +151,7 @@ class RestoreJob(Struct, frozen=True):
                     temporary.append(self._restored(split.repository, each.file))
                 except (OSError, EOFError, RepositoryError) as failure:
                     temporary.append(None)
-                    unrestored.append(f"{each.path}: {_worded(failure)}")
+                    unrestored.append(f"{each.path}: {worded(failure)}")
         except WriteFailedError as failure:
             return RestoredFiles(unwritable=str(failure))
         return RestoredFiles(tuple(temporary), tuple(unrestored))
@@ -181,12 +181,6 @@ class RestoreJob(Struct, frozen=True):
             return UnfinishedFile.beside(Path(self.folder, "file"), TEMPORARY_PREFIX, mode=0o600)
         except OSError as failure:
             raise WriteFailedError(failure) from failure
-
-
-def _worded(failure: Exception) -> str:
-    if isinstance(failure, OSError):
-        return f"{failure.filename}: {failure.strerror or failure}"
-    return str(failure)
 
 
 def restore(request: RestoreRequest, progress: Progress = SILENT) -> RestoreResult:

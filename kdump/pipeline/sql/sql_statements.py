@@ -195,10 +195,11 @@ def require_reading(plan: Any, jvm: Any) -> None:
             if jvm.java.lang.Class.forName(name).isInstance(node):
                 raise StatementError(f"{_ONLY_READING}: this one {what}")
         for below in (node.children(), node.subqueries(), node.innerChildren()):
-            remaining += [each for each in _items(below) if hasattr(each, "nodeName")]
+            remaining += [each for each in items_of(below) if hasattr(each, "nodeName")]
 
 
-def _items(sequence: Any) -> Iterator[Any]:
+def items_of(sequence: Any) -> Iterator[Any]:
+    """The items of a ``scala.collection.Seq``."""
     for index in range(sequence.size()):
         yield sequence.apply(index)
 

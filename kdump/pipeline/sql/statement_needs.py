@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from kdump.pipeline.sql.sql_statements import items_of
 from kdump.tables.kafka_log.pushed_filters import Interval, PushedFilters, push
 
 LEAF: Final = "MapInArrow"
@@ -148,7 +149,7 @@ def statement_needs(
     found: dict[str, TableNeeds] = {}
     for leaf, conditions in walk.leaves:
         table = str(leaf.functionExpr().name())
-        names = {_id(each): str(each.name()) for each in _items(leaf.output())}
+        names = {_id(each): str(each.name()) for each in items_of(leaf.output())}
         restricted = pushed.get(table, {})
         columns = {key: restricted[name] for key, name in names.items() if name in restricted}
         filters = _NO_FILTERS
@@ -165,9 +166,9 @@ def mentions(plan: Any, text: str) -> bool:
     Args:
         plan: Spark's ``LogicalPlan``.
     """
-    if any(text in str(each.toString()) for each in _items(plan.expressions())):
+    if any(text in str(each.toString()) for each in items_of(plan.expressions())):
         return True
-    below = (*_items(plan.children()), *_items(plan.subqueries()))
+    below = (*items_of(plan.children()), *items_of(plan.subqueries()))
     return any(mentions(each, text) for each in below)
 
 
@@ -193,9 +194,9 @@ class _Walk:
             self.is_known = False
             return
         self.used.update(_ids(node.references().toSeq()))
-        for subquery in _items(node.subqueries()):
+        for subquery in items_of(node.subqueries()):
             self.visit(subquery, ())
-        for child in _items(node.children()):
+        for child in items_of(node.children()):
             if name in _BY_POSITION:
                 self.used.update(_ids(child.output()))
             self.visit(child, (*conditions, node.condition()) if name == "Filter" else ())
@@ -267,14 +268,14 @@ def _listed(condition: Any, kind: str, compared: Any, column: str) -> tuple[Any,
         expressions = condition.list()
         if expressions.size() > _MOST_VALUES:
             return None
-        values = [_constant(each, column) for each in _items(expressions)]
+        values = [_constant(each, column) for each in items_of(expressions)]
     else:
         # Spark's form for long lists: a set of plain values.
         plain = condition.hset().toSeq()
         if plain.size() > _MOST_VALUES:
             return None
         type_name = str(compared.dataType().catalogString())
-        values = [_value(each, type_name, column) for each in _items(plain)]
+        values = [_value(each, type_name, column) for each in items_of(plain)]
     return None if None in values else tuple(values)
 
 
@@ -308,10 +309,4 @@ def _id(attribute: Any) -> int:
 
 
 def _ids(attributes: Any) -> Iterator[int]:
-    return map(_id, _items(attributes))
-
-
-def _items(sequence: Any) -> Iterator[Any]:
-    """The items of a ``scala.collection.Seq``."""
-    for index in range(sequence.size()):
-        yield sequence.apply(index)
+    return map(_id, items_of(attributes))

@@ -27,6 +27,7 @@ from kdump.tables.kafka_log.columns import (
     default_columns,
 )
 from kdump.tables.kafka_log.java_pattern import PatternError
+from kdump.tables.kafka_log.pushed_filters import is_whole
 from kdump.tables.kafka_log.selected_offsets import (
     BOUND_OPTIONS,
     AtTime,
@@ -282,7 +283,7 @@ class OptionParser:
             if not isinstance(partitions, list):
                 self.refuse("assign", 'such as {"orders":[0,1]}')
             for partition in partitions:
-                if not _is_whole(partition):
+                if not is_whole(partition):
                     self.refuse("assign", 'such as {"orders":[0,1]}')
                 found.add(TopicPartition(topic, partition))
         return frozenset(found)
@@ -389,7 +390,7 @@ class RecordParser(OptionParser):
             if not isinstance(numbers, dict):
                 self.refuse(name, 'such as {"orders":{"0":23}}')
             for partition, number in numbers.items():
-                if not _NUMBER.fullmatch(partition) or not _is_whole(number):
+                if not _NUMBER.fullmatch(partition) or not is_whole(number):
                     self.refuse(name, 'such as {"orders":{"0":23}}')
                 if not least <= number <= _LARGEST:
                     self.refuse(name, f"numbers from {least} to {_LARGEST}")
@@ -477,10 +478,6 @@ def _as_mounted(paths: Sequence[str]) -> tuple[str, ...]:
                 " gs, abfs or hdfs"
             )
     return found
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _bound(offset: int) -> Bound:

@@ -163,9 +163,9 @@ _NARROW: Final[dict[str, Callable[[PushedFilters, str, Any], PushedFilters]]] = 
 def _whole_numbers(kind: str, value: Any) -> Interval:
     """An interval with all numbers that a filter lets through."""
     if kind == "In":
-        numbers = [each for each in value if _is_whole(each)]
+        numbers = [each for each in value if is_whole(each)]
         return Interval(min(numbers), max(numbers)) if numbers else NOTHING
-    if not _is_whole(value):
+    if not is_whole(value):
         return EVERYTHING
     match kind:
         case "EqualTo" | "EqualNullSafe":
@@ -209,5 +209,6 @@ def _milliseconds(kind: str, value: Any) -> Interval:
     return EVERYTHING
 
 
-def _is_whole(value: object) -> bool:
+def is_whole(value: object) -> bool:
+    """Whether it is a number without a fraction."""
     return isinstance(value, int) and not isinstance(value, bool)
