@@ -107,7 +107,7 @@ def _read_path(
     replay: RegistryReplay,
     found: SchemasRead,
 ) -> None:
-    if path.kind() is not EntryKind.DIRECTORY:
+    if not path.is_directory():
         _put_all(_schemas_of_json(path), replay)
         found.has_source = True
         return
@@ -258,7 +258,7 @@ def _around(path: Location) -> Sequence[Location]:
     named = path.as_absolute()
     if path.kind() is EntryKind.FILE:
         return _if_log_directory(named.parent.parent)
-    if path.kind() is not EntryKind.DIRECTORY:
+    if not path.is_directory():
         return ()
     kind = directory_kind(path)
     if kind.is_log_directory:

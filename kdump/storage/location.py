@@ -161,6 +161,10 @@ class Location(Struct, frozen=True):
         """As :meth:`Storage.status`."""
         return self.storage.status(self.path)
 
+    def is_directory(self) -> bool:
+        """Whether a directory is there; raises as :meth:`kind` does."""
+        return self.kind() is EntryKind.DIRECTORY
+
     def kind(self) -> EntryKind | None:
         """What is there; None for nothing, and for a link that leads nowhere.
 
@@ -278,6 +282,6 @@ def each_once(paths: Iterable[Location]) -> list[Location]:
 def _is_same_directory(path: Location, other: Location) -> bool:
     try:
         # Files with several hard links are different files, each with its own name.
-        return path.is_same(other) and path.kind() is EntryKind.DIRECTORY
+        return path.is_same(other) and path.is_directory()
     except OSError:
         return False  # who reads them says why

@@ -24,7 +24,6 @@ from kdump.broker.loader.loaded_segment import SEGMENT_KINDS, LoadedSegment
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns
-from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom, Gone, Kept, NewBytes, TargetFile
@@ -243,7 +242,7 @@ def _cleaned_segment(group: GroupToRewrite) -> LoadedSegment:
     suffix = FileStage.CLEANED.value
     log, *indexes = (name + suffix for name in segment_file_names(group.base_offset))
     # One look at each: a listing for each group would take time for all files of a partition.
-    taken = [name for name in (log, *indexes) if (group.path / name).kind() is EntryKind.DIRECTORY]
+    taken = [name for name in (log, *indexes) if (group.path / name).is_directory()]
     directory = VirtualDirectory.without_files(group.path, taken)
     directory.put(log, Written(b""))
     segment = LoadedSegment(directory, group.base_offset, group.settings, suffix)

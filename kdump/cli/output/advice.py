@@ -18,7 +18,6 @@ from kdump.log.broker import by_broker
 from kdump.log.directory import read_lone_partition, read_root
 from kdump.log.lock_holders import is_anything_in_use
 from kdump.log.selection import PartitionSelection
-from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.storage.places import parse_location
 from kdump.words import counted, shell_command
@@ -142,7 +141,7 @@ class AdvisingPrinter:
         absolute = log_dir.as_absolute()
         others = [path for path in self._paths if path.as_absolute() != absolute]
         try:
-            read = [read_root(path)[0] for path in others if _is_directory(path)]
+            read = [read_root(path)[0] for path in others if path.is_directory()]
             return rebuilt_meta_properties(read_root(log_dir)[0], read, None) is not None
         except OSError:
             return True  # one of them cannot be listed: the command says so, too
@@ -227,7 +226,7 @@ class AdvisingPrinter:
         wanted = dict.fromkeys(log_dirs)
         if not wanted:
             return []
-        named = [path for path in self._paths if _is_directory(path) and path not in self._found]
+        named = [path for path in self._paths if path.is_directory() and path not in self._found]
         every = [*dict.fromkeys([*named, *wanted])]
         if len(every) == 1:
             return [every]
@@ -259,10 +258,6 @@ def _may_be_repaired(finding: Finding) -> bool:
 
 def _topic_id(partition: Location) -> str | None:
     return read_lone_partition(partition, partition.name).known_topic_id
-
-
-def _is_directory(path: Location) -> bool:
-    return path.kind() is EntryKind.DIRECTORY
 
 
 def _parent(path: Location) -> Location:

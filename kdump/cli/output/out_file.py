@@ -153,7 +153,7 @@ def refuse_log_directories(path: str, named: str | None = None) -> None:
         try:
             kind = directory_kind(place)
         except OSError:
-            if directory == resolved.parent and not _is_directory(place):
+            if directory == resolved.parent and not place.is_directory():
                 raise
             continue
         # Kafka 0.7 marks a log directory by nothing but its partitions, so any directory above may
@@ -165,10 +165,6 @@ def refuse_log_directories(path: str, named: str | None = None) -> None:
             raise UsageProblem(
                 f"{named or path}: is inside the {kind.value} {directory}: name a place elsewhere"
             )
-
-
-def _is_directory(place: Location) -> bool:
-    return place.kind() is EntryKind.DIRECTORY
 
 
 def _problem(named: str, failure: Exception) -> OutFileError:

@@ -27,7 +27,6 @@ from kdump.log.living import is_unreadable, with_metadata_again
 from kdump.log.lock_holders import ReadAs, is_living
 from kdump.log.settled_listing import ATTEMPTS
 from kdump.phases import phase
-from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location, each_once
 from kdump.storage.places import parse_location
 
@@ -187,7 +186,7 @@ class Verification(Struct, frozen=True):
         directories: list[LogDirectory] = []
         for path in self._local_paths():
             try:
-                if path.kind() is not EntryKind.DIRECTORY:
+                if not path.is_directory():
                     if self.reading is ReadAs.LIVING and path.kind() is not None:
                         raise UsageProblem(
                             f"--live reads partitions and log directories, not a file: {path}"

@@ -406,8 +406,8 @@ def _require_space(request: RestoreRequest, files: Sequence[FileToRestore]) -> N
         KdumpError: it does not.
     """
     target = local(request.into)
-    around = request.into if target.kind() is EntryKind.DIRECTORY else request.into.parent
-    if local(around).kind() is not EntryKind.DIRECTORY:
+    around = request.into if target.is_directory() else request.into.parent
+    if not local(around).is_directory():
         raise KdumpError(f"{request.into}: {around} is not a directory: make it first")
     needed_bytes = 0
     for each in files:

@@ -43,7 +43,6 @@ from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
 from kdump.state.metadata.settings import Settings
-from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location
 from kdump.storage.place_names import kdump_command
@@ -267,7 +266,7 @@ def _existing(target: Location) -> Path:
     """
     around = target.as_absolute().parent
     for each in (target, around):
-        if each.kind() is EntryKind.DIRECTORY:
+        if each.is_directory():
             return each.local_path
     raise KdumpError(f"{target}: {around} is not a directory: make it first")
 

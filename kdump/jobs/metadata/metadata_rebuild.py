@@ -21,7 +21,6 @@ from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
 from kdump.state.metadata.cluster_plan import ClusterPlan
-from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
 
@@ -94,9 +93,7 @@ def rebuilt_directories(
 
 def interrupted_directories(paths: Iterable[Location]) -> list[Location]:
     """Those of some directories in which a run was interrupted; none is on other storage."""
-    return [
-        each for each in paths if each.kind() is EntryKind.DIRECTORY and unfinished(each.local_path)
-    ]
+    return [each for each in paths if each.is_directory() and unfinished(each.local_path)]
 
 
 def _own_directory(request: RebuildRequest) -> LogDirectory | None:
