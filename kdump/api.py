@@ -11,7 +11,6 @@ as :class:`DamagedLogError`, unless told to skip it.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from kdump.apply.plan import make_plan
 from kdump.broker.loader.swapped_partition import as_loaded
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import Level
+from kdump.clock import current_time_ms
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import KdumpError, UsageProblem
 from kdump.jobs import recover as recovering
@@ -553,7 +553,7 @@ def verify(
         # Partitions that are not selected are not listed, and must not be reported missing.
         directories=found if selection.is_everything else [],
         level=Level[level.upper()],
-        now_ms=_now_ms() if now_ms is None else now_ms,
+        now_ms=current_time_ms() if now_ms is None else now_ms,
         settings=_settings(found, config),
     )
     request = verifying.read_as(request, ReadAs.AS_FOUND)
@@ -704,7 +704,7 @@ def plan_recovery(
         settings=_settings(found, config),
         selection=selection,
         policy=Policy(policy),
-        now_ms=_now_ms() if now_ms is None else now_ms,
+        now_ms=current_time_ms() if now_ms is None else now_ms,
     )
     results = recovering.recover(request, _engine_options(processes))
     return tuple(_recovery_plan(each) for each in results)
@@ -782,7 +782,3 @@ def _engine_options(processes: int) -> EngineOptions:
     if processes < 1:
         raise UsageProblem(f"processes is {processes}, not at least 1")
     return EngineOptions(EngineChoice.LOCAL, processes=processes)
-
-
-def _now_ms() -> int:
-    return round(time.time() * 1000)

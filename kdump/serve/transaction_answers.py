@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-import time
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from kdump.broker.loader.loader import Recovered
+from kdump.clock import current_time_ms
 from kdump.errors import KdumpError
 from kdump.formats.names import TopicPartition
 from kdump.jobs.loading.load_partition import RecoverJob
@@ -67,7 +67,7 @@ class TransactionAnswers:
         request = TxnsRequest(
             directories=self._cluster.directories,
             selection=PartitionSelection((TRANSACTION_STATE_TOPIC,)),
-            now_ms=_now_ms(),
+            now_ms=current_time_ms(),
         )
         report = txns(request, IN_THIS_PROCESS)
         for problem in (*report.damages, *report.problems):
@@ -85,7 +85,7 @@ class TransactionAnswers:
         states = set(body.state_filters)
         producers = set(body.producer_id_filters)
         duration_ms = getattr(body, "duration_filter", _NONE)
-        started_before = _now_ms() - duration_ms if duration_ms >= 0 else None
+        started_before = current_time_ms() - duration_ms if duration_ms >= 0 else None
         return {
             "unknown_state_filters": sorted(states - known),
             "transaction_states": [
@@ -191,7 +191,3 @@ def _described(found: CoordinatorTransaction | None) -> Answer:
 
 def _started_ms(transaction: CoordinatorTransaction) -> int:
     return _NONE if transaction.start_time_ms is None else transaction.start_time_ms
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

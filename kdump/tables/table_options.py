@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
 
+from kdump.clock import current_time_ms
 from kdump.storage.location import Location
 from kdump.tables.kafka_log.options import OptionParser, given_options
 from kdump.tables.kafka_log.selected_offsets import SelectedTopics
@@ -69,12 +69,8 @@ def parse_table_options(options: Mapping[str, str], table: Table) -> TableOption
         parser.paths(),
         parser.topics(),
         columns,
-        _now_ms() if now_ms is None else now_ms,
+        current_time_ms() if now_ms is None else now_ms,
         level,
         parser.place("remote"),
         parser.place("privateKey"),
     )
-
-
-def _now_ms() -> int:
-    return round(time.time() * 1000)

@@ -646,7 +646,7 @@ def of_the_future(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return a snapshot that was made while the clock was wrong by a day."""
     with monkeypatch.context() as patch:
         now_ms = round((time.time() + 86400) * 1000)
-        patch.setattr("kdump.cli.commands.backup._now_ms", lambda: now_ms)
+        patch.setattr("kdump.cli.commands.backup.current_time_ms", lambda: now_ms)
         name: str = created(folder)["snapshot"]
     return name
 

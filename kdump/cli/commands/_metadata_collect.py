@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from kdump.cli.options.out_option import out_option
 from kdump.cli.options.parameters import paths_argument
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import OutputFormat, output_option
+from kdump.clock import current_time_ms
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
 from kdump.phases import phase
@@ -59,7 +59,7 @@ def command(
         directories = read_log_directories(paths, diagnostics)
         if not directories:
             return diagnostics.status
-        request = CollectRequest(directories, round(time.time() * 1000), is_quick=quick)
+        request = CollectRequest(directories, current_time_ms(), is_quick=quick)
         collection = collect(request, engine)
         with phase(f"writing {out.name}"):
             size_bytes = out.write(encode_collection(collection))

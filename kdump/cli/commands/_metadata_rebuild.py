@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from kdump.cli.options.plan_options import plan_options
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.output.events import Event, open_printer
 from kdump.cli.output.write_arguments import RepairArguments
+from kdump.clock import current_time_ms
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
 from kdump.formats.dynamic_voter import DynamicVoter
@@ -73,7 +73,7 @@ def command(
             return diagnostics.status
         request = RebuildRequest(
             *(directories, into, node_id, controllers, settings, accept_loss),
-            now_ms=round(time.time() * 1000),
+            now_ms=current_time_ms(),
         )
         plan = plan_rebuild(request, engine)
     is_refused = bool(unaccepted(plan.notices)) and not accept_loss

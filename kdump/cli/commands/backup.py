@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +16,7 @@ from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import OutputFormat, format_option, open_output, output_option
 from kdump.cli.output.selection_words import selection_words
+from kdump.clock import current_time_ms
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -78,10 +78,9 @@ def create(
         log_dirs = read_log_directories(paths, diagnostics)
         if diagnostics.status & ExitStatus.OPERATIONAL_ERROR or not log_dirs:
             return diagnostics.status | ExitStatus.OPERATIONAL_ERROR
-        request = BackupRequest(
-            repository.resolved().local_path, log_dirs, _host(), kdump.__version__, _now_ms()
-        )
-        result = back_up(request, _now_ms, display)
+        place = repository.resolved().local_path
+        request = BackupRequest(place, log_dirs, _host(), kdump.__version__, current_time_ms())
+        result = back_up(request, current_time_ms, display)
     report_created(result, diagnostics)
     warn_of_later(result.later, repository)
     with open_printer(output_format) as printer:
@@ -170,7 +169,7 @@ def prune(
         options = ", ".join(f"--keep-{rule}" for rule in job.RULES)
         raise UsageProblem(f"say what to keep: one or more of {options}")
     found = repository_at(repository.path)
-    result = job.prune(found, rules, _now_ms(), is_preview=is_preview)
+    result = job.prune(found, rules, current_time_ms(), is_preview=is_preview)
     warn_of_later(result.later, repository)
     with open_printer(output_format) as printer:
         printer.emit_all(pruned_events(result, repository, is_preview=is_preview))
@@ -236,7 +235,7 @@ def restore(
 
     found = repository_at(repository.path)
     with phase(f"reading the snapshots of {repository}"):
-        name = found.named_snapshot(name, _now_ms())
+        name = found.named_snapshot(name, current_time_ms())
         snapshot = found.snapshot(name)
         there = [each for each in snapshot.log_dirs if has_selected(found, each, selection)]
     if not there:
@@ -320,7 +319,3 @@ def _host() -> str:
     import socket
 
     return socket.gethostname()
-
-
-def _now_ms() -> int:
-    return round(time.time() * 1000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import EventFormat, open_printer, write_line
 from kdump.cli.output.rendering import format_option
+from kdump.clock import current_time_ms
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_PARTITION, is_accepted_name
 from kdump.log.selection import PartitionSelection
@@ -176,9 +176,7 @@ def _request(
         except OSError:
             # What cannot be read is reported when it is copied.
             settings = read_settings([replace(directory, partitions=())])[source]
-    return CopyRequest(
-        directory, selection, settings, target, words, round(time.time() * 1000), dry_run
-    )
+    return CopyRequest(directory, selection, settings, target, words, current_time_ms(), dry_run)
 
 
 def _warn_of_a_broker(source: Location) -> None:

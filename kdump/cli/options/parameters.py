@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from kdump.clock import current_time_ms
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import LOCAL_DISK, local
 from kdump.storage.place_names import is_bare_archive
@@ -153,10 +153,6 @@ INT32 = NumberParameter(most=2**31 - 1)
 SIZE = SizeParameter()
 
 
-def _current_time_ms() -> int:
-    return round(time.time() * 1000)
-
-
 def now_option(what: str) -> Callable[[Command], Command]:
     """Add ``--now``, as the argument ``now_ms`` in epoch milliseconds.
 
@@ -168,7 +164,7 @@ def now_option(what: str) -> Callable[[Command], Command]:
         "now_ms",
         type=TIME,
         metavar="TIME",
-        default=_current_time_ms,
+        default=current_time_ms,
         help=f"{what}: ISO 8601 or epoch milliseconds (default: now).",
     )
 

@@ -1,0 +1,10 @@
+"""The time that the machine says it is."""
+
+from __future__ import annotations
+
+import time
+
+
+def current_time_ms() -> int:
+    """The current time in milliseconds since 1970, as Kafka counts it."""
+    return round(time.time() * 1000)
