@@ -24,7 +24,6 @@ _INVARIANT_OF: Final = {
     StopReason07.TORN_TAIL: invariants.TORN_TAIL,
     StopReason07.BAD_LENGTH: invariants.BATCH_LENGTH,
     StopReason07.BAD_MAGIC: invariants.BATCH_MAGIC,
-    StopReason07.BAD_CHECKSUM: invariants.BATCH_CHECKSUM,
 }
 
 

@@ -82,8 +82,6 @@ class StopReason07(enum.Enum):
     """A size that no message can have."""
     BAD_MAGIC = "bad magic"
     """An entry that fits, and is not a message of 0.7."""
-    BAD_CHECKSUM = "bad checksum"
-    """A message with a wrong checksum; only :func:`valid_part` stops there."""
 
 
 class Stop07(Struct, frozen=True):
@@ -227,24 +225,6 @@ def walk(data: Buffer, *, base_offset: int = 0, position: int = 0) -> Iterator[M
         if isinstance(found, Stop07):
             return
         position += found.size_bytes
-
-
-def valid_part(data: Buffer) -> Stop07:
-    """Find the end of what a 0.7 broker kept when it recovered its newest segment.
-
-    It truncated at the first message that was incomplete, invalid or had a wrong checksum
-    (``FileMessageSet.recover``). It did not open wrappers. At an unknown magic it failed to start
-    instead; the position is the same.
-    """
-    for found in walk(data):
-        if isinstance(found, Stop07):
-            return found
-        if not found.is_valid:
-            problem = _problem(
-                "message has a wrong checksum", found.position, found.computed_crc, found.crc
-            )
-            return Stop07(found.position, StopReason07.BAD_CHECKSUM, problem)
-    raise AssertionError("a walk ends with a stop")
 
 
 def inner_messages(

@@ -158,11 +158,6 @@ class BatchHeader(Struct, frozen=True):
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_FLAG)
 
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """The delete horizon, which compaction stores in place of the base timestamp."""
-        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
-
 
 def decode_header(data: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
     """The header that begins at ``position``.

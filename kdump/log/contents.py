@@ -14,7 +14,6 @@ from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.formats.errors import FormatError
 from kdump.log.batch_validity import LogPart
 from kdump.log.living_windows import log_windows
-from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import segment_part
@@ -75,31 +74,18 @@ def merged(parts: Iterable[LogContents]) -> LogContents:
     )
 
 
-def survey_partition(partition: Partition) -> tuple[LogContents, list[FileProblem]]:
-    """Read and verify the batches of all segments of a partition.
-
-    Returns:
-        The contents of the valid batches, and the damage. Zeroes at the end of the last segment
-        are preallocated space, not damage.
-    """
-    parts: list[LogContents] = []
-    problems: list[FileProblem] = []
-    for segment, following in partition.with_following():
-        path = partition.segment_path(segment, segment.log_kind)
-        contents, damage = survey_segment(path, segment, following)
-        parts.append(contents)
-        problems += damage
-    return merged(parts), problems
-
-
 def survey_segment(
     path: Location, segment: Segment, following: Segment | None
 ) -> tuple[LogContents, list[FileProblem]]:
-    """As :func:`survey_partition`, for one segment.
+    """Read and verify the batches of a segment.
 
     Args:
         path: of its log.
         following: the next segment; None for the last.
+
+    Returns:
+        The contents of the valid batches, and the damage. Zeroes at the end of the last segment
+        are preallocated space, not damage.
     """
     parts: list[LogContents] = []
     problems: list[FileProblem] = []

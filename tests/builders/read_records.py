@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from kdump.log.contents import LogContents, merged, survey_segment
+from kdump.log.partition import Partition
+from kdump.log.problems import FileProblem
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, walk_segment
 from kdump.storage.local_disk import local
@@ -103,3 +106,15 @@ def _records_in(columns: RecordColumns) -> Iterator[ReadRecord]:
             bool(attributes & TRANSACTIONAL_FLAG) and int(columns.batches.producer_id[row]) >= 0,
             bool(attributes & CONTROL_FLAG),
         )
+
+
+def survey_partition(partition: Partition) -> tuple[LogContents, list[FileProblem]]:
+    """Count what is in the valid batches of all segments; the damage, too."""
+    surveyed = [
+        survey_segment(partition.segment_path(segment, segment.log_kind), segment, following)
+        for segment, following in partition.with_following()
+    ]
+    return (
+        merged(contents for contents, _ in surveyed),
+        [problem for _, problems in surveyed for problem in problems],
+    )

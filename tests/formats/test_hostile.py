@@ -74,7 +74,6 @@ def read_message_set(data: bytes) -> None:
 
 
 def read_0_7_log(data: bytes) -> None:
-    kafka07.valid_part(data)
     for found in kafka07.walk(data):
         if isinstance(found, kafka07.Message07) and found.codec is not Codec.NONE:
             exhaust(kafka07.inner_messages(found, largest_bytes=LIMIT_BYTES))

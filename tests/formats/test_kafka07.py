@@ -20,7 +20,6 @@ from kdump.formats.kafka07 import (
     StopReason07,
     decode_entry,
     inner_messages,
-    valid_part,
     walk,
 )
 
@@ -146,7 +145,6 @@ def test_a_walk_tells_how_it_ended(tail: bytes, reason: StopReason07) -> None:
     assert (stop.position, stop.reason) == (len(valid), reason)
     assert stop.problem is not None
     assert stop.problem.position == len(valid)
-    assert str(valid_part(valid + tail)) == str(stop)
 
 
 def test_a_walk_continues_after_a_wrong_checksum() -> None:
@@ -154,25 +152,6 @@ def test_a_walk_continues_after_a_wrong_checksum() -> None:
     found, stop = messages_and_stop(message_07(b"one") + damaged_entry + message_07(b"three"))
     assert [m.is_valid for m in found] == [True, False, True]
     assert stop.reason is StopReason07.END
-
-
-def test_the_valid_part_ends_at_the_first_wrong_checksum() -> None:
-    first = message_07(b"one")
-    stop = valid_part(first + message_07(b"two")[:-1] + b"O" + message_07(b"three"))
-    assert (stop.position, stop.reason) == (len(first), StopReason07.BAD_CHECKSUM)
-    assert stop.problem is not None
-    assert stop.problem.found == zlib.crc32(b"two")
-    assert stop.problem.expected == zlib.crc32(b"twO")
-
-
-def test_the_valid_part_of_a_valid_file_is_all_of_it() -> None:
-    data = message_07(b"one") + wrapper_07([message_07(b"two")])
-    assert valid_part(data) == Stop07(len(data), StopReason07.END)
-
-
-def test_the_valid_part_does_not_look_into_wrappers() -> None:
-    data = message_07(b"not gzip at all", attributes=Codec.GZIP)
-    assert valid_part(data).reason is StopReason07.END
 
 
 # compressed messages ----------------------------------------------------------------------
@@ -272,7 +251,6 @@ def read_all(data: bytes) -> None:
                     pass
         except FormatError:
             pass
-    assert valid_part(data).position <= position
 
 
 @codecs

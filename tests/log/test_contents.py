@@ -7,9 +7,10 @@ from pathlib import Path
 from builders.batches import batch, batches, record
 from builders.log_directories import write_partition
 from builders.message_sets import message, message_07, wrapped_values, wrapper_07
+from builders.read_records import survey_partition
 from kdump.formats.compression import Codec
 from kdump.formats.names import TopicPartition
-from kdump.log.contents import LogContents, survey_partition
+from kdump.log.contents import LogContents
 from kdump.log.partition import read_partition
 from kdump.log.problems import FileProblem
 from kdump.storage.local_disk import local

@@ -31,6 +31,7 @@ from builders.read_records import (
     committed_records,
     data_records,
     last_stable_offset,
+    survey_partition,
 )
 from builders.recovery import files_after, joined, load, marker, of_producer
 from builders.samples import seeds
@@ -41,7 +42,7 @@ from kdump.cli.main import cli
 from kdump.errors import KdumpError
 from kdump.formats import producer_snapshot
 from kdump.formats.producer_snapshot import ProducerEntry
-from kdump.log.contents import LogContents, survey_partition
+from kdump.log.contents import LogContents
 from kdump.log.directory import read_lone_partition
 from kdump.storage.local_disk import local
 from kdump.tables.kafka_log.damage import DamagedLogError

@@ -72,7 +72,6 @@ class _Meter(Display):
     def __init__(self, stream: TextIO, clock: Clock, first: float, every: float) -> None:
         self._stream = stream
         self._clock = clock
-        self._first_seconds = first
         self._every_seconds = every
         self._total_bytes = self._done_bytes = 0
         self._label = ""
