@@ -23,8 +23,7 @@ from msgspec.structs import replace
 
 from kdump.formats import names
 from kdump.formats.names import FileStage
-from kdump.log.directory import LogDirectory
-from kdump.log.lock_holders import is_in_use_around, require_log_directory
+from kdump.log.lock_holders import is_living_around, require_log_directory
 from kdump.log.partition import Partition, read_partition
 from kdump.log.settled_listing import ATTEMPTS, read_settled_partition
 from kdump.storage.entries import EntryKind
@@ -176,11 +175,11 @@ def while_it_changes(
         try:
             found = read(partition)
         except FileNotFoundError:
-            if not is_in_use_around(partition.path):
+            if not is_living_around(partition.path):
                 raise
             after = settled_glimpse_of(partition)
         else:
-            if not (has_damage(found) and is_in_use_around(partition.path)):
+            if not (has_damage(found) and is_living_around(partition.path)):
                 return found
             after = settled_glimpse_of(partition)
             if before is not None and after is not None and before.has_kept_all(after):
@@ -189,21 +188,6 @@ def while_it_changes(
             return gone
         before, partition = after, after.partition
     return read(partition)
-
-
-def with_metadata_again(directory: LogDirectory) -> LogDirectory:
-    """A log directory with the cluster's metadata in it listed again.
-
-    Raises:
-        OSError: as :func:`glimpse_of`.
-    """
-    partitions: list[Partition] = []
-    for each in directory.partitions:
-        if not each.is_cluster_metadata:
-            partitions.append(each)
-        elif (again := glimpse_of(each)) is not None:
-            partitions.append(again.partition)
-    return replace(directory, partitions=tuple(partitions))
 
 
 def is_unreadable(path: Location) -> bool:

@@ -126,6 +126,12 @@ def was_started_meanwhile(log_dir: Location, wait_s: float = 0) -> bool:
     return is_living(log_dir, ReadAs.AS_FOUND)
 
 
+def is_living_around(partition: Location) -> bool:
+    """Whether this process reads the log directory of a partition as living, or it is locked."""
+    around = partition.as_absolute().parent
+    return is_locked(around) or any(each.as_absolute() == around for each in _living)
+
+
 def read_as_living() -> dict[Location, str | None]:
     """The log directories that were read so, and which process had locked each, if known."""
     return {each: _noted.get(each) for each in sorted(_living, key=str)}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from uuid import UUID
 
+import pytest
 from msgspec.structs import replace
 
 from builders.batches import batch, record
@@ -29,7 +31,7 @@ from builders.simulated_broker import SteppedDisk
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
 from kdump.formats.snapshot_writer import SnapshotHead, encode_snapshot
 from kdump.formats.uuids import format_uuid
-from kdump.log.lock_holders import forget_holders
+from kdump.log.lock_holders import ReadAs, forget_holders, is_living
 from kdump.log.partition import read_partition
 from kdump.state.metadata.cluster import ClusterImage, read_cluster_image
 from kdump.storage.local_disk import local
@@ -149,8 +151,9 @@ def test_the_partitions_of_a_deleted_topic_are_removed(tmp_path: Path) -> None:
     assert found.topics["t"].partitions == {}
 
 
+@pytest.mark.parametrize("is_locked", [True, False], ids=["locked", "read with --live"])
 def test_metadata_whose_segments_a_broker_replaces_with_a_snapshot_is_read_again(
-    quick_path: Path,
+    is_locked: bool, quick_path: Path
 ) -> None:
     values = [topic_record("t", 1), topic_record("u", 2)]
     logs = {at: batch([record(at, None, value)]) for at, value in enumerate(values)}
@@ -167,10 +170,13 @@ def test_metadata_whose_segments_a_broker_replaces_with_a_snapshot_is_read_again
                 for each in path.glob(f"{0:020d}.*"):
                     each.unlink()
 
-        with held_elsewhere(root):
+        with held_elsewhere(root) if is_locked else nullcontext():
             forget_holders()
+            stepped = Location(SteppedDisk(step), str(path))
+            if not is_locked:
+                assert is_living(stepped.parent, ReadAs.LIVING)
             listed = read_partition(local(path), TopicPartition(CLUSTER_METADATA_TOPIC, 0))
-            found = read_cluster_image(replace(listed, path=Location(SteppedDisk(step), str(path))))
+            found = read_cluster_image(replace(listed, path=stepped))
         assert found is not None
         assert found.topics.keys() == {"t", "u"}
         if next(left) >= 0:

@@ -23,9 +23,8 @@ from kdump.jobs.verify.verify import (
 )
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
-from kdump.log.living import is_unreadable, with_metadata_again
+from kdump.log.living import is_unreadable
 from kdump.log.lock_holders import ReadAs, is_living
-from kdump.log.settled_listing import ATTEMPTS
 from kdump.phases import phase
 from kdump.storage.location import Location, each_once
 from kdump.storage.places import parse_location
@@ -132,12 +131,15 @@ class Verification(Struct, frozen=True):
             directories=directories if is_everything else [],
             level=self.level,
             now_ms=self.now_ms,
-            settings=self._settings([*directories, *around.values()], diagnostics),
+            settings={},
             with_statistics=self.with_statistics,
             scrub=self.scrub,
             bandwidth=self.bandwidth,
         )
         request = read_as(request, self.reading)
+        # The metadata of a living directory is read again where the broker takes it away.
+        settings = self._settings([*directories, *around.values()], diagnostics)
+        request = replace(request, settings=settings)
         if self.largest_record_bytes is not None:
             request = replace(request, largest_record_bytes=self.largest_record_bytes)
         if self.remote is not None:
@@ -244,7 +246,7 @@ class Verification(Struct, frozen=True):
         self, directories: Sequence[LogDirectory], diagnostics: Diagnostics
     ) -> Mapping[Location, Settings]:
         try:
-            return self._settings_at_last(directories)
+            return self.config.settings_of(directories)
         except OSError as failure:
             if self.config.metadata is not None:
                 raise
@@ -252,21 +254,6 @@ class Verification(Struct, frozen=True):
             diagnostics.report(parse_location(failure.filename), failure)
             bare = [replace(each, partitions=()) for each in directories]
             return self.config.settings_of(bare)
-
-    def _settings_at_last(self, directories: Sequence[LogDirectory]) -> Mapping[Location, Settings]:
-        """The settings, also where a broker takes away the metadata that is being read.
-
-        Raises:
-            OSError: the metadata cannot be read.
-        """
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return self.config.settings_of(directories)
-            except FileNotFoundError:
-                if not any(is_living(each.path, self.reading) for each in directories):
-                    raise
-                directories = [with_metadata_again(each) for each in directories]
-        return self.config.settings_of(directories)
 
 
 def _print(
