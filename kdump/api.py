@@ -323,13 +323,12 @@ def open_log_dir(path: AnyPath, *more: AnyPath) -> LogDir:
     ask_again()
     found = _read_log_directories([path, *more], PartitionSelection())
     paths = tuple(_path_of(each.path) for each in found)
-    properties = [each.meta_properties for each in found]
     return LogDir(
         path=paths[0],
         paths=paths,
         is_clean=all(each.is_clean for each in found),
-        cluster_id=_common(None if each is None else each.cluster_id for each in properties),
-        node_id=_common(None if each is None else each.node_id for each in properties),
+        cluster_id=_common(each.cluster_id for each in found),
+        node_id=_common(each.node_id for each in found),
         partitions=tuple(_log_partition(own, each) for each in found for own in each.partitions),
         problems=tuple(
             problem

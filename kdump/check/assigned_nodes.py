@@ -75,7 +75,7 @@ def looks_like(
     Returns:
         None if it is that of ``meta.properties``, or if too little is known.
     """
-    node_id = None if directory.meta_properties is None else directory.meta_properties.node_id
+    node_id = directory.node_id
     here = dict(_assigned(directory, cluster))
     if node_id is None or len(here) < _FEWEST:
         return None

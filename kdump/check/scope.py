@@ -175,8 +175,7 @@ def cluster_view(
     key = partition.topic_partition
     if cluster is None or key is None or partition.is_cluster_metadata:
         return None
-    properties = directory.meta_properties
-    node_id = None if properties is None else properties.node_id
+    node_id = directory.node_id
     named = cluster.topics.get(key.topic)
     named_id = None if named is None else named.topic_id
     topic_id = partition.known_topic_id

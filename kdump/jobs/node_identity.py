@@ -242,10 +242,7 @@ class NodeIdentity:
     def _voter_findings(self) -> Iterator[Finding]:
         roles = frozenset[str]() if self.server is None else self.server.content.roles
         for each, _ in self._copies():
-            properties = each.meta_properties
-            node_id = self.node.node_id
-            if node_id is None and properties is not None:
-                node_id = properties.node_id
+            node_id = each.node_id if self.node.node_id is None else self.node.node_id
             voters = self.voters.get(each.path)
             if voters is not None:
                 yield from check_logged_voters(each, voters, node_id, roles)

@@ -128,12 +128,10 @@ def _is_selected(candidate: Candidate, selection: PartitionSelection) -> bool:
 
 def _with_forecast(candidate: Candidate, request: UndeleteRequest) -> Candidate:
     directory = candidate.log_dir
-    properties = directory.meta_properties
-    node_id = None if properties is None else properties.node_id
     cluster = request.clusters[directory.path]
     return replace(
         candidate,
-        forecast=forecast(candidate, cluster, node_id),
+        forecast=forecast(candidate, cluster, directory.node_id),
         is_remote=is_remote(candidate, cluster),
     )
 

@@ -20,10 +20,7 @@ _Place = tuple[LogDirectory, Partition]
 
 def _broker(directory: LogDirectory) -> Broker | None:
     """Return the cluster and node of a directory; None if it does not say."""
-    properties = directory.meta_properties
-    if properties is None or properties.node_id is None:
-        return None
-    return properties.cluster_id, properties.node_id
+    return None if directory.node_id is None else (directory.cluster_id, directory.node_id)
 
 
 def needs_partition_metadata(directory: LogDirectory) -> bool:

@@ -123,6 +123,16 @@ class LogDirectory(Struct, frozen=True):
     absent: tuple[str, ...] = ()
 
     @property
+    def cluster_id(self) -> str | None:
+        """Of its cluster; None if it does not say."""
+        return None if self.meta_properties is None else self.meta_properties.cluster_id
+
+    @property
+    def node_id(self) -> int | None:
+        """Of its broker; None if it does not say."""
+        return None if self.meta_properties is None else self.meta_properties.node_id
+
+    @property
     def directory_id(self) -> str | None:
         """Its own id in Kafka's form; None if it has none, or it is not known."""
         properties = self.meta_properties

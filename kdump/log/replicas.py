@@ -27,8 +27,7 @@ class Replica(Struct, frozen=True):
     @property
     def node_id(self) -> int | None:
         """Of its broker; None if the log directory does not say."""
-        properties = self.log_directory.meta_properties
-        return None if properties is None else properties.node_id
+        return self.log_directory.node_id
 
     @property
     def log_start_offset(self) -> int | None:

@@ -151,8 +151,8 @@ def open_cluster(
     Raises:
         UsageProblem: no directory is of the broker that was named.
     """
-    nodes = [each.meta_properties.node_id for each in request.directories if each.meta_properties]
-    known_nodes = sorted({each for each in nodes if each is not None})
+    nodes = {each.node_id for each in request.directories}
+    known_nodes = sorted(each for each in nodes if each is not None)
     if request.broker_id is not None and request.broker_id not in known_nodes:
         of = ", ".join(map(str, known_nodes)) or "unknown brokers"
         raise UsageProblem(f"no log directory is of broker {request.broker_id}: they are of {of}")
@@ -282,5 +282,4 @@ def _topic_ids(image: MetadataImage) -> dict[str, str]:
 
 
 def _cluster_id(directories: Iterable[LogDirectory]) -> str | None:
-    properties = (each.meta_properties for each in directories)
-    return next((each.cluster_id for each in properties if each and each.cluster_id), None)
+    return next((each.cluster_id for each in directories if each.cluster_id), None)

@@ -147,12 +147,10 @@ def _clusters(
 
     if plan is not None:
         for directory in directories:
-            properties = directory.meta_properties
-            cluster_id = None if properties is None else properties.cluster_id
-            if cluster_id not in (None, plan.cluster_id):
+            if directory.cluster_id not in (None, plan.cluster_id):
                 raise UsageProblem(
                     f"--plan is for the cluster {plan.cluster_id}, but {directory.path} belongs to"
-                    f" {cluster_id}"
+                    f" {directory.cluster_id}"
                 )
         return dict.fromkeys((each.path for each in directories), topics_of_plan(plan))
     settings = read_settings(directories, metadata=given)

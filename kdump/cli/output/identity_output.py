@@ -157,8 +157,8 @@ def _row(directory: LogDirectory, node: NodeIdentity, called: Sequence[str]) -> 
         "log_dir": str(directory.path),
         "configured_as": list(called),
         "version": properties and properties.version,
-        "cluster_id": properties and properties.cluster_id,
-        "node_id": properties and properties.node_id,
+        "cluster_id": directory.cluster_id,
+        "node_id": directory.node_id,
         "directory_id": directory.directory_id,
         "has_metadata": has_metadata(directory),
         "is_metadata_log_dir": directory.path == node.node.metadata,
@@ -308,8 +308,7 @@ def _voter_advice(node: NodeIdentity, copies: LocalCopies) -> Iterator[str]:
     for each in node.directories:
         voters = node.voters.get(each.path)
         properties = each.meta_properties
-        node_id = None if properties is None else properties.node_id
-        named = None if voters is None else voters.directory_of(node_id)
+        named = None if voters is None else voters.directory_of(each.node_id)
         own = properties and properties.directory_id
         if named is None or (own and format_uuid(own) == named):
             continue
@@ -320,7 +319,7 @@ def _voter_advice(node: NodeIdentity, copies: LocalCopies) -> Iterator[str]:
         )
         yield (
             "otherwise remove the old voter, while other controllers run: kafka-metadata-quorum.sh"
-            f" --bootstrap-controller HOST:PORT remove-controller --controller-id {node_id}"
+            f" --bootstrap-controller HOST:PORT remove-controller --controller-id {each.node_id}"
             f" --controller-directory-id {named}; then add this one: add-controller"
         )
 
@@ -328,7 +327,7 @@ def _voter_advice(node: NodeIdentity, copies: LocalCopies) -> Iterator[str]:
 def _clusters(directories: Iterable[LogDirectory]) -> dict[object, int]:
     found: dict[object, int] = {}
     for each in directories:
-        value = each.meta_properties and each.meta_properties.cluster_id
+        value = each.cluster_id
         if value is not None:
             found[value] = found.get(value, 0) + 1
     return found
@@ -339,7 +338,7 @@ def _nodes(node: NodeIdentity) -> dict[object, int]:
     if node.server is not None and node.server.content.node_id is not None:
         found[node.server.content.node_id] = 0
     for each in node.directories:
-        value = None if each.meta_properties is None else each.meta_properties.node_id
+        value = each.node_id
         if value is not None:
             found[value] = found.get(value, 0) + 1
     return found

@@ -20,10 +20,7 @@ Identity = tuple[str, str | None, int | None, str | None]
 def identity_of(directory: LogDirectory) -> Identity:
     """By what the log directory is found in earlier snapshots."""
     path = directory.path.resolved().path
-    properties = directory.meta_properties
-    if properties is None:
-        return path, None, None, None
-    return path, properties.cluster_id, properties.node_id, properties.directory_id_text
+    return path, directory.cluster_id, directory.node_id, directory.directory_id
 
 
 class KnownFiles(Struct):

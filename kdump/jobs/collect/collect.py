@@ -133,12 +133,11 @@ def _directory(
     except OSError as failure:
         what = FileProblem(directory.path / names.CLUSTER_METADATA_TOPIC, failure)
         problems.append(_problem(directory, what))
-    properties = directory.meta_properties
     marker = directory.clean_shutdown
     return CollectedDirectory(
         path=str(directory.path),
-        cluster_id=None if properties is None else properties.cluster_id,
-        node_id=None if properties is None else _or_none(properties.node_id),
+        cluster_id=directory.cluster_id,
+        node_id=_or_none(directory.node_id),
         directory_id=directory.directory_id,
         is_clean_shutdown=directory.is_clean,
         broker_epoch=None if marker is None else _or_none(marker.broker_epoch),

@@ -57,8 +57,7 @@ class Side(Struct, frozen=True):
     def node_id(self) -> int | None:
         """The broker; None if the directories do not say."""
         found = self.directories[0].log_directory
-        properties = None if found is None else found.meta_properties
-        return None if properties is None else properties.node_id
+        return None if found is None else found.node_id
 
 
 def sides_of(directories: Sequence[NamedDirectory]) -> list[Side]:

@@ -124,7 +124,6 @@ def read_copies(directories: Iterable[LogDirectory]) -> list[MetadataCopy]:
 
 
 def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:
-    properties = directory.meta_properties
     problems = []
     try:
         quorum_state = partition.read_quorum_state()
@@ -135,9 +134,9 @@ def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:
     return MetadataCopy(
         log_dir=directory.path,
         partition=partition,
-        node_id=None if properties is None else properties.node_id,
+        node_id=directory.node_id,
         directory_id=directory.directory_id,
-        cluster_id=None if properties is None else properties.cluster_id,
+        cluster_id=directory.cluster_id,
         quorum_state=quorum_state,
         outline=outline,
         problems=tuple(problems),

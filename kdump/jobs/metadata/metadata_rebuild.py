@@ -104,8 +104,7 @@ def _own_directory(request: RebuildRequest) -> LogDirectory | None:
         if not kind.is_log_directory:
             return None
         directory = read_log_directory(path, kind)
-    properties = directory.meta_properties
-    return None if properties is None or properties.node_id is None else directory
+    return None if directory.node_id is None else directory
 
 
 def _with_own_directory_id(request: RebuildRequest, own: LogDirectory | None) -> list[DynamicVoter]:

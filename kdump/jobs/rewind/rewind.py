@@ -684,12 +684,10 @@ def _holders(directories: Iterable[LogDirectory]) -> Mapping[TopicPartition, set
     """The brokers of each partition that have it in one of some directories."""
     found = defaultdict[TopicPartition, set[int]](set)
     for directory in directories:
-        properties = directory.meta_properties
         for partition in directory.partitions:
             key = partition.topic_partition
-            if key is None or properties is None or properties.node_id is None:
-                continue
-            found[key].add(properties.node_id)
+            if key is not None and directory.node_id is not None:
+                found[key].add(directory.node_id)
     return found
 
 

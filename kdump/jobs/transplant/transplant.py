@@ -239,7 +239,7 @@ def _known_epoch(
 def _is_same_cluster(request: TransplantRequest) -> bool:
     """Whether source and target are of one cluster, which gives producers their ids."""
     ids = {
-        None if each is None or each.meta_properties is None else each.meta_properties.cluster_id
+        None if each is None else each.cluster_id
         for each in (request.source_directory, request.target)
     }
     return len(ids) == 1 and None not in ids

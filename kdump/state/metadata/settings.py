@@ -384,9 +384,7 @@ def read_cluster_metadata(path: Location) -> ClusterMetadata:
         raise KdumpError(
             f"{partition.path}: the metadata is damaged or incomplete; name another copy of it"
         )
-    properties = directory.meta_properties
-    cluster_id = None if properties is None else properties.cluster_id
-    return ClusterMetadata(path, cluster_id, image, directory)
+    return ClusterMetadata(path, directory.cluster_id, image, directory)
 
 
 def read_settings(
@@ -417,9 +415,7 @@ def read_settings(
     images: dict[str | Location, ClusterImage] = {}
     copies: dict[str | Location, list[Partition]] = defaultdict(list)
     for directory in directories:
-        properties = directory.meta_properties
-        cluster_id = None if properties is None else properties.cluster_id
-        node_id = None if properties is None else properties.node_id
+        cluster_id, node_id = directory.cluster_id, directory.node_id
         _require_node(directory, node_id, broker or {})
         cluster = directory.path if cluster_id is None else cluster_id
         belongs[directory.path] = cluster, node_id

@@ -215,11 +215,10 @@ def _shutdown(directory: LogDirectory) -> str:
 
 
 def _directory(directory: LogDirectory, redaction: Redaction) -> dict[str, Any]:
-    properties = directory.meta_properties
     return {
         "path": redaction.path(str(directory.path)),
         "partitions": len(directory.identities),
         "shutdown": _shutdown(directory),
-        "node": None if properties is None else properties.node_id,
-        "cluster": None if properties is None else properties.cluster_id,
+        "node": directory.node_id,
+        "cluster": directory.cluster_id,
     }
