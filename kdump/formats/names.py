@@ -60,7 +60,7 @@ REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 COORDINATOR_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
-"""Topics that brokers write themselves, as coordinators."""
+"""Topics that brokers write themselves, as coordinators (``Topic.INTERNAL_TOPICS``)."""
 
 PARTITION_FILES: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE})
 """The files of a partition that are not named after an offset."""

@@ -11,7 +11,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from kdump.errors import KdumpError, UsageProblem
-from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, COORDINATOR_TOPICS, TopicPartition
 from kdump.formats.uuids import parse_uuid
 from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.log.directory import LogDirectory
@@ -32,10 +32,6 @@ from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
 from kdump.state.metadata.metadata_replay import END, CopyReplay
 
 NO_EPOCH: Final = -1
-_INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
-"""Follows ``Topic.isInternal``."""
 
 
 class ServeRequest(Struct, frozen=True):
@@ -88,7 +84,7 @@ class ServedTopic(Struct, frozen=True):
 
     @property
     def is_internal(self) -> bool:
-        return self.name in _INTERNAL_TOPICS
+        return self.name in COORDINATOR_TOPICS
 
 
 @dataclass(frozen=True, slots=True)

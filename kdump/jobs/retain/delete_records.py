@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from kdump.broker.retention.record_deletion import RecordsNotDeletableError, without_records_before
 from kdump.broker.retention.retention import Reason, RetainableSegment
 from kdump.broker.retention.retention_outcome import LoadedLog
-from kdump.formats.names import FileKind
+from kdump.formats.names import COORDINATOR_TOPICS, FileKind
 from kdump.jobs.retain.old_segments import (
-    INTERNAL_TOPICS,
     DirectoryDeletion,
     PartitionDeletion,
     SegmentDecision,
@@ -65,7 +64,7 @@ def delete_records(request: DeleteRecordsRequest) -> DirectoryDeletion:
     require_clean(directory)
     assert partition.topic_partition is not None
     name = partition.topic_partition.topic
-    if name in INTERNAL_TOPICS:
+    if name in COORDINATOR_TOPICS:
         raise RecordsNotDeletableError(
             f"{partition.path}: records of internal topics cannot be deleted by offset"
         )

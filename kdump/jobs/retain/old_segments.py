@@ -34,12 +34,6 @@ from kdump.storage.location import Location
 from kdump.target.target_file import Gone, TargetFile
 from kdump.target.virtual_directory import segment_file_names
 
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
-"""Topics that brokers use themselves (``Topic.INTERNAL_TOPICS``)."""
-
-
 _SET_BY_HAND: Final = (
     "remove it, because a broker reads it as empty, and set the known lines with"
     " 'kdump checkpoint set LOG_DIR {} ...'"

@@ -15,8 +15,8 @@ from kdump.broker.retention.free_space import choose_to_free
 from kdump.broker.retention.retention import Reason, RetainableLog
 from kdump.engine.engine import Engine, run_all
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.formats.names import COORDINATOR_TOPICS
 from kdump.jobs.retain.old_segments import (
-    INTERNAL_TOPICS,
     DirectoryDeletion,
     NotDeleted,
     PartitionDeletion,
@@ -182,7 +182,7 @@ def _why_unchanged(
 ) -> NotDeleted | None:
     name, topic = result.topic_partition.topic, result.settings
     is_named = request.selection.names(result.topic_partition)
-    if name in INTERNAL_TOPICS and not is_named:
+    if name in COORDINATOR_TOPICS and not is_named:
         return NotDeleted.INTERNAL
     why = why_not_deleted(result, is_policy_needed=not is_named, twice=twice)
     if why is not None:
