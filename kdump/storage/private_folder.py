@@ -79,9 +79,14 @@ def _belongs_here(status: os.stat_result, *, is_last: bool) -> bool:
 
 def cache_folder(environment: Mapping[str, str]) -> Path | None:
     """The directory of kdump in the user's cache; None if the user has no home directory."""
-    configured = environment.get("XDG_CACHE_HOME", "")
+    return xdg_folder(environment, "XDG_CACHE_HOME", ".cache")
+
+
+def xdg_folder(environment: Mapping[str, str], variable: str, below_home: str) -> Path | None:
+    """The directory of kdump where a variable says, else below the user's home directory."""
+    configured = environment.get(variable, "")
     # The XDG Base Directory Specification says to ignore relative paths.
     if configured.startswith("/"):
         return Path(configured) / "kdump"
     home = environment.get("HOME", "")
-    return Path(home) / ".cache" / "kdump" if home.startswith("/") else None
+    return Path(home) / below_home / "kdump" if home.startswith("/") else None

@@ -13,7 +13,7 @@ from typing import Final
 
 from kdump.cli.output.out_file import refuse_log_directories
 from kdump.errors import UsageProblem
-from kdump.storage.private_folder import make_private_folder
+from kdump.storage.private_folder import make_private_folder, xdg_folder
 
 _NAME: Final = "query-history"
 
@@ -24,7 +24,7 @@ def history_path(environment: Mapping[str, str]) -> Path | None:
     Args:
         environment: has ``XDG_STATE_HOME``, or ``HOME``.
     """
-    folder = _state_folder(environment)
+    folder = xdg_folder(environment, "XDG_STATE_HOME", ".local/state")
     if folder is None:
         return None
     try:
@@ -42,12 +42,3 @@ def history_path(environment: Mapping[str, str]) -> Path | None:
     except (OSError, UsageProblem):
         return None
     return path
-
-
-def _state_folder(environment: Mapping[str, str]) -> Path | None:
-    configured = environment.get("XDG_STATE_HOME", "")
-    # The XDG Base Directory Specification says to ignore relative paths.
-    if configured.startswith("/"):
-        return Path(configured) / "kdump"
-    home = environment.get("HOME", "")
-    return Path(home) / ".local" / "state" / "kdump" if home.startswith("/") else None
