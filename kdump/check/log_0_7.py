@@ -15,8 +15,7 @@ from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.kafka07 import Message07, Stop07, StopReason07
 from kdump.scan.batch_statistics import BatchStatistics, Volume
-from kdump.scan.source import read_at
-from kdump.storage.byte_source import ByteSource
+from kdump.scan.walk_0_7 import read_entry
 
 _INVARIANT_OF: Final = {
     StopReason07.ZERO_FILL: invariants.ZERO_FILL,
@@ -40,7 +39,7 @@ def check_segment(
     statistics = _Statistics(scope.base_offset) if with_statistics else None
     with scope.log.open_file() as source:
         while True:
-            entry = _entry_at(source, position)
+            entry = read_entry(source, position)
             if isinstance(entry, Stop07):
                 break
             broken = _problem(entry, level)
@@ -119,15 +118,6 @@ class _Statistics:
             volume = Volume(count, count, size_bytes)
             batches += BatchStatistics(untimed=volume, sizes={size: volume}, codecs={codec: volume})
         return PartStatistics(batches, self.runs.runs())
-
-
-def _entry_at(source: ByteSource, position: int) -> Message07 | Stop07:
-    """The entry at ``position``; its size is limited by the end of the file."""
-    size = int.from_bytes(read_at(source, position, kafka07.LOG_OVERHEAD_BYTES), signed=True)
-    if size == 0:
-        size = source.size_bytes - position  # zeroes to the end are not an entry
-    data = read_at(source, position, kafka07.LOG_OVERHEAD_BYTES + max(size, 0))
-    return kafka07.decode_entry(data)
 
 
 def _problem(message: Message07, level: Level) -> tuple[Invariant, str] | None:
