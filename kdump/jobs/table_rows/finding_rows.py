@@ -17,7 +17,6 @@ from kdump.jobs.table_rows.partition_splits import (
     directory_kinds,
     is_selected,
     kind_of,
-    refuse_missing,
 )
 from kdump.jobs.verify.finding_row import finding_row
 from kdump.jobs.verify.verify import (
@@ -36,6 +35,7 @@ from kdump.size_groups import size_groups
 from kdump.state.metadata.settings import read_settings
 from kdump.storage.location import Location
 from kdump.storage.places import parse_location
+from kdump.tables.kafka_log.found_partitions import refuse_absent
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import TableColumn, row_batches
 from kdump.tables.table_options import TableOptions
@@ -162,7 +162,7 @@ def _found(
                 for partition in found.partitions
                 if is_selected(partition.topic_partition, options, filters)
             )
-    refuse_missing(options, present)
+    refuse_absent(options.topics.missing(present), options.paths)
     return targets, directories
 
 

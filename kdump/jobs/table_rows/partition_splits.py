@@ -35,8 +35,8 @@ from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.storage.location import Location, each_once
-from kdump.storage.places import parse_location
 from kdump.tables.kafka_log.damage import status_of, with_status
+from kdump.tables.kafka_log.found_partitions import refuse_absent
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table_options import TableOptions
 
@@ -111,7 +111,7 @@ def listing_splits(
     found: list[ListingSplit] = []
     for path in options.locations():
         found += _splits_at(path, options, filters, present)
-    refuse_missing(options, present)
+    refuse_absent(options.topics.missing(present), options.paths)
     if is_ranked:
         found = list(_ranked(found))
     names = sum(len(each.names) for each in found)
@@ -172,20 +172,6 @@ def _loadable(split: ListingSplit, names: AbstractSet[str]) -> Iterator[Partitio
     for partition in listed:
         with contextlib.suppress(UnfinishedSwapError, OSError):
             yield swapped_partition.as_loaded(partition)
-
-
-def refuse_missing(options: TableOptions, present: AbstractSet[TopicPartition]) -> None:
-    """Refuse topics and partitions that an option names and that are not there.
-
-    Raises:
-        UsageProblem: there are some.
-    """
-    if missing := options.topics.missing(present):
-        named = ", ".join(str(parse_location(path)) for path in options.paths)
-        raise UsageProblem(
-            f"kafka-log finds no {', '.join(missing)} in {named};"
-            " run kdump ls to see the partitions"
-        )
 
 
 def _splits_at(

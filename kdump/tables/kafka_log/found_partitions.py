@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -191,10 +191,19 @@ def locations(options: SourceOptions) -> list[Location]:
 def _refuse_missing(options: SourceOptions, present: AbstractSet[TopicPartition]) -> None:
     bounded = options.start.by_partition.keys() | options.end.by_partition.keys()
     missing = options.topics.missing(present) or sorted(map(str, bounded - present))
-    if missing:
-        named = ", ".join(str(parse_location(path)) for path in options.paths)
+    refuse_absent(missing, options.paths)
+
+
+def refuse_absent(absent: Sequence[str], paths: Iterable[str]) -> None:
+    """Refuse topics and partitions that an option names and that are not there.
+
+    Raises:
+        UsageProblem: there are some.
+    """
+    if absent:
+        places = ", ".join(str(parse_location(path)) for path in paths)
         raise UsageProblem(
-            f"kafka-log finds no {', '.join(missing)} in {named};"
+            f"kafka-log finds no {', '.join(absent)} in {places};"
             " run kdump ls to see the partitions"
         )
 
