@@ -29,6 +29,7 @@ from kdump.formats.server_properties import ServerProperties
 from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.log.directory import DirectoryKind, LogDirectory, directory_kind, read_log_directory
 from kdump.log.partition import Partition
+from kdump.log.selection import only_metadata
 from kdump.phases import phase
 from kdump.repair.rebuild.node_directories import (
     GivenIdentity,
@@ -73,7 +74,7 @@ def read_node_directory(path: Location) -> LogDirectory:
     return read_log_directory(
         path,
         DirectoryKind.LOG_DIRECTORY,
-        select=lambda _name, key: key.topic == names.CLUSTER_METADATA_TOPIC,
+        select=only_metadata,
     )
 
 

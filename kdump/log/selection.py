@@ -83,6 +83,11 @@ class PartitionSelection(Struct, frozen=True):
 EVERYTHING: Final = PartitionSelection()
 
 
+def only_metadata(_directory_name: str, key: TopicPartition) -> bool:
+    """Select the copies of the cluster's metadata."""
+    return key.topic == CLUSTER_METADATA_TOPIC
+
+
 def _any_matches(globs: tuple[str, ...], candidates: list[str]) -> bool:
     return not globs or any(fnmatchcase(each, glob) for glob in globs for each in candidates)
 

@@ -26,7 +26,7 @@ from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import emit_findings, noting, outcome_notes
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
-from kdump.formats.names import CLUSTER_METADATA_TOPIC
+from kdump.log.selection import only_metadata
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -185,10 +185,7 @@ def _explain(
         return diagnostics.status
     with without_garbage_collection():
         roots = [
-            read_log_directory(
-                path, kind, select=lambda _, key: key.topic == CLUSTER_METADATA_TOPIC
-            )
-            for path, kind in log_dirs.items()
+            read_log_directory(path, kind, select=only_metadata) for path, kind in log_dirs.items()
         ]
         settings = config.settings_of(roots)
         if not any(

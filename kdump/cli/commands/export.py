@@ -22,9 +22,10 @@ from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
-from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
+from kdump.formats.names import TopicPartition
 from kdump.jobs.export.file_names import Layout
 from kdump.jobs.export.record_formats import FileFormat
+from kdump.log.selection import only_metadata
 from kdump.phases import phase
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -230,9 +231,7 @@ def _topic_ids(paths: Sequence[Location]) -> dict[str, str]:
         partition
         for path in paths
         if (kind := directory_kind(path)).is_log_directory
-        for partition in read_log_directory(
-            path, kind, select=lambda _, key: key.topic == CLUSTER_METADATA_TOPIC
-        ).partitions
+        for partition in read_log_directory(path, kind, select=only_metadata).partitions
     )
     return {} if image is None else image.topic_ids
 

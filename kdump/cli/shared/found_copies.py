@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kdump.cli.output.events import write_line
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
+from kdump.log.selection import only_metadata
 from kdump.phases import phase
 from kdump.storage.location import Location, each_once
 
@@ -56,7 +57,7 @@ def find_copies(paths: Sequence[Location], problems: CopyProblems) -> list[Metad
     Raises:
         UsageProblem: the log directories have none, or they belong to several clusters.
     """
-    from kdump.jobs.metadata.metadata_copies import read_copies
+    from kdump.jobs.metadata.metadata_copies import read_copies, require_one_cluster
 
     with phase("looking at what is named"):
         paths = each_once(paths)
@@ -77,11 +78,7 @@ def find_copies(paths: Sequence[Location], problems: CopyProblems) -> list[Metad
             f"no {CLUSTER_METADATA_TOPIC}-0 in {named}: name a log directory of a"
             f" controller or a broker, or the directory in its metadata.log.dir"
         )
-    clusters = {copy.cluster_id for copy in copies if copy.cluster_id is not None}
-    if len(clusters) > 1:
-        raise UsageProblem(
-            f"the log directories belong to several clusters: {', '.join(sorted(clusters))}"
-        )
+    require_one_cluster(copies)
     return copies
 
 
@@ -105,9 +102,7 @@ def _directory(path: Location, problems: CopyProblems) -> LogDirectory | None:
             if not kind.is_log_directory:
                 diagnostics.refuse(path)
                 return None
-            found = read_log_directory(
-                path, kind, select=lambda _, key: key.topic == CLUSTER_METADATA_TOPIC
-            )
+            found = read_log_directory(path, kind, select=only_metadata)
     except OSError as failure:
         diagnostics.report(path, failure)
         return None

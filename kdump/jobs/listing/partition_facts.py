@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
-    CLUSTER_METADATA_TOPIC,
     PARTITION_METADATA,
     FileStage,
     TopicPartition,
@@ -25,6 +24,7 @@ from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.living import as_in_use, while_it_changes
 from kdump.log.lock_holders import is_in_use_around
 from kdump.log.partition import Partition
+from kdump.log.selection import only_metadata
 from kdump.phases import phase
 from kdump.storage.location import Location
 
@@ -57,7 +57,7 @@ def read_with_surroundings(path: Location) -> LonePartition:
     try:
         around = directory.read_log_directory(
             named.parent,
-            select=lambda _name, key: key.topic == CLUSTER_METADATA_TOPIC,
+            select=only_metadata,
         )
     except OSError:
         return LonePartition(partition, None)

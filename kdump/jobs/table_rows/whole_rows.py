@@ -13,14 +13,13 @@ import pyarrow as pa
 from msgspec import Struct
 
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
-from kdump.errors import UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
 from kdump.jobs.groups.build_report import report_groups
 from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC
 from kdump.jobs.groups.group_report import GroupsRequest
 from kdump.jobs.groups.offset_rows import offset_row
 from kdump.jobs.listing.listed_rows import partition_row
-from kdump.jobs.metadata.metadata_copies import read_copies
+from kdump.jobs.metadata.metadata_copies import read_copies, require_one_cluster
 from kdump.jobs.metadata.metadata_questions import ShownMetadata, show_metadata
 from kdump.jobs.problems.found_problems import report_all
 from kdump.jobs.table_rows.log_tables import TOPICS
@@ -35,7 +34,7 @@ from kdump.jobs.transactions.open_transactions import TxnsRequest, txns
 from kdump.jobs.transactions.shown_transactions import ShownTransactions
 from kdump.jobs.transactions.transaction_rows import open_transaction_row, transaction_row
 from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
-from kdump.log.selection import EVERYTHING
+from kdump.log.selection import EVERYTHING, only_metadata
 from kdump.state.metadata.metadata_image import EntityKind
 from kdump.state.metadata.metadata_replay import MetadataPoint
 from kdump.state.metadata.metadata_rows import config_row
@@ -130,12 +129,8 @@ def _shown_metadata(split: WholeSplit) -> ShownMetadata | None:
     Raises:
         UsageProblem: the log directories belong to several clusters.
     """
-    copies = read_copies(split.read(lambda _, key: key.topic == CLUSTER_METADATA_TOPIC))
-    clusters = {copy.cluster_id for copy in copies if copy.cluster_id is not None}
-    if len(clusters) > 1:
-        raise UsageProblem(
-            f"the log directories belong to several clusters: {', '.join(sorted(clusters))}"
-        )
+    copies = read_copies(split.read(only_metadata))
+    require_one_cluster(copies)
     if not copies:
         return None
     return show_metadata(copies, MetadataPoint(), LoggedProblems().remark)

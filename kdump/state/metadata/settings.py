@@ -26,6 +26,7 @@ from kdump.formats.java.java_numbers import parse_int
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion, version_with_level
 from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
 from kdump.log.partition import Partition
+from kdump.log.selection import only_metadata
 from kdump.phases import phase
 from kdump.state.metadata.cluster import (
     ClusterImage,
@@ -373,7 +374,7 @@ def read_cluster_metadata(path: Location) -> ClusterMetadata:
     directory = read_log_directory(
         root,
         DirectoryKind.LOG_DIRECTORY,
-        select=lambda _, key: key.topic == names.CLUSTER_METADATA_TOPIC,
+        select=only_metadata,
     )
     partition = next(filter(_is_metadata, directory.partitions), None)
     if partition is None:
