@@ -22,15 +22,22 @@ from kdump.rows.row_type import (
     one_of,
 )
 
-KAFKAS: Final = replace(
-    list_of(
-        object_of(
-            Field("version", TEXT, "Such as 4.4 or 4.3.1."),
-            Field("reason", TEXT, "What says so, in words."),
-        )
+_STARTING: Final = (
+    "Which Kafka will start on the log directories: the report speaks of what it does."
+)
+KAFKA: Final = Field(
+    "kafka",
+    replace(
+        list_of(
+            object_of(
+                Field("version", TEXT, "Such as 4.4 or 4.3.1."),
+                Field("reason", TEXT, "What says so, in words."),
+            )
+        ),
+        shared="kafkas",
+        what=_STARTING,
     ),
-    shared="kafkas",
-    what="Which Kafka will start on the log directories: the report speaks of what it does.",
+    _STARTING,
 )
 
 PARTITION_OFFSET: Final = replace(
@@ -115,6 +122,12 @@ CHANGE_FIELDS: Final = (
     ),
 )
 """What changes to a directory take and lose, and whether they were made."""
+ROOT_OPERATIONS: Final = Field(
+    "operations",
+    list_of(OPERATION),
+    "Changes to files in the log directory itself.",
+    unless_failed=True,
+)
 
 INTERRUPTED: Final = RowType(
     "interrupted",

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kdump.cli.output.recovery_rows import RECOVERED_DIRECTORY, RECOVERED_PARTITION
 from kdump.jobs.verify.finding_row import FINDING
-from kdump.rows.common_rows import DIRECTORY_FIELDS, INTERRUPTED, KAFKAS, REFUSAL
+from kdump.rows.common_rows import DIRECTORY_FIELDS, INTERRUPTED, KAFKA, REFUSAL
 from kdump.rows.row_type import (
     BYTES,
     COUNT,
@@ -107,11 +107,7 @@ SUMMARY: Final = RowType(
         Field(
             "expected_seconds", NUMBER.or_null, "In a dry run: the expected duration of the run."
         ),
-        Field(
-            "kafka",
-            KAFKAS,
-            "Which Kafka will start on the log directories: the report speaks of what it does.",
-        ),
+        KAFKA,
     ),
 )
 

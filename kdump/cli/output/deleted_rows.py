@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from kdump.jobs.verify.finding_row import FINDING
-from kdump.rows.common_rows import CHANGE_FIELDS, DIRECTORY_FIELDS, INTERRUPTED, KAFKAS, OPERATION
+from kdump.rows.common_rows import (
+    CHANGE_FIELDS,
+    DIRECTORY_FIELDS,
+    INTERRUPTED,
+    KAFKA,
+    OPERATION,
+    ROOT_OPERATIONS,
+)
 from kdump.rows.row_type import (
     BYTES,
     COUNT,
@@ -82,12 +89,7 @@ DELETED_DIRECTORY: Final = RowType(
         Field("log_dir", TEXT, "The log directory."),
         *CHANGE_FIELDS,
         Field("freed_bytes", SIZE, unless_failed=True),
-        Field(
-            "operations",
-            list_of(OPERATION),
-            "Changes to files in the log directory itself.",
-            unless_failed=True,
-        ),
+        ROOT_OPERATIONS,
     ),
 )
 
@@ -100,11 +102,7 @@ RETAIN_SUMMARY: Final = RowType(
         Field("freed_bytes", SIZE),
         Field("is_dry_run", FLAG),
         Field("seconds", NUMBER),
-        Field(
-            "kafka",
-            KAFKAS,
-            "Which Kafka will start on the log directories: the report speaks of what it does.",
-        ),
+        KAFKA,
     ),
 )
 

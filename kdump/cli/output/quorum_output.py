@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.metadata_output import committed_line
 from kdump.cli.output.rendering import Row
+from kdump.jobs.metadata.planned_rows import VOTERS
 from kdump.rows.common_rows import INTERRUPTED, OPERATION
 from kdump.rows.row_type import (
     BYTES,
@@ -18,7 +19,6 @@ from kdump.rows.row_type import (
     JsonAnswer,
     RowType,
     list_of,
-    object_of,
     one_of,
 )
 from kdump.storage.place_names import kdump_command
@@ -140,21 +140,7 @@ RESET: Final = RowType(
         Field("lost", list_of(TEXT), "What the metadata.version cannot hold."),
         Field(
             "voters",
-            list_of(
-                object_of(
-                    Field("id", INTEGER),
-                    Field(
-                        "directory_id",
-                        TEXT.or_null,
-                        "Of its metadata directory; null with kraft.version 0.",
-                    ),
-                    Field("endpoints", list_of(TEXT)),
-                    Field(
-                        "kraft_versions",
-                        object_of(Field("min", INTEGER), Field("max", INTEGER)).or_null,
-                    ),
-                )
-            ),
+            VOTERS,
             "The new voters.",
         ),
         Field("kraft_version", INTEGER, "With 0, the configuration has the voters."),

@@ -9,11 +9,12 @@ from kdump.rows.common_rows import (
     CHANGE_FIELDS,
     DIRECTORY_FIELDS,
     INTERRUPTED,
-    KAFKAS,
+    KAFKA,
     LEFTOVER,
     OPERATION,
     PARTITION_OFFSET,
     REFUSAL,
+    ROOT_OPERATIONS,
 )
 from kdump.rows.row_type import (
     COUNT,
@@ -216,12 +217,7 @@ RECOVERED_DIRECTORY: Final = RowType(
             "Lines of the checkpoint afterwards.",
             unless_failed=True,
         ),
-        Field(
-            "operations",
-            list_of(OPERATION),
-            "Changes to files in the log directory itself.",
-            unless_failed=True,
-        ),
+        ROOT_OPERATIONS,
     ),
 )
 
@@ -237,11 +233,7 @@ SUMMARY: Final = RowType(
         Field("recovered_bytes", SIZE, "Bytes of their logs."),
         Field("is_dry_run", FLAG),
         Field("seconds", NUMBER),
-        Field(
-            "kafka",
-            KAFKAS,
-            "Which Kafka will start on the log directories: the report speaks of what it does.",
-        ),
+        KAFKA,
     ),
 )
 

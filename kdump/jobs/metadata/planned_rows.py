@@ -19,6 +19,21 @@ from kdump.rows.row_type import (
     one_of,
 )
 
+VOTERS: Final = list_of(
+    object_of(
+        Field("id", INTEGER),
+        Field(
+            "directory_id",
+            TEXT.or_null,
+            "Of its metadata directory; null with kraft.version 0.",
+        ),
+        Field("endpoints", list_of(TEXT)),
+        Field(
+            "kraft_versions",
+            object_of(Field("min", INTEGER), Field("max", INTEGER)).or_null,
+        ),
+    )
+)
 _BY_SOURCE: Final = object_of(
     *(
         Field(name, INTEGER, is_optional=True)
@@ -224,21 +239,7 @@ APPLY: Final = RowType(
         Field("lost", list_of(TEXT).or_null, "What the metadata.version cannot hold."),
         Field(
             "voters",
-            list_of(
-                object_of(
-                    Field("id", INTEGER),
-                    Field(
-                        "directory_id",
-                        TEXT.or_null,
-                        "Of its metadata directory; null with kraft.version 0.",
-                    ),
-                    Field("endpoints", list_of(TEXT)),
-                    Field(
-                        "kraft_versions",
-                        object_of(Field("min", INTEGER), Field("max", INTEGER)).or_null,
-                    ),
-                )
-            ).or_null,
+            VOTERS.or_null,
             "The new voters.",
         ),
         Field(

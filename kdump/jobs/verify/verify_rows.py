@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.jobs.verify.finding_row import FINDING, SEVERITY
-from kdump.rows.common_rows import INTERRUPTED, KAFKAS, OPERATION, PLANNED_DIRECTORY
+from kdump.rows.common_rows import INTERRUPTED, KAFKA, OPERATION, PLANNED_DIRECTORY
 from kdump.rows.row_type import (
     COUNT,
     FLAG,
@@ -131,11 +131,7 @@ SUMMARY: Final = RowType(
             "How much of the data was read, if it was to be a part.",
             is_optional=True,
         ),
-        Field(
-            "kafka",
-            KAFKAS,
-            "Which Kafka will start on the log directories: the report speaks of what it does.",
-        ),
+        KAFKA,
     ),
 )
 REPAIR: Final = RowType(
