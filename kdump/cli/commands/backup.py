@@ -13,8 +13,8 @@ import kdump
 from kdump.cli.options.parameters import LocationParameter, paths_argument
 from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.selection_options import selection_options
-from kdump.cli.output.events import EventFormat, open_printer
-from kdump.cli.output.rendering import OutputFormat, format_option, open_output, output_option
+from kdump.cli.output.events import EventFormat, events_option, open_printer
+from kdump.cli.output.rendering import OutputFormat, open_output, output_option
 from kdump.cli.output.selection_words import selection_words
 from kdump.clock import current_time_ms
 from kdump.errors import ExitStatus, UsageProblem
@@ -29,11 +29,6 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _REPOSITORY = click.argument(
     "repository", metavar="REPOSITORY", type=LocationParameter(readable=False, written=True)
-)
-_EVENTS = format_option(
-    EventFormat,
-    "output_format",
-    "Output format: text (default) for people; json or jsonl for programs.",
 )
 
 
@@ -54,7 +49,7 @@ def command() -> None:
 @command.command("create")
 @_REPOSITORY
 @paths_argument("LOG_DIR", written=True)
-@_EVENTS
+@events_option
 @progress_option
 def create(
     repository: Location,
@@ -122,7 +117,7 @@ def list_snapshots(repository: Location, output: OutputFormat) -> ExitStatus:
     is_flag=True,
     help="Rename damaged pieces, so that the next create stores them again.",
 )
-@_EVENTS
+@events_option
 @progress_option
 def check(
     repository: Location, is_repair: bool, output_format: EventFormat, progress: bool | None
@@ -152,7 +147,7 @@ def check(
 @_keep("monthly", "the last snapshot of each of the last N months that have one")
 @_keep("yearly", "the last snapshot of each of the last N years that have one")
 @click.option("--dry-run", "is_preview", is_flag=True, help="Preview and remove nothing.")
-@_EVENTS
+@events_option
 def prune(
     repository: Location, is_preview: bool, output_format: EventFormat, **keep: int | None
 ) -> ExitStatus:
@@ -202,7 +197,7 @@ def prune(
     help="Restore only the log directory that had this path (default: all); may be repeated.",
 )
 @selection_options
-@_EVENTS
+@events_option
 @progress_option
 def restore(
     repository: Location,

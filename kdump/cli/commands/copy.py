@@ -13,8 +13,7 @@ from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import EventFormat, open_printer, write_line
-from kdump.cli.output.rendering import format_option
+from kdump.cli.output.events import EventFormat, events_option, open_printer, write_line
 from kdump.clock import current_time_ms
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_PARTITION, is_accepted_name
@@ -41,11 +40,7 @@ if TYPE_CHECKING:
     help="Preview what is to be copied and write nothing, not even the lock.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="List every partition and every finding.")
-@format_option(
-    EventFormat,
-    "output_format",
-    "Output format: text (default) for people; json or jsonl for programs.",
-)
+@events_option
 @progress_option
 def command(
     source: Location,

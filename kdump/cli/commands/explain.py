@@ -11,8 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 from msgspec.structs import asdict
 
-from kdump.cli.output.events import Event, EventFormat, open_printer
-from kdump.cli.output.rendering import format_option
+from kdump.cli.output.events import Event, EventFormat, events_option, open_printer
 from kdump.errors import ExitStatus, UsageProblem
 
 if TYPE_CHECKING:
@@ -36,11 +35,7 @@ def _complete_code(_: click.Context, __: click.Parameter, incomplete: str) -> li
 
 @click.command("explain")
 @click.argument("subjects", metavar="[CODE | MESSAGE]...", nargs=-1, shell_complete=_complete_code)
-@format_option(
-    EventFormat,
-    "output_format",
-    "Output format: text (default) for people; json or jsonl for programs.",
-)
+@events_option
 def command(subjects: Sequence[str], output_format: EventFormat) -> ExitStatus:
     """Explain the codes of findings: what each means, what a starting broker does, what to do.
 

@@ -10,8 +10,7 @@ import click
 
 from kdump.cli.options.parameters import INT32, DirectoryIdParameter, paths_argument
 from kdump.cli.options.repair_options import optional_repair_options, require_repair
-from kdump.cli.output.events import EventFormat, open_printer
-from kdump.cli.output.rendering import format_option
+from kdump.cli.output.events import EventFormat, events_option, open_printer
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import emit_findings
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
@@ -61,11 +60,7 @@ if TYPE_CHECKING:
     "repeated (default: the directory's own id, or as the cluster's metadata has it).",
 )
 @optional_repair_options
-@format_option(
-    EventFormat,
-    "output_format",
-    "Output format: text (default) for people; json or jsonl for programs.",
-)
+@events_option
 def command(
     paths: Sequence[Location],
     server_properties: Path | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli.options.engine_options import engine_options
-from kdump.cli.options.parameters import LocationParameter
+from kdump.cli.options.parameters import directories_argument
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
@@ -39,13 +39,7 @@ if TYPE_CHECKING:
 
 
 @click.command("info")
-@click.argument(
-    "directories",
-    metavar="DIR...",
-    nargs=-1,
-    required=True,
-    type=LocationParameter(file_okay=False, readable=False),
-)
+@directories_argument
 @click.option(
     "--deep",
     is_flag=True,

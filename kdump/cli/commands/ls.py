@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec.structs import replace
 
-from kdump.cli.options.parameters import LocationParameter
+from kdump.cli.options.parameters import directories_argument
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
@@ -65,13 +65,7 @@ Leftovers  leftover files: deleted, swap, cleaned, orphan (an index without its
 
 
 @click.command("ls", epilog=_COLUMNS_HELP)
-@click.argument(
-    "directories",
-    metavar="DIR...",
-    nargs=-1,
-    required=True,
-    type=LocationParameter(file_okay=False, readable=False),
-)
+@directories_argument
 @selection_options
 @click.option(
     "--sort",

@@ -262,6 +262,15 @@ def paths_argument(metavar: str, *, written: Written = False) -> Callable[[Comma
     )
 
 
+directories_argument: Final = click.argument(
+    "directories",
+    metavar="DIR...",
+    nargs=-1,
+    required=True,
+    type=LocationParameter(file_okay=False, readable=False),
+)
+
+
 def edge_options(verb: str) -> Callable[[Command], Command]:
     """Add the options that say at which offset or time to start and stop."""
     options = (

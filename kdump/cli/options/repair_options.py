@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from kdump.cli.options.conflicts import require_with
-from kdump.cli.output.events import EventFormat
-from kdump.cli.output.rendering import format_option
+from kdump.cli.output.events import EventFormat, events_option
 from kdump.cli.output.write_arguments import RepairArguments
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -63,11 +62,7 @@ def writing_options(*, verbose: str, undo: str, keeps_undo: bool) -> Callable[[C
 
         decorated: Any = with_one_argument
         for option in (
-            format_option(
-                EventFormat,
-                "output_format",
-                "Output format: text (default) for people; json or jsonl for programs.",
-            ),
+            events_option,
             click.option("--verbose", "-v", is_flag=True, help=verbose),
             click.option("--undo/--no-undo", "keep_undo", default=keeps_undo, help=undo),
             click.option(

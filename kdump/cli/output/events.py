@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 from msgspec import Struct
 
 from kdump.cli.output.colour import TonedLine, has_colour
-from kdump.cli.output.rendering import Output, OutputFormat, open_output
+from kdump.cli.output.rendering import Command, Output, OutputFormat, format_option, open_output
 from kdump.cli.output.terminal import terminal_columns, wrapped
 from kdump.cli.output.value_text import escape_controls
 
@@ -25,6 +25,12 @@ class EventFormat(enum.Enum):
     TEXT = "text"
     JSON = "json"
     JSONL = "jsonl"
+
+
+def events_option(command: Command) -> Command:
+    """Add ``--output`` to a command, as its argument ``output_format`` (an EventFormat)."""
+    what = "Output format: text (default) for people; json or jsonl for programs."
+    return format_option(EventFormat, "output_format", what)(command)
 
 
 class Event(Struct, frozen=True):
