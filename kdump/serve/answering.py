@@ -121,6 +121,14 @@ class Serving(Struct, frozen=True):
         return ErrorCode.kafka_storage_error
 
 
+class ServingAnswers:
+    """What answers from what is served."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._cluster = serving.cluster
+
+
 Answering = Callable[[Request, Caller], Awaitable[Answer]]
 """Answers the requests of one API."""
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from kdump.errors import KdumpError
 from kdump.formats.names import TopicPartition
 from kdump.log.special_times import IsolationLevel
-from kdump.serve.answering import Serving
+from kdump.serve.answering import ServingAnswers
 from kdump.serve.messages import Answer, Request
 from kdump.serve.offset_answers import LEVELS
 from kdump.serve.served_cluster import ServedPartition
@@ -33,12 +33,8 @@ class _Room(Struct):
     used_bytes: int = 0
 
 
-class FetchAnswers:
+class FetchAnswers(ServingAnswers):
     """Answers ``Fetch``."""
-
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-        self._cluster = serving.cluster
 
     async def fetch(
         self, request: Request, room_bytes: int = LARGEST_FETCH_BYTES

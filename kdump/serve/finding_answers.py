@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kdump.serve.answering import Answering, Caller, Serving
+from kdump.serve.answering import Answering, Caller, Serving, ServingAnswers
 from kdump.serve.messages import API_VERSIONS, Answer, Request, versions_of
 from kdump.serve.served_cluster import ServedPartition, ServedTopic
 from kdump.state.metadata.metadata_image import EntityKind
@@ -34,12 +34,11 @@ _CLUSTER_OPERATIONS: Final = _operations(_DESCRIBE, _DESCRIBE_CONFIGS)
 """Bits of ``AclOperation``: what a client may do here."""
 
 
-class FindingAnswers:
+class FindingAnswers(ServingAnswers):
     """Answers ``ApiVersions``, ``Metadata``, ``FindCoordinator``, and two that describe more."""
 
     def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-        self._cluster = serving.cluster
+        super().__init__(serving)
         self.offered: frozenset[int] = frozenset()
 
     def handlers(self) -> Mapping[int, Answering]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.group_report import ShareOffsetReport
-from kdump.serve.answering import Answering, Caller, Serving, numbers_by_topic
+from kdump.serve.answering import Answering, Caller, Serving, ServingAnswers, numbers_by_topic
 from kdump.serve.classic_groups import ClassicGroup
 from kdump.serve.consumer_groups import ConsumerGroup
 from kdump.serve.disk_groups import DiskGroups, FoundGroups
@@ -74,12 +74,11 @@ CommitCheck = Callable[[_NamedTopic, Any], ErrorCode]
 """Says whether the offset of a partition may be committed, as it stands in a request."""
 
 
-class GroupAnswers:
+class GroupAnswers(ServingAnswers):
     """Answers everything about groups, but for what their members say."""
 
     def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-        self._cluster = serving.cluster
+        super().__init__(serving)
         self._disk = DiskGroups(serving.cluster, serving.notices)
         self._commits: dict[str, dict[TopicPartition, ServedOffset]] = {}
         self.live = LiveGroups()

@@ -11,7 +11,7 @@ from kdump.errors import KdumpError
 from kdump.formats.names import TopicPartition
 from kdump.jobs.lookup import Question
 from kdump.log.special_times import IsolationLevel, SpecialTime
-from kdump.serve.answering import Answering, Caller, Serving
+from kdump.serve.answering import Answering, Caller, ServingAnswers
 from kdump.serve.messages import Answer, Request
 
 LIST_OFFSETS: Final = 2
@@ -34,12 +34,8 @@ _WITH_TIME: Final = frozenset({SpecialTime.MAX})
 """Special times that are answered with the time of a record."""
 
 
-class OffsetAnswers:
+class OffsetAnswers(ServingAnswers):
     """Answers ``ListOffsets`` and ``OffsetForLeaderEpoch``."""
-
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-        self._cluster = serving.cluster
 
     def handlers(self) -> Mapping[int, Answering]:
         return {

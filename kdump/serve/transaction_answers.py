@@ -19,7 +19,7 @@ from kdump.jobs.loading.load_split import load_split
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.transactions.open_transactions import TxnsRequest, txns
 from kdump.log.selection import PartitionSelection
-from kdump.serve.answering import Answering, Caller, Serving
+from kdump.serve.answering import Answering, Caller, Serving, ServingAnswers
 from kdump.serve.disk_groups import IN_THIS_PROCESS
 from kdump.serve.messages import Answer, Request
 from kdump.serve.served_log import ServedLog
@@ -37,12 +37,11 @@ _NONE: Final = -1
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-class TransactionAnswers:
+class TransactionAnswers(ServingAnswers):
     """Answers ``ListTransactions``, ``DescribeTransactions`` and ``DescribeProducers``."""
 
     def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-        self._cluster = serving.cluster
+        super().__init__(serving)
         self._lock = threading.Lock()
 
     def handlers(self) -> Mapping[int, Answering]:
