@@ -179,11 +179,7 @@ class Disk:
     def set_metadata(self, path: Path, metadata: Metadata, names: Sequence[Path] = ()) -> None:
         with opened(path) as descriptor:
             if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-                status = require_own(descriptor, path, names)
-                if (status.st_uid, status.st_gid) != (metadata.uid, metadata.gid):
-                    os.fchown(descriptor, metadata.uid, metadata.gid)
-                # After chown, which clears mode bits.
-                os.fchmod(descriptor, metadata.mode & ~SET_ID_BITS)
+                _set_owner(descriptor, require_own(descriptor, path, names), metadata)
             os.utime(descriptor, ns=(metadata.accessed_ns, metadata.modified_ns))
 
     def copy_attributes(self, path: Path, like: Path) -> None:
@@ -227,10 +223,7 @@ class Disk:
         with directory_of(path) as above, suppress(FileExistsError):
             os.mkdir(path.name, 0o700, dir_fd=above)
         with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-            status = os.fstat(descriptor)
-            if (status.st_uid, status.st_gid) != (metadata.uid, metadata.gid):
-                os.fchown(descriptor, metadata.uid, metadata.gid)
-            os.fchmod(descriptor, metadata.mode & ~SET_ID_BITS)
+            _set_owner(descriptor, os.fstat(descriptor), metadata)
             _set_attributes(descriptor, attributes)
 
     def rename_directory(self, path: Path, new_path: Path) -> None:
@@ -386,6 +379,13 @@ def _copy_by_hand(source: int, target: int, size: int) -> int:
     data = os.read(source, min(size, _CHUNK_BYTES))
     _write_all(target, data)
     return len(data)
+
+
+def _set_owner(descriptor: int, status: os.stat_result, metadata: Metadata) -> None:
+    if (status.st_uid, status.st_gid) != (metadata.uid, metadata.gid):
+        os.fchown(descriptor, metadata.uid, metadata.gid)
+    # After chown, which clears mode bits.
+    os.fchmod(descriptor, metadata.mode & ~SET_ID_BITS)
 
 
 def _copy_range(source: int, target: int, size: int) -> int:
