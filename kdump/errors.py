@@ -40,6 +40,11 @@ class KdumpError(Exception):
     trace: str = ""
 
 
+def reason_of(failure: Exception) -> str:
+    """Why something failed: what the system says, without the path, or the message."""
+    return (isinstance(failure, OSError) and failure.strerror) or str(failure)
+
+
 class UsageProblem(KdumpError):
     """The command line is wrong, not the data."""
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from kdump.errors import KdumpError, UsageProblem
+from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.formats.json_document import DocumentError, read_document
 from kdump.repository.documents import (
     REPOSITORY_FORMAT,
@@ -281,9 +281,8 @@ class DirectoryFound(NamedTuple):
 
 def worded(failure: Exception) -> str:
     """Why something in a repository cannot be read, and which file that is."""
-    if isinstance(failure, OSError):
-        return f"{failure.filename}: {failure.strerror or failure}"
-    return str(failure)
+    where = f"{failure.filename}: " if isinstance(failure, OSError) else ""
+    return where + reason_of(failure)
 
 
 class PiecedFile(StoredFile):

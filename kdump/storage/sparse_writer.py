@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import IO, Final
 
 from kdump.storage.byte_source import ByteSource
@@ -18,6 +20,15 @@ class WriteFailedError(Exception):
     def __init__(self, failure: OSError) -> None:
         super().__init__(failure.strerror or str(failure))
         self.failure = failure
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Raise a :class:`WriteFailedError` where the file that is written cannot be written."""
+    try:
+        yield
+    except OSError as failure:
+        raise WriteFailedError(failure) from failure
 
 
 class SparseWriter:
@@ -37,7 +48,7 @@ class SparseWriter:
         Raises:
             WriteFailedError: the disk is full, or fails.
         """
-        try:
+        with writing():
             for start in range(0, len(data), _BLOCK_BYTES):
                 block = data[start : start + _BLOCK_BYTES]
                 # The first byte is looked at alone, because few blocks begin with a zero.
@@ -45,8 +56,6 @@ class SparseWriter:
                     self._stream.seek(self.position)
                     self._stream.write(block)
                 self.position += len(block)
-        except OSError as failure:
-            raise WriteFailedError(failure) from failure
 
     def append(self, source: ByteSource, end: int) -> None:
         """Append the bytes of ``source`` from the current position up to ``end``.
@@ -82,7 +91,5 @@ class SparseWriter:
         Raises:
             WriteFailedError: the disk is full, or fails.
         """
-        try:
+        with writing():
             self._stream.truncate(size_bytes)
-        except OSError as failure:
-            raise WriteFailedError(failure) from failure

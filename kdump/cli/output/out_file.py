@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeVar
 
 from msgspec import Struct
 
-from kdump.errors import KdumpError, UsageProblem
+from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -168,5 +168,4 @@ def refuse_log_directories(path: str, named: str | None = None) -> None:
 
 
 def _problem(named: str, failure: Exception) -> OutFileError:
-    what = failure.strerror if isinstance(failure, OSError) else None
-    return OutFileError(f"{named}: {what or failure}")
+    return OutFileError(f"{named}: {reason_of(failure)}")

@@ -19,6 +19,7 @@ from kdump.check.findings import Finding
 from kdump.check.part import Level
 from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
+from kdump.errors import reason_of
 from kdump.jobs.verify.finding_row import finding_row
 from kdump.jobs.verify.verify_partition import VerifyJob
 from kdump.jobs.writing.many_files import close_written
@@ -27,7 +28,7 @@ from kdump.repository.piece_writer import PieceDiffersError, PieceWriter
 from kdump.repository.repository_writer import new_piece
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.passing_storage import PassingStorage
-from kdump.storage.sparse_writer import WriteFailedError
+from kdump.storage.sparse_writer import WriteFailedError, writing
 from kdump.storage.unfinished_file import UnfinishedFile
 
 MOST_INLINE_BYTES: Final = 1024
@@ -161,8 +162,7 @@ class _Run:
                     same = max(same, known[: difference.number], key=stored_bytes)
             return self._pieces(number, file, same)
         except (OSError, EOFError) as failure:
-            what = failure.strerror if isinstance(failure, OSError) else None
-            self.unreadable.append(f"{file.source}: {what or failure}")
+            self.unreadable.append(f"{file.source}: {reason_of(failure)}")
             return None
 
     def _inline(self, file: FileToStore) -> StoredBytes:
@@ -215,10 +215,8 @@ class _Run:
         return StoredBytes(pieces=known, damage=damage)
 
     def _new(self) -> UnfinishedFile:
-        try:
+        with writing():
             new = new_piece(Path(self.job.folder))
-        except OSError as failure:
-            raise WriteFailedError(failure) from failure
         return self.stack.enter_context(new)
 
     def _check(self, source: StoredFile, scope: SegmentScope, writer: PieceWriter) -> Damage:

@@ -50,7 +50,7 @@ from kdump.scan.source import read_at
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
-from kdump.storage.sparse_writer import WriteFailedError
+from kdump.storage.sparse_writer import WriteFailedError, writing
 from kdump.storage.unfinished_file import UnfinishedFile
 
 
@@ -170,17 +170,13 @@ class RestoreJob(Struct, frozen=True):
                     damaged = repository.location(file.pieces[difference.number])
                     what = "damaged: its SHA-256 is not its name"
                     raise RepositoryError(f"{damaged}: {what}") from None
-            try:
+            with writing():
                 new.close()
-            except OSError as failure:
-                raise WriteFailedError(failure) from failure
             return new.keep()
 
     def _new(self) -> UnfinishedFile:
-        try:
+        with writing():
             return UnfinishedFile.beside(Path(self.folder, "file"), TEMPORARY_PREFIX, mode=0o600)
-        except OSError as failure:
-            raise WriteFailedError(failure) from failure
 
 
 def restore(request: RestoreRequest, progress: Progress = SILENT) -> RestoreResult:

@@ -20,11 +20,12 @@ from kdump.check.batches import SegmentScope
 from kdump.check.part import Level, SegmentPart
 from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
+from kdump.errors import reason_of
 from kdump.jobs.copy.copy_plan import CopiedFile
 from kdump.jobs.writing.many_files import close_written
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.passing_storage import PassingStorage
-from kdump.storage.sparse_writer import SparseWriter, WriteFailedError
+from kdump.storage.sparse_writer import SparseWriter, WriteFailedError, writing
 from kdump.storage.unfinished_file import UnfinishedFile
 
 _MODE: Final = 0o666
@@ -124,21 +125,18 @@ class _Run:
                     writer.append(source, file.size_bytes)
             _finish(new, writer, file)
         except (OSError, EOFError) as failure:
-            what = failure.strerror if isinstance(failure, OSError) else None
-            self.unreadable.append(f"{file.source}: {what or failure}")
+            self.unreadable.append(f"{file.source}: {reason_of(failure)}")
             return None
         if self.split.scope is not None:
             self.arrived[str(self.split.scope.log.parent / file.source.name)] = str(new.path)
         return new
 
     def _new(self) -> UnfinishedFile:
-        try:
+        with writing():
             folder = Path(self.job.folder)
             new = UnfinishedFile.beside(
                 folder / "file", TEMPORARY_PREFIX, mode=_MODE, buffer_bytes=_BUFFER_BYTES
             )
-        except OSError as failure:
-            raise WriteFailedError(failure) from failure
         return self.stack.enter_context(new)
 
     def _check(self, source: StoredFile, scope: SegmentScope, writer: SparseWriter) -> None:
@@ -169,7 +167,5 @@ def _require_size(source: StoredFile, file: CopiedFile) -> None:
 def _finish(new: UnfinishedFile, writer: SparseWriter, file: CopiedFile) -> None:
     """Give a file its size and time."""
     writer.finish(file.size_bytes)
-    try:
+    with writing():
         new.set_modified(file.modified_ns)
-    except OSError as failure:
-        raise WriteFailedError(failure) from failure

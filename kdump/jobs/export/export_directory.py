@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from kdump.apply.directory_lock import lock_directory
-from kdump.errors import KdumpError, UsageProblem
+from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
 from kdump.jobs.export.file_names import partition_of
 from kdump.processes.worker_pool import close_kept
@@ -123,8 +123,7 @@ class ExportDirectory:
             raise ExportError(f"{self.name}: another kdump exports to this directory") from None
 
     def _error(self, failure: Exception) -> ExportError:
-        what = failure.strerror if isinstance(failure, OSError) else None
-        return ExportError(f"{self.name}: {what or failure}")
+        return ExportError(f"{self.name}: {reason_of(failure)}")
 
     # What earlier runs left
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
-from kdump.storage.sparse_writer import WriteFailedError
+from kdump.storage.sparse_writer import writing
 from kdump.storage.unfinished_file import UnfinishedFile
 
 ItemT = TypeVar("ItemT")
@@ -79,10 +79,8 @@ def close_written(file: UnfinishedFile) -> None:
     Raises:
         WriteFailedError: it cannot be written.
     """
-    try:
+    with writing():
         if file.stream.tell() >= _SYNCED_ALONE_BYTES:
             file.finish()
         else:
             file.close()
-    except OSError as failure:
-        raise WriteFailedError(failure) from failure
