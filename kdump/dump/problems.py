@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kdump.formats.errors import FormatError
+from kdump.formats.errors import FormatError, expected_and_found
 from kdump.storage.location import Location
 
 
@@ -38,9 +38,4 @@ class DumpProblem(Struct, frozen=True):
 
     def __str__(self) -> str:
         place = f"{self.path}" if self.position is None else f"{self.path}: byte {self.position}"
-        text = f"{place}: {self.what}"
-        if self.expected is not None:
-            text += f", expected {self.expected}"
-        if self.found is not None:
-            text += f", found {self.found}"
-        return text
+        return f"{place}: {self.what}{expected_and_found(self.expected, self.found)}"

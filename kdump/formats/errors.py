@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 
+def expected_and_found(expected: object, found: object) -> str:
+    """The end of a message: what was expected and found, as far as that can be said."""
+    text = "" if expected is None else f", expected {expected}"
+    return text if found is None else f"{text}, found {found}"
+
+
 class FormatError(ValueError):
     """Bytes that are not in the format that they should be in.
 
@@ -51,12 +57,7 @@ class FormatError(ValueError):
         )
 
     def __str__(self) -> str:
-        text = f"{self.what} at byte {self.position}"
-        if self.expected is not None:
-            text += f", expected {self.expected}"
-        if self.found is not None:
-            text += f", found {self.found}"
-        return text
+        return f"{self.what} at byte {self.position}{expected_and_found(self.expected, self.found)}"
 
 
 class OverLimitError(FormatError):
