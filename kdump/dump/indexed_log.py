@@ -7,6 +7,7 @@ only, without their checksums.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -40,6 +41,9 @@ from kdump.storage.location import Location, StoredFile
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
+
+BLOCK_ENTRIES: Final = 1 << 15
+"""Number of entries that are looked up, checked or printed together."""
 
 _LARGEST_LOG_BYTES: Final = 2**31 - 1
 _FIRST_MAGIC_WITH_HEADER: Final = 2
@@ -330,3 +334,17 @@ def _legacy_max_timestamp(batch: memoryview) -> int:
 def _at_batch(damage: FormatError, position: int) -> FormatError:
     """Give ``damage`` with the position of its batch."""
     return FormatError(damage.what, position=position, expected=damage.expected, found=damage.found)
+
+
+def entry_rows(
+    type_: str, columns: Mapping[str, Column], padding: int, entry_bytes: int
+) -> Iterator[dict[str, object]]:
+    """Give each entry of an index as a row, and the padding after them as one."""
+    used = len(next(iter(columns.values()))) - padding
+    for start in range(0, used, BLOCK_ENTRIES):
+        block = slice(start, min(start + BLOCK_ENTRIES, used))
+        values = (column[block].tolist() for column in columns.values())
+        for entry in zip(*values, strict=True):
+            yield {"type": type_, **dict(zip(columns, entry, strict=True))}
+    if padding:
+        yield {"type": "index_padding", "entries": padding, "size_bytes": padding * entry_bytes}

@@ -7,14 +7,13 @@ points to no batch, the entries are printed all the same, and a problem says why
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.index_options import IndexDumpOptions
-from kdump.dump.indexed_log import Fault, batches_at, open_log
+from kdump.dump.indexed_log import BLOCK_ENTRIES, Fault, batches_at, entry_rows, open_log
 from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.dump.unwritten import unwritten_index
@@ -23,9 +22,6 @@ from kdump.formats.index_search import Column
 from kdump.formats.names import FileKind
 from kdump.formats.offset_index import ENTRY_BYTES, OffsetIndex
 from kdump.storage.byte_source import ByteSource
-
-_BLOCK_ENTRIES: Final = 1 << 15
-"""Number of entries that are checked and printed together."""
 
 
 def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Iterator[str]:
@@ -90,8 +86,8 @@ class _Entries:
     def text(self) -> Iterator[str]:
         index = self._index
         count = offset_index.count_before_restart(index.offset, index.base_offset)
-        for first in range(0, count, _BLOCK_ENTRIES):
-            last = min(first + _BLOCK_ENTRIES, count)
+        for first in range(0, count, BLOCK_ENTRIES):
+            last = min(first + BLOCK_ENTRIES, count)
             offset, position = index.offset[first:last], index.position[first:last]
             if self._log is not None:
                 self._check(self._log, first, offset, position)
@@ -134,30 +130,14 @@ def rows(
         OSError: when the index, or a neighbour that is there, cannot be read.
     """
     if not (options.verify_index_only or options.index_sanity_check):
-        yield from _rows(file)
+        data = file.path.read()
+        index = offset_index.decode(data, file.base_offset or 0)
+        columns = {
+            "offset": index.offset,
+            "relative_offset": index.offset - np.int64(index.base_offset),
+            "position": index.position,
+        }
+        padding = offset_index.count_padding(data, ENTRY_BYTES)
+        yield from entry_rows("offset_index_entry", columns, padding, ENTRY_BYTES)
     for _ in dump(file, replace(options, verify_index_only=True), report):
         pass
-
-
-def _rows(file: DumpedFile) -> Iterator[dict[str, object]]:
-    data = file.path.read()
-    index = offset_index.decode(data, file.base_offset or 0)
-    padding = offset_index.count_padding(data, ENTRY_BYTES)
-    used = len(index.offset) - padding
-    for slot in range(0, used, _BLOCK_ENTRIES):
-        block = slice(slot, min(slot + _BLOCK_ENTRIES, used))
-        relative = index.offset[block] - np.int64(index.base_offset)
-        for offset, relative_offset, position in zip(
-            index.offset[block].tolist(),
-            relative.tolist(),
-            index.position[block].tolist(),
-            strict=True,
-        ):
-            yield {
-                "type": "offset_index_entry",
-                "offset": offset,
-                "relative_offset": relative_offset,
-                "position": position,
-            }
-    if padding:
-        yield {"type": "index_padding", "entries": padding, "size_bytes": padding * ENTRY_BYTES}

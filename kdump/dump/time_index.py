@@ -7,14 +7,20 @@ index is missing or damaged, the entries are printed all the same, and a problem
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.index_options import IndexDumpOptions
-from kdump.dump.indexed_log import NO_OFFSET, NO_TIMESTAMP, find_batches, open_log
+from kdump.dump.indexed_log import (
+    BLOCK_ENTRIES,
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    entry_rows,
+    find_batches,
+    open_log,
+)
 from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.dump.unwritten import unwritten_index, unwritten_log
@@ -23,9 +29,6 @@ from kdump.formats.index_search import Column
 from kdump.formats.names import FileKind
 from kdump.formats.time_index import ENTRY_BYTES, TimeIndex
 from kdump.storage.location import StoredFile
-
-_BLOCK_ENTRIES: Final = 1 << 15
-"""Number of entries that are looked up or printed together."""
 
 
 def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Iterator[str]:
@@ -85,15 +88,15 @@ def _starts(file: DumpedFile, targets: Column) -> tuple[Column, DumpProblem | No
     except FileNotFoundError:
         what = "its offset index is missing"
         return starts, DumpProblem(file.path, None, what, path.name, "no file")
-    for first in range(0, len(targets), _BLOCK_ENTRIES):
-        block = slice(first, first + _BLOCK_ENTRIES)
+    for first in range(0, len(targets), BLOCK_ENTRIES):
+        block = slice(first, first + BLOCK_ENTRIES)
         starts[block] = offset_index.lookup_all(index, targets[block])[1]
     return starts, None
 
 
 def _text(index: TimeIndex, count: int) -> Iterator[str]:
-    for first in range(0, count, _BLOCK_ENTRIES):
-        block = slice(first, min(first + _BLOCK_ENTRIES, count))
+    for first in range(0, count, BLOCK_ENTRIES):
+        block = slice(first, min(first + BLOCK_ENTRIES, count))
         timestamps, offsets = index.timestamp[block].tolist(), index.offset[block].tolist()
         yield "".join(map("timestamp: {} offset: {}\n".format, timestamps, offsets))
 
@@ -139,30 +142,14 @@ def rows(
         OSError: when the index, or a neighbour that is there, cannot be read.
     """
     if not (options.verify_index_only or options.index_sanity_check):
-        yield from _rows(file)
+        data = file.path.read()
+        index = time_index.decode(data, file.base_offset or 0)
+        columns = {
+            "timestamp_ms": index.timestamp,
+            "offset": index.offset,
+            "relative_offset": index.offset - np.int64(index.base_offset),
+        }
+        padding = offset_index.count_padding(data, ENTRY_BYTES)
+        yield from entry_rows("time_index_entry", columns, padding, ENTRY_BYTES)
     for _ in dump(file, replace(options, verify_index_only=True), report):
         pass
-
-
-def _rows(file: DumpedFile) -> Iterator[dict[str, object]]:
-    data = file.path.read()
-    index = time_index.decode(data, file.base_offset or 0)
-    padding = offset_index.count_padding(data, ENTRY_BYTES)
-    used = len(index.offset) - padding
-    for slot in range(0, used, _BLOCK_ENTRIES):
-        block = slice(slot, min(slot + _BLOCK_ENTRIES, used))
-        relative = index.offset[block] - np.int64(index.base_offset)
-        for timestamp, offset, relative_offset in zip(
-            index.timestamp[block].tolist(),
-            index.offset[block].tolist(),
-            relative.tolist(),
-            strict=True,
-        ):
-            yield {
-                "type": "time_index_entry",
-                "timestamp_ms": timestamp,
-                "offset": offset,
-                "relative_offset": relative_offset,
-            }
-    if padding:
-        yield {"type": "index_padding", "entries": padding, "size_bytes": padding * ENTRY_BYTES}
