@@ -20,7 +20,7 @@ from kdump.cli.options.selection_options import (
     nothing_selected_in,
     selection_options,
 )
-from kdump.cli.output.events import open_printer, write_line
+from kdump.cli.output.events import open_printer, write_notice
 from kdump.cli.output.recovery_output import RecoveryReport, recovery_status
 from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import emit_findings, noting, outcome_notes
@@ -211,7 +211,7 @@ def _explain(
     sys.stdout.flush()
     for queue in queues:
         for line in damage_lines(queue):
-            write_line(f"kdump: {line}", sys.stderr)
+            write_notice(line)
     return status
 
 

@@ -13,7 +13,7 @@ from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import EventFormat, events_option, open_printer, write_line
+from kdump.cli.output.events import EventFormat, events_option, open_printer, write_notice
 from kdump.clock import current_time_ms
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_PARTITION, is_accepted_name
@@ -162,7 +162,7 @@ def _request(
     from kdump.tiered.left_in_tier import left_in_tier
 
     if (said := left_in_tier(directory, directory.partitions)) is not None:
-        write_line(f"kdump: {said}", sys.stderr)
+        write_notice(said)
     if selection.is_futile(directory.partitions):
         raise nothing_selected(selection, [source])
     with phase("reading the settings of topics"):
@@ -184,4 +184,4 @@ def _warn_of_a_broker(source: Location) -> None:
         holder = holder_of(source.local_path)
     if holder is not None:
         what = f"{source}: in use by {holder}: files may change while they are copied"
-        write_line(f"kdump: {what}", sys.stderr)
+        write_notice(what)

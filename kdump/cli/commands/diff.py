@@ -318,7 +318,7 @@ def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> l
 def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics) -> None:
     """Report what could not be compared, and damage."""
     from kdump.cli.output.diff_output import dropped_at_start, notes
-    from kdump.cli.output.events import write_line
+    from kdump.cli.output.events import write_notice
     from kdump.jobs.diff.results import NotCompared
 
     if isinstance(result, NotCompared):
@@ -334,4 +334,4 @@ def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics
         if replica.refusal is not None:
             diagnostics.report(replica.path, f"no broker loads it: {replica.refusal}")
     for note in notes(result):
-        write_line(f"kdump: {note}", sys.stderr)
+        write_notice(note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.range_options import RangeArguments, range_options
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_notice
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
@@ -207,17 +206,16 @@ def _targets(
                 if not any(found.partition.path.is_same(each.partition.path) for each in same):
                     same.append(found)
     if (said := left_in_copies(finder.left_out, by_key.keys(), "exported")) is not None:
-        write_line(f"kdump: {said}; name the directory to export it", sys.stderr)
+        write_notice(f"{said}; name the directory to export it")
     # Files are named after the topic.
     of_topic, other_topics = of_one_topic(
         (each for same in by_key.values() for each in same), lambda: _topic_ids(paths)
     )
     if other_topics:
-        write_line(
-            f"kdump: not exported: {counted(len(other_topics), 'replica')} of another topic with"
+        write_notice(
+            f"not exported: {counted(len(other_topics), 'replica')} of another topic with"
             f" the same name (first: {other_topics[0].partition.path}); name its log directory"
-            " alone to export it",
-            sys.stderr,
+            " alone to export it"
         )
     return one_of_each(of_topic, diagnostics, "exported"), other_topics
 

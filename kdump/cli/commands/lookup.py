@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +13,7 @@ from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import OFFSET, TIME, WordParameter, paths_argument
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_line, write_notice
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
@@ -118,7 +117,7 @@ def command(
 
     for each in directories:
         if (said := left_in_tier(each, each.partitions)) is not None:
-            write_line(f"kdump: {said}", sys.stderr)
+            write_notice(said)
     if not directories:
         return diagnostics.status
     level = isolation_level or IsolationLevel.READ_UNCOMMITTED

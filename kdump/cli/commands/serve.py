@@ -11,7 +11,7 @@ import click
 from kdump.cli.options.parameters import paths_argument
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_line, write_notice
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.phases import phase
@@ -166,7 +166,7 @@ def command(
         def failed(replica: Replica, failure: OSError) -> None:
             diagnostics.report(replica.partition.path, failure)
 
-        notices = ServedNotices(lambda line: write_line(f"kdump: {line}", sys.stderr), skip_damaged)
+        notices = ServedNotices(write_notice, skip_damaged)
         with phase("choosing among replicas"):
             cluster = open_cluster(request, notices, failed)
     if not cluster.topics and not selection.is_everything:
@@ -303,7 +303,7 @@ def _directories(
         )
         if found is not None:
             if (said := left_in_tier(found, found.partitions)) is not None:
-                write_line(f"kdump: {said}", sys.stderr)
+                write_notice(said)
             yield found
 
 
@@ -317,11 +317,8 @@ def _image(
     """
     from kdump.serve.served_cluster import newest_image
 
-    def report(what: str) -> None:
-        write_line(f"kdump: {what}", sys.stderr)
-
     try:
-        return newest_image(directories, report, must_be_whole=must_be_whole)
+        return newest_image(directories, write_notice, must_be_whole=must_be_whole)
     except KdumpError as failure:
         if must_be_whole:
             raise

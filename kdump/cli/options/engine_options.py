@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -89,9 +88,9 @@ def _gathered(command: Command, *options: Callable[[Any], Any]) -> Command:
 
 def _say_which(decision: Decision) -> None:
     """Say on standard error which engine was chosen, and why."""
-    from kdump.cli.output.events import write_line
+    from kdump.cli.output.events import write_notice
 
-    write_line(f"kdump: {decision_line(decision)}", sys.stderr)
+    write_notice(decision_line(decision))
 
 
 def decision_line(decision: Decision) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_notice
 from kdump.jobs.schemas import log_directories_of, read_schemas
 from kdump.payloads.protobuf_payloads import NOT_INSTALLED
 from kdump.state.schema_registry import PROTOBUF, SCHEMAS_TOPIC, SchemaRegistry
@@ -40,17 +39,17 @@ def read_registry(
         diagnostics.report_damage(damage)
     problems = found.registry.problems
     for problem in problems[:_MOST_PROBLEMS]:
-        _note(f"{problem}; it is left out")
+        write_notice(f"{problem}; it is left out")
     if len(problems) > _MOST_PROBLEMS:
         more = counted(len(problems) - _MOST_PROBLEMS, "more record", "more records")
-        _note(f"{more} of schemas left out")
+        write_notice(f"{more} of schemas left out")
     if not found.has_source and not found.unreadable:
         where = ", ".join(map(str, places)) or "the directories around the data"
         hint = "" if given else "; name schemas with --schemas"
-        _note(f"no topic {SCHEMAS_TOPIC} in {where}{hint}")
+        write_notice(f"no topic {SCHEMAS_TOPIC} in {where}{hint}")
     is_needed = any(each.schema_type == PROTOBUF for each in found.registry.versions.values())
     if is_needed and not all(map(_is_installed, _OF_PROTOBUF)):
-        _note(NOT_INSTALLED)
+        write_notice(NOT_INSTALLED)
     return found.registry
 
 
@@ -59,7 +58,3 @@ def _is_installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except ImportError:
         return False
-
-
-def _note(line: str) -> None:
-    write_line(f"kdump: {line}", sys.stderr)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kdump.cli.output.events import Event, write_line
+from kdump.cli.output.events import Event, write_notice
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus
 from kdump.jobs.backup.prune import FUTURE, RULES
@@ -198,7 +197,7 @@ def warn_of_later(names: Sequence[str], repository: Location) -> None:
             f"{repository}: {later_than_now(names)}; restore needs --snapshot, and prune keeps such"
             f" snapshots; to do without one, delete its file in {repository / SNAPSHOTS}"
         )
-        write_line(f"kdump: {what}", sys.stderr)
+        write_notice(what)
 
 
 def created_events(result: BackupResult, repository: Location) -> Iterator[Event]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.brief import BriefFindings
-from kdump.cli.output.events import Event, write_line
+from kdump.cli.output.events import Event, write_notice
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import finding_events
 from kdump.errors import ExitStatus
@@ -129,7 +128,7 @@ def report_begin(request: CopyRequest, result: CopyResult) -> None:
     """Say on standard error what is to be copied, and how much space there is."""
     what = f"{counted(result.copied_files, 'file')}, {format_bytes(result.copied_bytes)}"
     free = f"{format_bytes(result.free_bytes)} are free"
-    write_line(f"kdump: copying {what}, to {request.target}, where {free}", sys.stderr)
+    write_notice(f"copying {what}, to {request.target}, where {free}")
 
 
 class CopyReport:
@@ -172,13 +171,13 @@ class CopyReport:
         of_places = cut_places()  # each is reported by itself
         for what in self.result.cut:
             if what not in of_places:
-                write_line(f"kdump: {what}", sys.stderr)
+                write_notice(what)
         shown = self._problems if self.is_verbose else self._problems[:_MAX_PROBLEMS]
         for path, _, what in shown:
-            write_line(f"kdump: {what if path is None else f'{path}: {what}'}", sys.stderr)
+            write_notice(f"{what if path is None else f'{path}: {what}'}")
         if more := len(self._problems) - len(shown):
             what = counted(more, "more problem")
-            write_line(f"kdump: … and {what} like these (--verbose shows all)", sys.stderr)
+            write_notice(f"… and {what} like these (--verbose shows all)")
 
     def events(self) -> Iterator[Event]:
         """Yield an event for each finding, problem and partition, and the summary."""

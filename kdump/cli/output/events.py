@@ -116,3 +116,8 @@ def write_line(line: str, stream: TextIO | None = None) -> None:
     stream.write(shown + "\n")
     if columns is not None:
         stream.flush()
+
+
+def write_notice(text: str) -> None:
+    """Write a line for people to standard error, as what kdump says beside its output."""
+    write_line(f"kdump: {text}", sys.stderr)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Final
 
 from kdump.cli.output.diagnostics import Diagnostics
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_notice
 from kdump.cli.output.rendering import OutputFormat, Row
 from kdump.cli.output.sections import open_sections
 from kdump.cli.output.value_text import format_bytes
@@ -141,7 +140,7 @@ def report_problems(result: ExportResult, diagnostics: Diagnostics) -> None:
     for each in result.partitions:
         for why in each.unreadable:
             diagnostics.status |= ExitStatus.OPERATIONAL_ERROR
-            write_line(f"kdump: {why}", sys.stderr)
+            write_notice(why)
         _report_partition(each, diagnostics)
 
 
@@ -153,15 +152,15 @@ def _report_partition(exported: ExportedPartition, diagnostics: Diagnostics) -> 
         )
         if number < MOST_PROBLEMS:
             place = f"{each['path']}: bytes {each['start']} to {each['end']}"
-            write_line(f"kdump: {place}: {each['what']}", sys.stderr)
+            write_notice(f"{place}: {each['what']}")
     more = max(0, len(problems) - MOST_PROBLEMS) + exported.more_problems
     if more:
         path = exported.planned.source["path"]
-        write_line(f"kdump: {path}: {counted(more, 'more problem')} like these", sys.stderr)
+        write_notice(f"{path}: {counted(more, 'more problem')} like these")
     undecoded = exported.undecoded
     if undecoded.records:
         diagnostics.status |= ExitStatus.OPERATIONAL_ERROR
-        write_line(f"kdump: {exported.planned.source['path']}: {undecoded}", sys.stderr)
+        write_notice(f"{exported.planned.source['path']}: {undecoded}")
 
 
 def write_result(result: ExportResult, out: str, output: OutputFormat) -> None:

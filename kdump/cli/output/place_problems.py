@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_line, write_notice
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus, StoreGoneError
 from kdump.log.lock_holders import read_as_living, unreported_holders
@@ -17,34 +17,34 @@ def report_places() -> ExitStatus:
     status = ExitStatus.SOUND
     for unpacked in unpacked_archives():
         name, size = unpacked.name, format_bytes(unpacked.size_bytes)
-        write_line(f"kdump: {name}: was unpacked ({size}) for this run, and removed", sys.stderr)
+        write_notice(f"{name}: was unpacked ({size}) for this run, and removed")
         if unpacked.damage is not None:
             what = f"its compression is damaged or incomplete: {unpacked.damage}"
-            write_line(f"kdump: {name}: {what}; what follows is missing", sys.stderr)
+            write_notice(f"{name}: {what}; what follows is missing")
             status |= ExitStatus.OPERATIONAL_ERROR
     for archive in named_archives():
         for problem in archive.problems:
-            write_line(f"kdump: {archive.name}: {problem.what}", sys.stderr)
+            write_notice(f"{archive.name}: {problem.what}")
             if problem.is_failure:
                 status |= ExitStatus.OPERATIONAL_ERROR
     for store in named_stores():
         for problem in store.problems:
-            write_line(f"kdump: {problem.what}", sys.stderr)
+            write_notice(f"{problem.what}")
             status |= ExitStatus.OPERATIONAL_ERROR
         try:
             changes = store.changes()
         except OSError as failure:
-            write_line(f"kdump: {failure.filename}: {failure.strerror}", sys.stderr)
+            write_notice(f"{failure.filename}: {failure.strerror}")
             status |= ExitStatus.OPERATIONAL_ERROR
             continue
         except StoreGoneError as failure:
-            write_line(f"kdump: {failure}", sys.stderr)
+            write_notice(str(failure))
             status |= failure.exit_status
             continue
         if changes:
             more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
             what = "it was changed while kdump read it; run kdump again"
-            write_line(f"kdump: {changes[0]}{more}: {what}", sys.stderr)
+            write_notice(f"{changes[0]}{more}: {what}")
             status |= ExitStatus.OPERATIONAL_ERROR
     return status
 
@@ -53,11 +53,11 @@ def report_holders() -> None:
     """Name the processes that had locked log directories while this run read them."""
     for log_dir, holder in unreported_holders().items():
         what = f"in use by {holder}: findings may be about files that change"
-        write_line(f"kdump: {log_dir}: {what}", sys.stderr)
+        write_notice(f"{log_dir}: {what}")
     for log_dir, known in read_as_living().items():
         why = "read as in use (--live)" if known is None else f"in use by {known}"
         what = f"{why}: the end of each log, and what a broker would do at a start, are not judged"
-        write_line(f"kdump: {log_dir}: {what}", sys.stderr)
+        write_notice(f"{log_dir}: {what}")
 
 
 def report_requests() -> None:

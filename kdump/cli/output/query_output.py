@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_line, write_notice
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import OutputFormat, open_output
 from kdump.cli.output.sections import write_summary
@@ -419,7 +419,7 @@ def report_problems(problems: Sequence[SkippedData]) -> ExitStatus:
     reported = list(dict.fromkeys(problem.what for problem in problems))
     sys.stdout.flush()
     for what in reported[:MOST_PROBLEMS]:
-        write_line(f"kdump: {what}", sys.stderr)
+        write_notice(what)
     if (more := len(reported) - MOST_PROBLEMS) > 0:
-        write_line(f"kdump: {counted(more, 'more problem')} like these", sys.stderr)
+        write_notice(f"{counted(more, 'more problem')} like these")
     return status

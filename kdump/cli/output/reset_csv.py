@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_notice
 from kdump.cli.output.groups_summary import missing_lines
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def write_reset_csv(report: GroupsReport) -> None:
                 sys.stdout.write(",".join(fields) + "\n")
     sys.stdout.flush()
     for line in _left_out(report):
-        write_line(f"kdump: {line}", sys.stderr)
+        write_notice(line)
 
 
 def _field(text: str) -> str:

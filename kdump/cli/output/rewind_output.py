@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.brief import MAX_LISTED
-from kdump.cli.output.events import Event, Printer, write_line
+from kdump.cli.output.events import Event, Printer, write_notice
 from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.errors import ExitStatus
 from kdump.log.broker import by_broker
@@ -218,18 +217,13 @@ def report_not_found(path: Location, request: RewindRequest, found: Rewind) -> N
     given = request.offsets or {}
     not_found = len(found.elsewhere) + len(found.unknown)
     if given and not_found == len(given):
-        write_line(f"kdump: {path}: none of its partitions is in these log directories", sys.stderr)
+        write_notice(f"{path}: none of its partitions is in these log directories")
     if found.elsewhere:
-        write_line(
-            f"kdump: {path}: not in these log directories: {_listed(found.elsewhere)}", sys.stderr
-        )
+        write_notice(f"{path}: not in these log directories: {_listed(found.elsewhere)}")
     if found.unknown:
         who = "the cluster's metadata has" if found.has_metadata else "these log directories have"
         what = "partition" if found.has_metadata else "topic"
-        write_line(
-            f"kdump: {path}: {who} no such {what}: {_listed(found.unknown)}; check the name",
-            sys.stderr,
-        )
+        write_notice(f"{path}: {who} no such {what}: {_listed(found.unknown)}; check the name")
 
 
 def _listed(keys: Sequence[TopicPartition]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kdump.cli.output.brief import MAX_LISTED, BriefFindings, finding_line
-from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
+from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_notice
 from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
@@ -231,7 +231,7 @@ def report_failures(done: Iterable[PlanResult]) -> ExitStatus:
     for each in done:
         if each.failure is not None:
             sys.stdout.flush()
-            write_line(f"kdump: {each.failure}", sys.stderr)
+            write_notice(f"{each.failure}")
             status |= each.failure.exit_status
     return status
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_notice
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.log.selection import only_metadata
@@ -44,9 +43,9 @@ class CopyProblems:
             return
         self._reported.add(what)
         if len(self._reported) < _MOST_PROBLEMS:
-            write_line(f"kdump: {what}", sys.stderr)
+            write_notice(what)
         elif len(self._reported) == _MOST_PROBLEMS:
-            write_line("kdump: there are more problems, which are not listed", sys.stderr)
+            write_notice("there are more problems, which are not listed")
 
 
 def find_copies(paths: Sequence[Location], problems: CopyProblems) -> list[MetadataCopy]:

@@ -17,7 +17,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_line, write_notice
 from kdump.cli.output.query_output import QueryFormat, RowLimit, print_result
 from kdump.cli.output.rendering import OutputFormat, open_output
 from kdump.cli.shared.query_history import history_path
@@ -103,7 +103,7 @@ def _run(session: SqlSession, text: str, output: QueryFormat, limit: RowLimit) -
     except BrokenPipeError:
         raise
     except (KdumpError, OSError) as failure:
-        write_line(f"kdump: {failure}", sys.stderr)
+        write_notice(str(failure))
         return False
     return True
 

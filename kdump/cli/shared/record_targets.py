@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct, field
 
 from kdump.cli.output.diagnostics import Diagnostics
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_notice
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.names import PartitionState
 from kdump.jobs.listing.partition_facts import loaded_or_reported
@@ -95,9 +94,9 @@ class TargetFinder(Struct, frozen=True):
         for problem in directory.unlisted(self.selection.matches):
             self.diagnostics.report(problem.path, problem.error)
         for name in directory.refused:
-            write_line(f"kdump: {path / name}: not a partition name: not {self.done}", sys.stderr)
+            write_notice(f"{path / name}: not a partition name: not {self.done}")
         if (said := left_in_tier(directory, directory.partitions)) is not None:
-            write_line(f"kdump: {said}", sys.stderr)
+            write_notice(said)
         for partition in directory.partitions:
             if not self.has_copies and partition.state is not PartitionState.LIVE:
                 self.left_out.append(partition)
@@ -131,7 +130,7 @@ def one_of_each(
     if replicas.others:
         count = counted(len(replicas.others), "other replica")
         first = replicas.others[0].partition.path
-        write_line(f"kdump: not {done}: {count} (first: {first}){hint}", sys.stderr)
+        write_notice(f"not {done}: {count} (first: {first}){hint}")
     return replicas
 
 
@@ -144,8 +143,7 @@ def say_where_else(status: ExitStatus, done: str, *, has_others: bool) -> None:
         has_others: whether any were left out.
     """
     if has_others and status & ExitStatus.DAMAGE_LEFT:
-        write_line(
-            f"kdump: replicas that were not {done} may have the damaged records: kdump verify of"
-            " all log directories names those without damage; then name theirs alone",
-            sys.stderr,
+        write_notice(
+            f"replicas that were not {done} may have the damaged records: kdump verify of"
+            " all log directories names those without damage; then name theirs alone"
         )
