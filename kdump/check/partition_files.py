@@ -238,8 +238,7 @@ def _check_assigned(
     Follows ``LogManager.isStrayReplica``, which knows topics by their id alone, and
     ``LogManager.getOrCreateLog``, which knows logs by the topic's name.
     """
-    key = scope.partition.topic_partition
-    assert key is not None
+    key = scope.partition.key
     if cluster.owner is None:
         into.add(
             invariants.PARTITION_METADATA_MISMATCH.finding(

@@ -336,8 +336,7 @@ class _Recovery:
             return _LEFT_STATES[partition.state]
         if partition.path in self.twice:
             return NotRecovered.TWICE
-        key = partition.topic_partition
-        assert key is not None
+        key = partition.key
         if partition.is_cluster_metadata:
             return None if self.request.selection.names(key) else NotRecovered.CLUSTER_METADATA
         topic = self.request.settings[directory.path].topic(key.topic)

@@ -94,6 +94,12 @@ class Partition(Struct, frozen=True):
     entries: tuple[Entry, ...] = ()
 
     @property
+    def key(self) -> TopicPartition:
+        """The partition, of a directory that has the name of one."""
+        assert self.topic_partition is not None
+        return self.topic_partition
+
+    @property
     def log_bytes(self) -> int:
         """The size of all logs, which Kafka calls the size of the log."""
         return sum(segment.log_bytes for segment in self.segments)

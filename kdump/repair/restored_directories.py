@@ -125,9 +125,7 @@ class Candidate(Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        key = self.partition.topic_partition
-        assert key is not None
-        return key.partition
+        return self.partition.key.partition
 
     @property
     def key(self) -> TopicPartition | None:
@@ -170,8 +168,7 @@ def with_full_name(candidate: Candidate, names: Mapping[str, str], given: str | 
         names: names of topics by id.
         given: the name that the user gives; None if there is none.
     """
-    key = candidate.partition.topic_partition
-    assert key is not None
+    key = candidate.partition.key
     if candidate.obstacle is not None:
         return candidate
     if key.topic == CLUSTER_METADATA_TOPIC:

@@ -159,8 +159,7 @@ def open_cluster(
     verified, readers = VerifiedBatches(), CommittedReaders()
     logs: dict[TopicPartition, ServedLog] = {}
     for replica in chosen.chosen:
-        key = replica.partition.topic_partition
-        assert key is not None
+        key = replica.partition.key
         logs[key] = ServedLog(
             key, replica, verified, readers, request.skips_damage, notices.note_damage
         )

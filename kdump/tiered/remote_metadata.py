@@ -102,8 +102,7 @@ def read_remote_metadata(log_dirs: Iterable[Location]) -> RemoteMetadata:
     found = RemoteMetadata()
     with phase(f"reading {REMOTE_LOG_METADATA_TOPIC}"):
         for partition in _replicas(list(log_dirs)):
-            assert partition.topic_partition is not None
-            found.numbers.add(partition.topic_partition.partition)
+            found.numbers.add(partition.key.partition)
             _read(partition, found)
     return found
 

@@ -165,8 +165,7 @@ def _rows(answers: Iterable[ReplicaAnswer], diagnostics: Diagnostics) -> Iterato
 
 def _row(replica: Replica, answer: LookupAnswer, *, is_most_advanced: bool | None) -> Row:
     found, record = answer.found, answer.found.record
-    assert replica.partition.topic_partition is not None
-    topic, number = replica.partition.topic_partition
+    topic, number = replica.partition.key
     return {
         "type": "lookup",
         "log_dir": str(replica.log_directory.path),

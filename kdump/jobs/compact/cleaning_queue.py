@@ -108,8 +108,7 @@ class QueuedPartition(Struct, frozen=True):
 
     @property
     def key(self) -> TopicPartition:
-        assert self.partition.topic_partition is not None
-        return self.partition.topic_partition
+        return self.partition.key
 
     @property
     def view(self) -> CleanerView | None:

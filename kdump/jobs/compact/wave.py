@@ -149,8 +149,7 @@ class Wave(Struct, frozen=True):
         yield from self._rewrite(works)
 
     def _begun(self, partition: Partition) -> _Work | CompactionProblem:
-        key = partition.topic_partition
-        assert key is not None, "only partitions with a topic are compacted"
+        key = partition.key
         topic = self.request.topic_settings(self.directory, partition)
         context = configured_context(
             self.directory,

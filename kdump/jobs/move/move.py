@@ -251,8 +251,7 @@ class _Run(Struct):
         """The checkpoints with the lines that the sources have."""
         lines: dict[str, Lines] = {name: {} for name in directory.checkpoints.by_file_name()}
         for each in entering:
-            key = each.move.partition.topic_partition
-            assert key is not None
+            key = each.move.partition.key
             source = self.directories[each.move.source.path].checkpoints.by_file_name()
             for name, offsets in source.items():
                 lines[name][key] = (offsets or {}).get(key)
@@ -268,8 +267,7 @@ class _Run(Struct):
         """The target states of third directories, in which the broker began a copy."""
         elsewhere: dict[Location, dict[str, TopicPartition]] = {}
         for each in moves:
-            key = each.move.partition.topic_partition
-            assert key is not None
+            key = each.move.partition.key
             for around, name in each.futures:
                 if around.path not in (each.move.source.path, each.move.target.path):
                     elsewhere.setdefault(around.path, {})[name] = key

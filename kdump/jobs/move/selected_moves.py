@@ -173,8 +173,7 @@ def _planned(moves: Sequence[Move], directories: Sequence[LogDirectory]) -> list
     futures = _futures(directories)
     planned = []
     for move in moves:
-        key = move.partition.topic_partition
-        assert key is not None
+        key = move.partition.key
         own = tuple(futures.get(key, ()))
         path, other = move.partition.path.local_path, move.target.path.local_path / move.name
         if not _places(move.partition, [move.target]):

@@ -62,8 +62,7 @@ def delete_records(request: DeleteRecordsRequest) -> DirectoryDeletion:
     """
     directory, partition = request.directory, request.partition
     require_clean(directory)
-    assert partition.topic_partition is not None
-    name = partition.topic_partition.topic
+    name = partition.key.topic
     if name in COORDINATOR_TOPICS:
         raise RecordsNotDeletableError(
             f"{partition.path}: records of internal topics cannot be deleted by offset"

@@ -133,8 +133,7 @@ class PartitionDeletion(Struct, frozen=True):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        assert self.partition.topic_partition is not None
-        return self.partition.topic_partition
+        return self.partition.key
 
     @property
     def needed_options(self) -> str:

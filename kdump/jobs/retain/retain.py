@@ -126,8 +126,7 @@ def _undecided(
     twice: Collection[Location],
 ) -> PartitionDeletion:
     """A partition before its log was read."""
-    assert partition.topic_partition is not None
-    topic = request.settings[directory.path].topic(partition.topic_partition.topic)
+    topic = request.settings[directory.path].topic(partition.key.topic)
     result = PartitionDeletion(directory, partition, topic)
     unchanged = _why_unchanged(request, result, twice)
     if unchanged is None or not unchanged.is_unknown:

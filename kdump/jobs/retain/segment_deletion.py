@@ -142,9 +142,7 @@ def delete_segments_split(
         is_replicated: whether to assume that the log is fully replicated.
     """
     load = load_split(partition, directory, settings, now_ms=now_ms)
-    high_watermarks = directory.checkpoints.high_watermarks or {}
-    assert partition.topic_partition is not None
-    high_watermark = high_watermarks.get(partition.topic_partition)
+    high_watermark = (directory.checkpoints.high_watermarks or {}).get(partition.key)
     return DeleteSegmentsSplit(
         load.path,
         size_bytes=len(partition.segments) * _READ_BYTES,
