@@ -73,10 +73,7 @@ class Producer(Struct):
         if entry.current_txn_first_offset >= 0:
             producer.txn_first_offset = entry.current_txn_first_offset
         if entry.last_offset >= 0:
-            producer.last_sequence = entry.last_sequence
-            producer.last_offset = entry.last_offset
-            producer.offset_delta = entry.offset_delta
-            producer.has_batch = True
+            producer._take_last(entry)
         return producer
 
     def entry(self) -> ProducerEntry:
@@ -92,14 +89,17 @@ class Producer(Struct):
             NO_TRANSACTION if self.txn_first_offset is None else self.txn_first_offset,
         )
 
+    def _take_last(self, last: ProducerEntry | BatchRun | Producer) -> None:
+        self.last_sequence = last.last_sequence
+        self.last_offset = last.last_offset
+        self.offset_delta = last.offset_delta
+        self.has_batch = True
+
     def add_run(self, run: BatchRun) -> None:
         """Take in batches of data."""
         if run.producer_epoch != self.epoch:
             self._begin_epoch(run.producer_epoch)
-        self.last_sequence = run.last_sequence
-        self.last_offset = run.last_offset
-        self.offset_delta = run.offset_delta
-        self.has_batch = True
+        self._take_last(run)
         self.timestamp = self.data_timestamp = run.timestamp
         self.marker_offset = None
 
@@ -139,10 +139,7 @@ class Producer(Struct):
         if self.epoch != staged.epoch:
             self._begin_epoch(staged.epoch)
         if staged.has_batch:
-            self.last_sequence = staged.last_sequence
-            self.last_offset = staged.last_offset
-            self.offset_delta = staged.offset_delta
-            self.has_batch = True
+            self._take_last(staged)
             self.data_timestamp = staged.data_timestamp
         self.coordinator_epoch = staged.coordinator_epoch
         self.timestamp = staged.timestamp
