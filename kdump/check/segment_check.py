@@ -365,7 +365,7 @@ class _PartCheck:
         )
 
     def _take_producers(self, window: Window, batches: BatchColumns) -> None:
-        marked = batches.attributes & (record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG)
+        marked = batches.attributes & record_batch.OF_TRANSACTIONS
         markers = NO_MARKERS
         if marked.any():
             is_of_txn = marked.astype(np.bool_) & (batches.producer_id >= 0)

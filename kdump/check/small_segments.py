@@ -38,7 +38,6 @@ from kdump.storage.location import Location
 
 MOST_SEGMENTS: Final = 128
 """So many are worth checking at once: their bytes have to fit into the CPU's cache."""
-_OF_TRANSACTIONS: Final = record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG
 _OFFSET_INDEX: Final = FileKind.OFFSET_INDEX.value
 _TIME_INDEX: Final = FileKind.TIME_INDEX.value
 _SHIFT: Final = 32
@@ -144,7 +143,7 @@ class _SmallSegments:
             now_ms,
         )
         is_bad: Flags = batches.magic != record_batch.NEWEST_MAGIC
-        is_bad |= batches.attributes & _OF_TRANSACTIONS != 0
+        is_bad |= batches.attributes & record_batch.OF_TRANSACTIONS != 0
         is_bad |= batches.records_count != batches.last_offset_delta + 1
         for check in batch_checks.ALL:
             is_bad |= check.find(batches, around)

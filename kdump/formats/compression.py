@@ -26,13 +26,11 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Protocol
 
 from kdump.formats.buffer import Buffer
 from kdump.formats.errors import FormatError
-
-CODEC_MASK: Final = 0x07
-"""The bits of a batch's or a message's attributes that hold the codec's number."""
+from kdump.formats.record_batch import CODEC_MASK
 
 
 class Codec(enum.IntEnum):

@@ -27,9 +27,8 @@ import numpy.typing as npt
 
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import (
-    CONTROL_FLAG,
     NO_SEQUENCE,
-    TRANSACTIONAL_FLAG,
+    OF_TRANSACTIONS,
     Record,
     encode_lone_record,
 )
@@ -182,7 +181,7 @@ def encode_end_txn_batch(
     return encode_lone_record(
         record,
         partition_leader_epoch,
-        attributes=TRANSACTIONAL_FLAG | CONTROL_FLAG,
+        attributes=OF_TRANSACTIONS,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )

@@ -69,10 +69,13 @@ MIN_LENGTH_BYTES: Final = 14
 """The least ``length`` that any magic can have (``LegacyRecord.RECORD_OVERHEAD_V0``)."""
 
 CODEC_MASK: Final = 0x07
+"""The bits of a batch's or a message's attributes that hold the codec's number."""
 LOG_APPEND_TIME_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
+OF_TRANSACTIONS: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
+"""A batch with one of these is part of a transaction, or ends one."""
 
 LARGEST_RECORD_BYTES: Final = 16 << 20
 """Larger records of compressed batches are not decoded, unless the limit is raised or the batch is

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from kdump.formats import kafka07, record_batch
-from kdump.formats.compression import CODEC_MASK, Codec
+from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.log.batch_validity import LogPart
 from kdump.log.living_windows import log_windows
@@ -162,7 +162,7 @@ def _survey_0_7(path: Location, *, may_be_padded: bool) -> Iterator[LogContents 
             if isinstance(found, kafka07.Stop07):
                 break
             batches += 1
-            codecs[found.attributes & CODEC_MASK] += 1
+            codecs[found.attributes & record_batch.CODEC_MASK] += 1
             position += len(entry)
     yield LogContents(
         batches=batches,

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from kdump.formats import names, record_batch
-from kdump.formats.compression import CODEC_MASK, Codec
+from kdump.formats.compression import Codec
 from kdump.formats.feature_levels import HIGHEST_METADATA_VERSION, METADATA_VERSIONS
 from kdump.formats.kafka_versions import version_with_level
 from kdump.formats.names import FileKind
@@ -185,7 +185,7 @@ def _of_batch(header: _Header | None) -> Generation:
     if header is None:
         return ANY
     found = ANY
-    if header.attributes & CODEC_MASK == Codec.ZSTD:
+    if header.attributes & record_batch.CODEC_MASK == Codec.ZSTD:
         found &= _WITH_ZSTD
     if header.attributes & record_batch.DELETE_HORIZON_FLAG:
         found &= _WITH_DELETE_HORIZON

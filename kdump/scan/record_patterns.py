@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from kdump.formats.compression import CODEC_MASK, Codec
+from kdump.formats.compression import Codec
 from kdump.formats.java.text_lines import is_utf8
+from kdump.formats.record_batch import CODEC_MASK
 from kdump.scan.batches import PADDING_BYTES, Bytes, Column, Flags, Window
 from kdump.scan.records import RecordColumns, locate_headers
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from kdump.formats import record_batch
-from kdump.formats.compression import CODEC_MASK, Codec, decompress
+from kdump.formats.compression import Codec, decompress
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.scan.batches import LARGEST_WINDOW_BYTES, PADDING_BYTES, BatchColumns, Window
@@ -101,7 +101,7 @@ def _decode_gathered(
 def _decompress(attributes: int, body: memoryview) -> bytes | None:
     """Decompress the records of a batch; None if it must be streamed to find the damage."""
     try:
-        codec = _codec(attributes & CODEC_MASK)
+        codec = _codec(attributes & record_batch.CODEC_MASK)
         return decompress(codec, body, limit_bytes=LARGEST_WINDOW_BYTES)
     except FormatError:
         return None

@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kdump.formats.compression import CODEC_MASK, Codec
+from kdump.formats.compression import Codec
+from kdump.formats.record_batch import CODEC_MASK
 from kdump.scan.batches import BatchColumns, Column
 from kdump.scan.control_batches import is_control, is_transactional
 from kdump.tables.kafka_log.rows import RecordOrigin

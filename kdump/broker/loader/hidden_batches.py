@@ -13,7 +13,6 @@ all of them agree about the end of the log, and leader epochs begin where the lo
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Final
 
 from kdump.broker.loader.load_report import HiddenBatches, Loss, WrongTxn, measure_loss
 from kdump.broker.loader.loaded_segment import LoadedSegment
@@ -26,8 +25,6 @@ from kdump.scan.source import read_at
 from kdump.state.transactions.producer_state_manager import ProducerStateManager
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import VirtualDirectory
-
-_OF_TRANSACTIONS: Final = record_batch.TRANSACTIONAL_FLAG | record_batch.CONTROL_FLAG
 
 
 def batches_past_end(
@@ -115,7 +112,7 @@ def contradict_producers(
         last_rows = {pid: row for row, pid in enumerate(tail.producer_id.tolist()) if pid >= 0}
         for producer_id, row in last_rows.items():
             entry = known.get(producer_id)
-            flags = int(tail.attributes[row]) & _OF_TRANSACTIONS
+            flags = int(tail.attributes[row]) & record_batch.OF_TRANSACTIONS
             is_open = flags == record_batch.TRANSACTIONAL_FLAG
             if entry is None:
                 timestamp = int(tail.max_timestamp[row])
@@ -150,7 +147,7 @@ def _is_txn_batch(segment: LoadedSegment, position: int, producer_id: int) -> bo
     if len(data) < record_batch.HEADER_BYTES or data[record_batch.MAGIC_START] < 2:
         return False
     header = record_batch.decode_header(data)
-    flags = header.attributes & _OF_TRANSACTIONS
+    flags = header.attributes & record_batch.OF_TRANSACTIONS
     return flags == record_batch.TRANSACTIONAL_FLAG and header.producer_id == producer_id
 
 

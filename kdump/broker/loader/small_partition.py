@@ -59,7 +59,7 @@ _TIME_ENTRY: Final = layout(TIME_ENTRY_FIELDS)
 _DIGITS: Final = 20
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
-_OF_TRANSACTIONS: Final = record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG
+_OF_TRANSACTIONS: Final = record_batch.OF_TRANSACTIONS
 _MOST_FILE_BYTES: Final = 4000
 """Larger snapshots and indexes are left to the loader, which need not hold them in memory."""
 _KEPT: Final = Kept()

@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from kdump.formats.errors import FormatError
-from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from kdump.formats.record_batch import CONTROL_FLAG, OF_TRANSACTIONS
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import Column, Flags, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import ALL, MessageSet, expand_window
 
 _BINARY = pa.large_binary()
-_COMPARED_FLAGS = CONTROL_FLAG | TRANSACTIONAL_FLAG
 
 _NOT_RISING = "the offsets of its records do not rise from its first to its last"
 
@@ -140,7 +139,7 @@ def _of_columns(columns: RecordColumns) -> tuple[RecordRows, list[EndedEarly]]:
         magic=batches.magic[batch],
         producer_id=batches.producer_id[batch],
         producer_epoch=batches.producer_epoch[batch],
-        flags=batches.attributes[batch] & _COMPARED_FLAGS,
+        flags=batches.attributes[batch] & OF_TRANSACTIONS,
         key=gather_bytes(columns.data, columns.key_start, columns.key_size, columns.key_size >= 0),
         value=gather_bytes(
             columns.data, columns.value_start, columns.value_size, columns.value_size >= 0

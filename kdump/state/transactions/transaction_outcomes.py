@@ -137,8 +137,7 @@ class TransactionOutcomes:
 
 def is_in_transaction(batches: BatchColumns) -> Flags:
     """Which batches belong to a transaction, or end one with a marker."""
-    flags = record_batch.TRANSACTIONAL_FLAG | record_batch.CONTROL_FLAG
-    has_flag: Flags = (batches.attributes & flags) != 0
+    has_flag: Flags = (batches.attributes & record_batch.OF_TRANSACTIONS) != 0
     return has_flag & (batches.magic >= 2) & (batches.producer_id >= 0)
 
 

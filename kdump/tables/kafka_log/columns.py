@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kdump.formats import record_batch
-from kdump.formats.compression import CODEC_MASK, Codec
+from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import control_record_value
 from kdump.scan.batches import Column
@@ -203,7 +203,7 @@ def _magic(rows: Rows) -> pa.Array:
 
 
 def _codec(rows: Rows) -> pa.Array:
-    ids = np.minimum(rows.batches.attributes & CODEC_MASK, len(Codec))
+    ids = np.minimum(rows.batches.attributes & record_batch.CODEC_MASK, len(Codec))
     return _labels(_of_each(ids.astype(np.int32), rows), _CODEC_LABELS)
 
 
