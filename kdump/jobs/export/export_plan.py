@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -130,8 +129,7 @@ def _records_from(found: FoundPartition, offset: int, records: RecordRange) -> i
                 is_counted = (batches.base_offset >= rest.from_offset) & ~is_control(batches)
                 if rest.to_offset is not None:
                     is_counted &= batches.base_offset < rest.to_offset
-                # Messages of old magic have no count.
-                count += int(np.maximum(batches.records_count[is_counted], 1).sum())
+                count += int(batches.counts[is_counted].sum())
     return count
 
 
