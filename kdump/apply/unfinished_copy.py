@@ -40,6 +40,7 @@ from kdump.apply.pinned_directory import directory_of, status_of
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
 from kdump.formats.names import LOCK_FILE
+from kdump.formats.safe_json import json_line
 from kdump.phases import phase
 from kdump.storage.local_disk import local
 from kdump.storage.unfinished_file import UnfinishedFile, is_unfinished
@@ -292,7 +293,7 @@ class UnfinishedCopy:
             DISK.unlink(path)
 
     def _note(self, line: Mapping[str, Any]) -> None:
-        self._journal.write(_line(line))
+        self._journal.write(json_line(line))
 
 
 @contextlib.contextmanager
@@ -368,13 +369,9 @@ def _begin_journal(path: Path, request: Mapping[str, Any]) -> None:
     for each in list(path.iterdir()):
         if _is_unfinished_journal(each.name):
             DISK.unlink(each)
-    header = _line({"format": FORMAT, "version": VERSION, "request": request})
+    header = json_line({"format": FORMAT, "version": VERSION, "request": request})
     with UnfinishedFile.beside(path / JOURNAL, f"{JOURNAL}.", mode=0o666) as new:
         new.stream.write(header)
         new.finish()
         new.rename(path / JOURNAL)
     DISK.sync([path])
-
-
-def _line(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode() + b"\n"

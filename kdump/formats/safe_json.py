@@ -14,6 +14,11 @@ _UNSAFE: Final = re.compile(f"[{UNSAFE}\ud800-\udfff]")
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+def json_line(document: Any) -> bytes:
+    """Encode compact JSON in ASCII as a line of a file."""
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
 def format_json(value: Any) -> str:
     """Format compact JSON on one line; only what could harm a terminal is escaped.
 

@@ -24,6 +24,7 @@ from kdump.apply.files import DISK
 from kdump.errors import UsageProblem
 from kdump.formats.json_document import DocumentError, JsonObject
 from kdump.formats.names import OF_FILE_SYSTEMS
+from kdump.formats.safe_json import json_line
 from kdump.phases import phase
 from kdump.repository.documents import (
     BackedUpDirectory,
@@ -108,7 +109,7 @@ class RepositoryWriter:
     def note(self, log_dir: str, directory: str, file: BackedUpFile) -> None:
         """Note for the next run that a file is stored; not synced, because that run looks."""
         line = {"log_dir": log_dir, "directory": directory, "file": file.fields()}
-        self._progress.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        self._progress.write(json_line(line))
 
     def know(self, document: RepositoryPiece) -> None:
         """Note that a document is there, and was read."""

@@ -25,6 +25,7 @@ from typing import IO, Any, Final, Self
 from kdump.apply.directory_lock import lock_directory
 from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
+from kdump.formats.safe_json import json_line
 from kdump.jobs.export.file_names import partition_of
 from kdump.processes.worker_pool import close_kept
 from kdump.storage.local_disk import local
@@ -250,7 +251,7 @@ class ExportDirectory:
                 "options": options,
                 "partitions": list(map(_without_parts, partitions)),
             }
-            lines = [_line(header)]
+            lines = [json_line(header)]
             lines += [_progress_line(fingerprint, part) for (fingerprint, _), part in kept.items()]
             self._write(PROGRESS, lines)
             self._progress = (self.path / PROGRESS).open("ab", buffering=0)
@@ -397,9 +398,5 @@ def _without_parts(partition: Mapping[str, Any]) -> Document:
     return {name: value for name, value in partition.items() if name != "parts"}
 
 
-def _line(document: Document) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
-
-
 def _progress_line(fingerprint: str, part: Document) -> bytes:
-    return _line({"fingerprint": fingerprint, "part": part})
+    return json_line({"fingerprint": fingerprint, "part": part})

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct, field
 
 from kdump.errors import KdumpError
+from kdump.formats.safe_json import json_line
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.storage.location import Location
@@ -96,7 +97,7 @@ class CheckHistory:
                 if each.segments
             ],
         }
-        return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+        return json_line(document)
 
     @classmethod
     def decode(cls, data: bytes) -> CheckHistory:
