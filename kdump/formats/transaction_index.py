@@ -101,30 +101,6 @@ def version_problem(
     return None
 
 
-def sanity_problem(
-    index: TransactionIndex, start_offset: int, kafka: KafkaVersion = KAFKA_4_3_1
-) -> FormatError | None:
-    """Give what ``TransactionIndex.sanityCheck`` fails on, as a value, or None if it passes.
-
-    Args:
-        index: the whole index.
-        start_offset: base offset of the segment, from the file's name.
-        kafka: whose check it is.
-
-    """
-    for slot, entry in enumerate(index.entries):
-        if not entry.is_known_to(kafka):
-            return version_problem(index, kafka)
-        if entry.last_offset < start_offset:
-            return FormatError(
-                "aborted transaction ends before its segment begins",
-                position=slot * ENTRY_BYTES,
-                expected=f"a last offset of {start_offset} or more",
-                found=entry.last_offset,
-            )
-    return None
-
-
 def trailing_problem(index: TransactionIndex) -> FormatError | None:
     """Give the partial entry at the end, which Kafka ignores, as a value, or None."""
     size_bytes = len(index.entries) * ENTRY_BYTES + index.trailing_bytes

@@ -96,7 +96,6 @@ def read_time_index(data: bytes) -> None:
 def read_transaction_index(data: bytes) -> None:
     index = transaction_index.decode(data)
     transaction_index.version_problem(index)
-    transaction_index.sanity_problem(index, 100)
     transaction_index.trailing_problem(index)
 
 
