@@ -23,21 +23,19 @@ MAX_VARLONG_BYTES: Final = 10
 
 
 class Cursor:
-    """Reads ``data[position:end]`` front to back; every read is checked against ``end``.
+    """Reads ``data`` from ``position`` on, front to back; every read is checked against its end.
 
     Raises:
-        FormatError: from any read past ``end``, or for an over-long varint. Its position counts
+        FormatError: from any read past the end, or for an over-long varint. Its position counts
             from the start of ``data``.
     """
 
     __slots__ = ("data", "end", "position")
 
-    def __init__(
-        self, data: bytes | bytearray | memoryview, position: int = 0, end: int | None = None
-    ) -> None:
+    def __init__(self, data: bytes | bytearray | memoryview, position: int = 0) -> None:
         self.data = data
         self.position = position
-        self.end = len(data) if end is None else min(end, len(data))
+        self.end = len(data)
 
     @property
     def remaining(self) -> int:

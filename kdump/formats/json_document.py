@@ -139,10 +139,10 @@ class JsonObject(Struct, frozen=True):
         """The objects of a list."""
         return (JsonObject.of(value, where) for value, where in self.each(name))
 
-    def numbers(self, name: str, *, least: int = 0, most: int = MOST) -> tuple[int, ...]:
+    def numbers(self, name: str, *, most: int = MOST) -> tuple[int, ...]:
         """A list of integers in a range."""
         return tuple(
-            checked_number(value, where, least=least, most=most) for value, where in self.each(name)
+            checked_number(value, where, least=0, most=most) for value, where in self.each(name)
         )
 
     def texts(self, name: str) -> tuple[str, ...]:

@@ -238,21 +238,20 @@ def decode_header(data: Buffer, position: int = 0) -> MessageHeader:
     return MessageHeader(*_HEADER_V1.unpack_from(data, position))
 
 
-def decode_message(data: Buffer, position: int = 0, end: int | None = None) -> Message:
-    """Decode the message whose entry begins at ``position``, and whose bytes end by ``end``.
+def decode_message(data: Buffer, position: int = 0) -> Message:
+    """Decode the message whose entry begins at ``position``.
 
     The checksum is not compared: :attr:`Message.is_valid` does. Bytes after the value, which the
     size counts and nothing uses, are ignored, as in Kafka.
 
     Raises:
-        FormatError: the entry reaches past ``end``, the magic is neither 0 nor 1, or the entry
+        FormatError: the entry reaches past the end, the magic is neither 0 nor 1, or the entry
             is too small for its magic.
     """
-    end = len(data) if end is None else min(end, len(data))
-    header = decode_header(memoryview(data)[:end], position)
+    header = decode_header(data, position)
     if header.size < MIN_SIZE:
         raise _too_small(header.size, position)
-    _need(data, position, end, header.size_bytes)
+    _need(data, position, len(data), header.size_bytes)
     body = bytes(memoryview(data)[position + LOG_OVERHEAD_BYTES : position + header.size_bytes])
     return _message(header.offset, position, body)
 

@@ -21,7 +21,7 @@ from kdump.log.lock_holders import is_in_use_around, require_log_directory
 from kdump.log.partition import Partition
 from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.log.valid_windows import Damage, segment_part, valid_windows
-from kdump.scan.batches import WINDOW_BYTES, Bytes, Window
+from kdump.scan.batches import Bytes, Window
 from kdump.storage.gentle_disk import gently
 from kdump.storage.location import Location, StoredFile
 
@@ -37,7 +37,6 @@ def log_windows(
     log: Location,
     part: LogPart,
     *,
-    window_bytes: int = WINDOW_BYTES,
     buffer: Bytes | None = None,
 ) -> Iterator[Window | Damage]:
     """Yield the valid batches of a part of a log and the damage between them, in order.
@@ -52,15 +51,13 @@ def log_windows(
     source = _opened(log) if is_whole else log.open_file()
     if source is not None:
         with source:
-            yield from valid_windows(source, part, window_bytes=window_bytes, buffer=buffer)
+            yield from valid_windows(source, part, buffer=buffer)
         return
     first = [_Piece(log, part)]
-    yield from _Reading(log.parent, part, window_bytes, buffer).steps(first)
+    yield from _Reading(log.parent, part, buffer).steps(first)
 
 
-def partition_windows(
-    partition: Partition, first: int = 0, *, buffer: Bytes | None = None
-) -> Iterator[Window | Damage]:
+def partition_windows(partition: Partition, first: int = 0) -> Iterator[Window | Damage]:
     """Yield the valid batches of a partition and the damage between them, in order.
 
     Args:
@@ -73,10 +70,10 @@ def partition_windows(
     for segment, following in list(partition.with_following())[first:]:
         source = _opened(partition.segment_path(segment, FileKind.LOG))
         if source is None:
-            yield from living_windows_from(partition.path, segment.base_offset, buffer)
+            yield from living_windows_from(partition.path, segment.base_offset)
             return
         with source:
-            yield from valid_windows(source, segment_part(segment, following), buffer=buffer)
+            yield from valid_windows(source, segment_part(segment, following))
 
 
 def _opened(log: Location) -> StoredFile | None:
@@ -96,9 +93,7 @@ def _opened(log: Location) -> StoredFile | None:
         return None
 
 
-def living_windows_from(
-    path: Location, offset: int, buffer: Bytes | None = None
-) -> Iterator[Window | Damage]:
+def living_windows_from(path: Location, offset: int) -> Iterator[Window | Damage]:
     """Yield the valid batches of a log that a broker is using, and the damage, from an offset on.
 
     Args:
@@ -108,7 +103,7 @@ def living_windows_from(
         OSError: a log cannot be read.
     """
     whole = LogPart(least_offset=offset, may_be_padded=True)
-    yield from _Reading(path, whole, WINDOW_BYTES, buffer).steps(None)
+    yield from _Reading(path, whole).steps(None)
 
 
 def _pieces(partition: Partition) -> list[_Piece]:
@@ -130,13 +125,10 @@ class _Reading:
         part: has the offsets to read.
     """
 
-    def __init__(
-        self, path: Location, part: LogPart, window_bytes: int, buffer: Bytes | None
-    ) -> None:
+    def __init__(self, path: Location, part: LogPart, buffer: Bytes | None = None) -> None:
         self._path = path
         self._next_offset = part.least_offset
         self._end_offset = part.end_offset
-        self._window_bytes = window_bytes
         self._buffer = buffer
         self._listed: Glimpse | None = None
 
@@ -177,9 +169,7 @@ class _Reading:
 
     def _of(self, piece: _Piece, *, is_last_attempt: bool) -> Iterator[Window | Damage]:
         with gently(piece.log).open_file() as source:
-            for step in valid_windows(
-                source, piece.part, window_bytes=self._window_bytes, buffer=self._buffer
-            ):
+            for step in valid_windows(source, piece.part, buffer=self._buffer):
                 if isinstance(step, Window):
                     window = self._still_to_read(step)
                     if window.batches.count:

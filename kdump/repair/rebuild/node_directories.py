@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct, field
@@ -103,7 +103,6 @@ def repaired_identities(
     directories: Sequence[LogDirectory],
     given: GivenIdentity,
     evidence: NodeEvidence,
-    new_id: Callable[[], uuid.UUID] = new_directory_id,
 ) -> list[RepairedIdentity]:
     """The new ``meta.properties`` of those directories that need one.
 
@@ -111,7 +110,6 @@ def repaired_identities(
         directories: all log directories of a node.
         given: what the user says.
         evidence: what else is known.
-        new_id: makes a directory id.
 
     Raises:
         UsageProblem: the directories do not say enough, or contradict each other; it names the
@@ -122,7 +120,7 @@ def repaired_identities(
     nodes = Counter(each.node_id for each in found if each.node_id is not None)
     if evidence.node_id is not None:
         nodes.setdefault(evidence.node_id, 0)
-    repair = _Repair(directories, given, evidence, new_id)
+    repair = _Repair(directories, given, evidence)
     repair.version = max((each.version for each in found), default=1)
     cluster_id = _decided("cluster", given.cluster_id, clusters, "--cluster-id")
     node_id = _decided("node", given.node_id, nodes, "--node-id")
@@ -159,7 +157,6 @@ class _Repair(Struct):
     directories: Sequence[LogDirectory]
     given: GivenIdentity
     evidence: NodeEvidence
-    new_id: Callable[[], uuid.UUID]
     version: int = 1
 
     def repaired(
@@ -176,7 +173,7 @@ class _Repair(Struct):
         own = None if old is None else old.directory_id
         directory_id, why = self._directory_id(directory, node_id)
         if directory_id is None and (changes or (own and is_reserved(own))):
-            directory_id, why = self.new_id(), NEW
+            directory_id, why = new_directory_id(), NEW
         if directory_id is not None and directory_id != own:
             before = "" if own is None else f"{format_uuid(own)} -> "
             changes.append(f"directory id {before}{format_uuid(directory_id)} ({why})")
@@ -197,7 +194,7 @@ class _Repair(Struct):
         if directory.path in self.given.directory_ids:
             wanted = self.given.directory_ids[directory.path]
             if wanted is None:
-                return self.new_id(), NEW
+                return new_directory_id(), NEW
             if is_reserved(wanted) or wanted in taken:
                 why = f"the id of {taken[wanted].path}" if wanted in taken else "reserved by Kafka"
                 raise UsageProblem(f"--directory-id {directory.path}={format_uuid(wanted)}: {why}")
