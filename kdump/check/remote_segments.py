@@ -12,7 +12,7 @@ from kdump.check import invariants
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import SegmentPart
 from kdump.formats import producer_snapshot, transaction_index
-from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint, epochs_rise
+from kdump.formats.checkpoints import decode_leader_epoch_checkpoint, epochs_rise
 from kdump.formats.errors import FormatError
 from kdump.formats.kafka_versions import NEWEST
 from kdump.formats.remote_names import RemoteFileKind, RemoteFileName
@@ -46,14 +46,12 @@ class LocalReplica(Struct, frozen=True):
 
     Attributes:
         path: its directory.
-        lineage: its leader epochs.
         log_start_offset: where its whole log begins; None if unknown.
         local_start_offset: where its local log begins; None if it has no bytes.
         ranges: from which remote segments its log is read.
     """
 
     path: Location
-    lineage: Sequence[EpochEntry]
     log_start_offset: int | None
     local_start_offset: int | None
     ranges: Sequence[RemoteRange]

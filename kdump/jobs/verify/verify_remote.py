@@ -252,7 +252,7 @@ def _without_replica(
 ) -> LocalReplica:
     """What a replica would have that begins with nothing but the remote segments."""
     lineage = lineage_of(None, segments, listing)
-    return LocalReplica(path, lineage, None, None, segments.read_ranges(lineage, _NO_END))
+    return LocalReplica(path, None, None, segments.read_ranges(lineage, _NO_END))
 
 
 def _replicas(
@@ -271,7 +271,6 @@ def _replicas(
             end = _NO_END if local_start is None else local_start
             yield LocalReplica(
                 partition.path,
-                lineage,
                 first_offset(
                     checkpointed(directory.checkpoints.log_start_offsets, partition),
                     segments,
