@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kdump.cli.options.config_options import ConfigArguments
 from kdump.cli.options.named_records import NamedArguments
-from kdump.cli.output.events import open_printer, write_line
+from kdump.cli.output.events import open_printer, write_notice
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.engine.engine_choice import EngineOptions
@@ -159,8 +159,7 @@ def verify_certificate(
     sys.stdout.flush()
     for unknown, what in ((unknown_keys, "keys"), (unknown_fields, "fields")):
         if unknown:
-            line = f"kdump: {certificate}: is not about {unknown} of the given {what}"
-            write_line(line, sys.stderr)
+            write_notice(f"{certificate}: is not about {unknown} of the given {what}")
     is_as_certified = not (
         found.remains or found.undecoded_records or unknown_keys or unknown_fields
     )

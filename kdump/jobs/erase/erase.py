@@ -137,7 +137,7 @@ class EraseRequest(Struct, frozen=True):
             return NotErased.TWICE
         if not is_loaded(partition):
             return NotErased.KAFKA_0_7
-        if self.settings[directory.path].topic(_key(partition).topic).remote_storage_enable:
+        if self.settings[directory.path].topic(partition.key.topic).remote_storage_enable:
             return NotErased.REMOTE_STORAGE
         is_harmless = all(each.kind in HARMLESS for each in partition.leftovers)
         return None if is_harmless else NotErased.LEFTOVERS
@@ -183,7 +183,7 @@ class PartitionErasure(Struct, frozen=True):
 
     @property
     def key(self) -> TopicPartition:
-        return _key(self.partition)
+        return self.partition.key
 
     @property
     def amount(self) -> MatchedAmount:
@@ -287,11 +287,6 @@ def find_in_remote(
     return remains_of(search_files(files, search, options))
 
 
-def _key(partition: Partition) -> TopicPartition:
-    assert partition.topic_partition is not None, "only partitions with a topic are selected"
-    return partition.topic_partition
-
-
 def _is_read(erasure: PartitionErasure) -> bool:
     return erasure.unchanged is None and erasure.problem is None
 
@@ -362,7 +357,7 @@ def _splits(partition: Partition) -> Iterator[tuple[int, MatchSplit]]:
                 split.end,
                 split.size_bytes,
                 split.label,
-                partition=str(_key(partition)),
+                partition=str(partition.key),
             ),
         )
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 from msgspec import Struct, convert, field, to_builtins
 
 from kdump.errors import KdumpError
+from kdump.formats.safe_json import json_line
 from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.scan.batches import read_chunks
@@ -166,7 +167,7 @@ def encode_list(runs: Iterable[ErasedRun]) -> bytes:
         for run in runs
     ]
     document = {"format": _FORMAT, "version": _VERSION, "runs": rows}
-    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+    return json_line(document)
 
 
 def read_list(log_dir: Location) -> tuple[ErasedRun, ...]:
