@@ -70,6 +70,7 @@ class Entry(NamedTuple):
         hole_bytes: how many bytes of a file were never written; 0 if too few to be worth skipping.
         error: why an entry cannot be looked at; None for a link to nothing.
         file_id: of a file, its number on its disk; 0 where a storage has none.
+        changed_ns: when anything of a file last changed, its status too (``st_ctime``); likewise.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Entry(NamedTuple):
     hole_bytes: int = 0
     error: OSError | None = None
     file_id: int = 0
+    changed_ns: int = 0
 
     @property
     def modified_ms(self) -> int:

@@ -285,9 +285,15 @@ def _entry(name: str, status: os.stat_result, is_link: bool) -> Entry:
         hole_bytes = size_bytes - status.st_blocks * _BLOCK_BYTES
         if hole_bytes < _LEAST_HOLE_BYTES:
             hole_bytes = 0
-    modified_ns, file_id = status.st_mtime_ns, status.st_ino
     return Entry(
-        name, EntryKind.FILE, is_link, size_bytes, modified_ns, hole_bytes, file_id=file_id
+        name,
+        EntryKind.FILE,
+        is_link,
+        size_bytes,
+        status.st_mtime_ns,
+        hole_bytes,
+        file_id=status.st_ino,
+        changed_ns=status.st_ctime_ns,
     )
 
 

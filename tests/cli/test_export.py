@@ -342,6 +342,25 @@ def test_a_partition_that_changed_is_exported_again(log_dir: Path, tmp_path: Pat
     }
 
 
+def test_a_log_that_was_replaced_with_its_size_and_time_is_exported_again(
+    log_dir: Path, tmp_path: Path
+) -> None:
+    # Masking a record whose key has as many bytes as its hash does that to a segment.
+    out, log = tmp_path / "out", log_dir / "orders-0" / file_name(5, FileKind.LOG)
+    log.write_bytes(batch([record(5, b"secret")]))
+    export(out, log_dir)
+    status, new = log.stat(), log.with_suffix(".log.cleaned")
+    new.write_bytes(batch([record(5, b"masked")]))
+    os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+    new.rename(log)
+    assert log.stat().st_size == status.st_size
+
+    done = export(out, log_dir)
+
+    assert (done.exit_status, b"1 earlier file replaced" in done.stdout) == (0, True)
+    assert rows_of(out)[2]["key"] == b"masked"
+
+
 def test_files_of_a_log_that_is_empty_now_are_removed_and_counted(
     log_dir: Path, tmp_path: Path
 ) -> None:

@@ -24,9 +24,15 @@ def test_a_file_is_listed_with_its_size_and_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12345")
     os.utime(tmp_path / "file", ns=(0, 1_700_000_000_123_456_789))
     entry = listed(tmp_path)["file"]
-    file_id = (tmp_path / "file").stat().st_ino
+    status = (tmp_path / "file").stat()
     assert entry == Entry(
-        "file", EntryKind.FILE, False, 5, 1_700_000_000_123_456_789, file_id=file_id
+        "file",
+        EntryKind.FILE,
+        False,
+        5,
+        1_700_000_000_123_456_789,
+        file_id=status.st_ino,
+        changed_ns=status.st_ctime_ns,
     )
     assert entry.modified_ms == 1_700_000_000_123
 

@@ -169,6 +169,8 @@ def _source(found: FoundPartition) -> dict[str, Any]:
                 "file": segment.log_name,
                 "size_bytes": status.size_bytes,
                 "modified_ns": status.modified_ns,
+                # A log that was rewritten can have the same size and time, as with masked records.
+                "changed_ns": status.changed_ns,
             }
         )
     return {
