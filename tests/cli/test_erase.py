@@ -131,10 +131,11 @@ def test_the_manual_names_every_object(root: Path, command: list[str]) -> None:
     [
         (b"alice-4711\n\nnobody\r\n", (), {1, 4, 5, 15, 16, 17}),
         (b"alice-47\r\n", (), {3}),
+        (b"\xef\xbb\xbfalice-47\r\nnobody\r\n", (), {3}),
         (b"616c6963652d3437", ("--key-format=hex",), {3}),
         (b"YWxpY2UtNDc=\n", ("--key-format=base64",), {3}),
     ],
-    ids=["text", "Windows", "hex", "base64"],
+    ids=["text", "Windows", "Excel", "hex", "base64"],
 )
 def test_a_file_has_a_key_on_each_line(
     root: Path, tmp_path: Path, lines: bytes, options: tuple[str, ...], gone: set[int]
@@ -155,9 +156,14 @@ def test_a_prefix_names_every_key_that_begins_with_it(root: Path) -> None:
 def test_an_offset_names_a_record_without_a_key_and_no_control_record(
     root: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "offsets").write_text("orders-0 2\norders-0 11\norders-0 99\nothers-0 3\n")
+    (tmp_path / "offsets").write_text(
+        "\ufefforders-0 2\norders-0 11\norders-0 99\nothers-0 3\nothers-00 4\n"
+    )
 
-    assert erase(root, "--offsets", tmp_path / "offsets", key=None).exit_status == 1
+    outcome = erase(root, "--offsets", tmp_path / "offsets", key=None)
+
+    assert outcome.exit_status == 1
+    assert b"offsets: not among the selected partitions: others-0, others-00\n" in outcome.stderr
 
     assert set(EVERY) - set(offsets_in(root)) == {2}
     assert [each.offset for each in all_records(root / "orders-0") if each.is_control] == [11]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,8 @@ from kdump.cli.options.parameters import (
 from kdump.cli.options.remote_option import remote_option
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected_in, selection_options
+from kdump.cli.output.brief import MAX_LISTED
+from kdump.cli.output.events import write_line
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import emit_findings
 from kdump.engine.engine_choice import EngineOptions
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from kdump.log.partition import Partition
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
+    from kdump.repair.erase.named_records import NamedRecords
 
 _MOST_PERCENT: Final = 10
 """A larger share of a topic is erased only with ``--yes``: a wrong list of keys is easily given."""
@@ -164,6 +168,8 @@ def command(
         }
         if not any(selected.values()):
             raise nothing_selected_in(selection, directories)
+        keys = (one.topic_partition for each in selected.values() for one in each)
+        _report_not_selected(named, records, map(str, keys))
         severe = severe_findings(directories, settings, selected)
         for directory in directories:
             diagnostics.report_problems(directory)
@@ -252,6 +258,18 @@ def _finish_or_verify(
         config=config,
         engine=engine,
     )
+
+
+def _report_not_selected(
+    named: NamedArguments, records: NamedRecords, selected: Iterable[str]
+) -> None:
+    """Say on standard error which offsets are of no selected partition: a name may be wrong."""
+    missing = sorted(records.offsets.keys() - set(selected))
+    if missing:
+        more = [f"and {len(missing) - MAX_LISTED} more"] if len(missing) > MAX_LISTED else []
+        listed = " ".join([", ".join(missing[:MAX_LISTED]), *more])
+        what = f"kdump: {named.offsets_file}: not among the selected partitions: {listed}"
+        write_line(what, sys.stderr)
 
 
 def _require_few(found: Sequence[PartitionErasure], *, is_masked: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import enum
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -148,11 +149,13 @@ def _bytes_of(argument: str) -> bytes:
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file that are not empty, and their numbers.
 
+    What Windows adds is no part of them: a byte order mark in front, and carriage returns.
+
     Raises:
         UsageProblem: there is none, or the file cannot be read.
     """
     try:
-        lines = local(str(path)).read().split(b"\n")
+        lines = local(str(path)).read().removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as failure:
         raise UsageProblem(f"{path}: cannot be read: {failure.strerror or failure}") from failure
     found = [(number, line.removesuffix(b"\r")) for number, line in enumerate(lines, 1)]
