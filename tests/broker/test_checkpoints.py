@@ -155,6 +155,19 @@ def test_a_recovery_point_after_the_log_end_is_lowered(tmp_path: Path) -> None:
     assert lines(root["recovery-point-offset-checkpoint"]) == {A: 22}
 
 
+@pytest.mark.parametrize("state", ["stray", "delete", "future"])
+def test_lines_stay_whatever_other_directories_the_partition_has(
+    tmp_path: Path, state: str
+) -> None:
+    write_partition(tmp_path / f"orders-0.{'0' * 32}-{state}", {0: joined(batches(1))})
+
+    points, starts = {("orders", 0): 22}, {("orders", 0): 12}
+
+    root = rebuilt(tmp_path, clean={}, recovery_points=points, log_start_offsets=starts)
+
+    assert root == {}
+
+
 def test_lines_of_missing_partitions_are_removed(tmp_path: Path) -> None:
     root = rebuilt(
         tmp_path,

@@ -207,8 +207,10 @@ def rebuilt_root(
     recovery_points = dict(directory.checkpoints.recovery_points or {})
     known = with_known_log_starts(directory, believes_empty=False)
     log_starts = dict(known.checkpoints.log_start_offsets or {})
-    found = {p.topic_partition: p for p in directory.partitions if p.topic_partition is not None}
-    loaded = {name: partition for name, partition in found.items() if is_loaded(partition)}
+    # A -stray or -delete directory of the same partition, or a copy beside its log, has no line.
+    every = [p for p in directory.partitions if is_loaded(p)]
+    every.sort(key=lambda partition: partition.state is PartitionState.LIVE)
+    loaded = {p.topic_partition: p for p in every if p.topic_partition is not None}
     unreadable = set(map(_named, directory.unreadable))
     cleaned = dict(directory.checkpoints.cleaner_offsets or {})
     if selection.is_everything and is_malformed(directory, names.CLEANER_OFFSET_CHECKPOINT):
