@@ -31,7 +31,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.state.metadata.cluster import ClusterImage
 from kdump.state.metadata.config_keys import REMOTE_STORAGE_ENABLE
-from kdump.words import counted, undo_command
+from kdump.words import counted, shell_command, undo_command
 
 GONE_STATES: Final = (PartitionState.STRAY, PartitionState.DELETE)
 """States of partitions that a broker does not use."""
@@ -53,7 +53,7 @@ class Obstacle(enum.Enum):
     UNDO_DATA = "undo-data"
     """A directory that a run of kdump removed, and keeps for an undo."""
     INCOMPLETE = "incomplete"
-    """A directory that a run of kdump was filling or deleting."""
+    """A directory that a run of kdump was filling or deleting, or without files."""
 
     @property
     def is_expected(self) -> bool:
@@ -143,7 +143,11 @@ def of_a_run(candidate: Candidate) -> Candidate:
     What such a run has filled or deleted only in part would be a partition with holes. Undo data
     is complete, and is restored by an undo, as long as that is possible.
     """
-    path = candidate.partition.path
+    path, partition = candidate.partition.path, candidate.partition
+    if not (partition.segments or partition.leftovers or partition.total_bytes):
+        undos = shell_command("undo --list", [candidate.log_dir.path])
+        what = f"it has no files; '{undos}' shows whether a run of kdump resolve keeps them"
+        return candidate.left(Obstacle.INCOMPLETE, what)
     run = run_directory(parse_partition_directory_name(path.name))
     if run is None:
         return candidate

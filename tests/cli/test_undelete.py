@@ -70,6 +70,18 @@ def lines_of(log_dir: Path, name: str) -> dict[TopicPartition, int]:
     return dict(decode_offset_checkpoint((log_dir / name).read_bytes()))
 
 
+def test_a_directory_whose_files_are_undo_data_is_left(tmp_path: Path) -> None:
+    log_dir = stray_log_directory(tmp_path / "logs", {f"orders-0.{ID}-delete": 1})
+    run_kdump(["resolve", "--drop-deleted", str(log_dir)], tmp_path)
+
+    outcome = undelete("--output", "jsonl", log_dir)
+
+    (row,) = rows(outcome)
+    assert (row["obstacle"], row["restored_as"]) == ("incomplete", None)
+    assert "it has no files; 'kdump undo --list" in row["why"]
+    assert not (log_dir / "orders-0").exists()
+
+
 @pytest.mark.parametrize("suffix", ["stray", "delete"])
 def test_a_directory_becomes_a_partition_and_an_undo_gives_the_former_state(
     tmp_path: Path, suffix: str
