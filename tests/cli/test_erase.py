@@ -24,7 +24,11 @@ from builders.freeing import (
 )
 from builders.in_process import Outcome
 from builders.json_schemas import problem_of_document
-from builders.log_directories import offset_checkpoint
+from builders.log_directories import (
+    offset_checkpoint,
+    write_log_directory,
+    write_partition,
+)
 from builders.message_sets import message, wrapper
 from builders.read_records import all_records, data_records
 from builders.trees import contents_of, tree_of
@@ -350,14 +354,31 @@ def test_a_partition_in_which_records_may_hide_stays_and_others_do_not(root: Pat
     assert offsets_in(root, "orders-2") == OTHERS
 
 
+def test_nothing_counts_of_a_partition_that_cannot_be_rewritten(tmp_path: Path) -> None:
+    far = 2**31  # no index of a segment at 0 has it
+    root = write_log_directory(tmp_path, recovery_points={("orders", 0): far + 1})
+    log = batch([record(0, ALICE)]) + batch([record(far, ALICE)])
+    write_partition(root / "orders-0", {0: log})
+
+    rows = rows_of("erase", "--yes", "--topic=orders", "--key", ALICE.decode(), root)
+
+    (partition,), (summary,) = of_type(rows, "partition"), of_type(rows, "summary")
+    assert "does not fit the segment" in partition["left_because"]
+    assert (partition["erased_records"], partition["segments"]) == (0, [])
+    assert summary["erased_records"] == 0
+    assert offsets_in(root) == [0, far]
+
+
 def test_copies_that_remain_are_named(root: Path) -> None:
     shutil.copytree(root / "orders-0", root / f"orders-1.{'a' * 32}-delete")
     (root / "orders-0" / f"{12:020d}.log.deleted").write_bytes(ALICE)
     (root / "orders-0" / f"{0:020d}.log.cleaned").write_bytes(ALICE)
 
-    rows = rows_of("erase", "--yes", "--topic=orders", "--key", ALICE.decode(), root)
+    args = ("erase", "--yes", "--topic=orders", "--key", ALICE.decode(), root)
+    previewed, rows = rows_of(*args, "--dry-run"), rows_of(*args)
 
     copies = [(row["kind"], row["name"]) for row in of_type(rows, "copy")]
+    assert copies[2:] == [(row["kind"], row["name"]) for row in of_type(previewed, "copy")]
     assert copies == [
         ("undo", "1"),
         ("list", "kdump-erased.json"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -304,6 +304,7 @@ def _emit_copies(
     from kdump.cli.output.erase_output import list_copy, undo_copies, unsearched_copies
     from kdump.repair.erase.erased_list import FILE_NAME
 
+    rewritten = {each.partition.path for each in found if each.is_changed}
     for directory in request.directories:
         if any(each.amount.erased_records for each in found if each.directory is directory):
             printer.emit_all(undo_copies(directory, list_undos(directory.path.local_path)))
@@ -316,13 +317,21 @@ def _emit_copies(
         ]
         others = [each.path.name for each in matching if not request.selects(each)]
         printer.emit_all(unsearched_copies(directory, "directory", others))
-        printer.emit_all(unsearched_copies(directory, "leftover", _leftovers(request, matching)))
+        printer.emit_all(
+            unsearched_copies(directory, "leftover", _leftovers(request, matching, rewritten))
+        )
 
 
-def _leftovers(request: EraseRequest, partitions: Iterable[Partition]) -> Iterator[str]:
-    """The leftover files of selected partitions that are still there."""
+def _leftovers(
+    request: EraseRequest, partitions: Iterable[Partition], rewritten: Container[Location]
+) -> Iterator[str]:
+    """The leftover files of selected partitions that are there after the run."""
+    from kdump.log.partition import LeftoverKind
+
     for partition in partitions:
         if request.selects(partition):
             for leftover in partition.leftovers:
+                if leftover.kind is LeftoverKind.CLEANED and partition.path in rewritten:
+                    continue
                 if (partition.path / leftover.name).kind() is not None:
                     yield f"{partition.path.name}/{leftover.name}"

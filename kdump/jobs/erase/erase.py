@@ -439,7 +439,7 @@ class ErasedLogs:
                 continue
             outcome = self._write_segment(found, segment, amount)
             if isinstance(outcome, Refusal):
-                return replace(found, problem=outcome)
+                return replace(found, problem=outcome, segments=())  # none of them loses anything
             log = self._log_to_erase(found, segment)
             erased = log.erased()
             keys |= erased.keys
