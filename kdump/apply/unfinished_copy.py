@@ -17,7 +17,7 @@ What there is if the machine stops after each step:
 1. A journal without files: the next run begins.
 2. A file in ``.kdump_copy``: the next run deletes it.
 3. A line, and its file has no name yet: the next run copies it again.
-4. A line and its file: the next run keeps it if its size and time are those of the source.
+4. A line and its file: the next run keeps it if its size and times are those of the source.
 5. No ``.kdump_copy``, but the journal: all files are complete. The next run removes the journal.
 """
 
@@ -34,7 +34,6 @@ from typing import IO, Any, Final
 from msgspec import Struct, field
 
 from kdump.apply.files import DISK
-from kdump.apply.journal import Fingerprint
 from kdump.apply.lock import drop_leftover, hold_locks
 from kdump.apply.pinned_directory import directory_of, status_of
 from kdump.errors import KdumpError, UsageProblem
@@ -59,6 +58,21 @@ class CopyError(KdumpError):
     """The directory of a copy cannot be written."""
 
 
+class CopySource(Struct, frozen=True):
+    """A file that is copied, as it was then.
+
+    Attributes:
+        size_bytes: its size, and that of the copy.
+        modified_ns: its modification time, and that of the copy.
+        changed_ns: when anything of it last changed; 0 if that is not known. A log that was
+            rewritten can have the same size and modification time.
+    """
+
+    size_bytes: int
+    modified_ns: int
+    changed_ns: int = 0
+
+
 class EarlierCopy(Struct):
     """What earlier runs of the same copy left.
 
@@ -69,7 +83,7 @@ class EarlierCopy(Struct):
     """
 
     request: Mapping[str, Any]
-    files: dict[str, Fingerprint] = field(default_factory=dict)
+    files: dict[str, CopySource] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
     reports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -93,7 +107,8 @@ class EarlierCopy(Struct):
         if "size_bytes" not in line.fields:
             self.files.pop(path, None)
             return
-        source = Fingerprint(line.number("size_bytes"), line.time_ns("modified_ns"))
+        changed_ns = line.time_ns("changed_ns") if "changed_ns" in line.fields else 0
+        source = CopySource(line.number("size_bytes"), line.time_ns("modified_ns"), changed_ns)
         if line.flag("is_made"):
             self.made.add(path)
         else:
@@ -141,13 +156,13 @@ def _read_journal(path: Path) -> EarlierCopy:
     return earlier
 
 
-def is_there(path: Path, file: str, source: Fingerprint) -> bool:
+def is_there(path: Path, file: str, source: CopySource) -> bool:
     """Whether a file of a copy is there, with the size and time of its source."""
     try:
         status = (path / file).lstat()
     except OSError:
         return False
-    return Fingerprint(status.st_size, status.st_mtime_ns) == source
+    return (status.st_size, status.st_mtime_ns) == (source.size_bytes, source.modified_ns)
 
 
 class UnfinishedCopy:
@@ -226,7 +241,7 @@ class UnfinishedCopy:
             self._unsynced |= {path.parent, path}
 
     def place(
-        self, temporary: str, file: str, source: Fingerprint, *, is_made: bool = False
+        self, temporary: str, file: str, source: CopySource, *, is_made: bool = False
     ) -> None:
         """Give a complete file its name.
 
@@ -244,6 +259,7 @@ class UnfinishedCopy:
                 "file": file,
                 "size_bytes": source.size_bytes,
                 "modified_ns": source.modified_ns,
+                "changed_ns": source.changed_ns,
                 "is_made": is_made,
             }
         )
@@ -256,7 +272,7 @@ class UnfinishedCopy:
             new.stream.write(content)
             new.set_modified(modified_ns)
             new.finish()
-            self.place(new.keep(), file, Fingerprint(len(content), modified_ns), is_made=True)
+            self.place(new.keep(), file, CopySource(len(content), modified_ns), is_made=True)
 
     def remove(self, files: Iterable[str]) -> None:
         """Remove files that the source does not have any more.

@@ -318,6 +318,25 @@ def test_a_source_that_changed_since_is_copied_again_and_named(
     assert kept(folder / "new") == kept(folder / "d1")
 
 
+def test_a_source_that_was_replaced_with_its_size_and_time_is_copied_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_at(15, patch, KeyboardInterrupt)
+        copy(folder, "d1", "new")
+    copied = next(each for each in (folder / "new/orders-0").iterdir() if each.stat().st_size)
+    source = folder / "d1/orders-0" / copied.name
+    status, new = source.stat(), source.with_name("new")
+    new.write_bytes(bytes(byte ^ 1 for byte in source.read_bytes()))
+    os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+    new.replace(source)
+
+    outcome = copy(folder, "d1", "new")
+
+    assert f"orders-0/{source.name}: changed since it was copied".encode() in outcome.stderr
+    assert copied.read_bytes() == source.read_bytes()
+
+
 def test_a_source_that_changes_meanwhile_makes_the_copy_incomplete(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

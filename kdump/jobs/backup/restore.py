@@ -16,10 +16,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kdump.apply.files import DISK, Metadata, free_bytes_at
-from kdump.apply.journal import Fingerprint
 from kdump.apply.lock import drop_leftover, hold_locks
 from kdump.apply.unfinished_copy import (
     TEMPORARY_PREFIX,
+    CopySource,
     UnfinishedCopy,
     begun_copy,
     is_in_a_copy,
@@ -261,7 +261,7 @@ def _seems_complete(request: RestoreRequest, directories: Mapping[str, BackedUpD
                 if entry.kind is EntryKind.DIRECTORY:
                     is_same = name in directories
                 else:
-                    status = Fingerprint(entry.size_bytes, entry.modified_ns)
+                    status = CopySource(entry.size_bytes, entry.modified_ns)
                     is_same = name == LOCK_FILE or wanted.get(name) == status
                 if entry.is_link or not is_same:
                     return False
@@ -426,8 +426,8 @@ def _hole_bytes(request: RestoreRequest, file: BackedUpFile) -> int:
     return holes
 
 
-def _fingerprint(file: BackedUpFile) -> Fingerprint:
-    return Fingerprint(file.size_bytes, file.attributes.modified_ns)
+def _fingerprint(file: BackedUpFile) -> CopySource:
+    return CopySource(file.size_bytes, file.attributes.modified_ns)
 
 
 def _metadata(attributes: FileAttributes) -> Metadata:

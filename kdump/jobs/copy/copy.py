@@ -252,8 +252,8 @@ class _Kept(Struct):
     def has(self, file: CopiedFile) -> bool:
         found = self._known.get(file.path)
         if found is None:
-            is_noted = self.earlier.files.get(file.path) == file.fingerprint
-            found = is_noted and is_there(self.target, file.path, file.fingerprint)
+            is_noted = self.earlier.files.get(file.path) == file.status
+            found = is_noted and is_there(self.target, file.path, file.status)
             self._known[file.path] = found
         return found
 
@@ -408,7 +408,7 @@ class _Run:
     def _place(self, name: str, split: CopySplit, written: WrittenFiles) -> None:
         for file, path in zip(split.files, written.temporary, strict=True):
             if path is not None:
-                self.copy.place(path, file.path, file.fingerprint)
+                self.copy.place(path, file.path, file.status)
         self._written[name].append((split, written))
         self._waiting[name] -= 1
         if not self._waiting[name]:

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from kdump.apply.journal import Fingerprint
-from kdump.apply.unfinished_copy import FOLDER, JOURNAL, EarlierCopy
+from kdump.apply.unfinished_copy import FOLDER, JOURNAL, CopySource, EarlierCopy
 from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_offset_checkpoint
@@ -49,6 +49,7 @@ class CopiedFile(Struct, frozen=True):
         modified_ns: the modification time that it gets.
         hole_bytes: how much of it was never written, as far as known.
         content: what it has, if that is not what the source has.
+        changed_ns: when anything of the source last changed; 0 if that is not known.
     """
 
     path: str
@@ -57,11 +58,12 @@ class CopiedFile(Struct, frozen=True):
     modified_ns: int
     hole_bytes: int = 0
     content: bytes | None = None
+    changed_ns: int = 0
 
     @property
-    def fingerprint(self) -> Fingerprint:
-        """Tells whether the source has changed."""
-        return Fingerprint(self.size_bytes, self.modified_ns)
+    def status(self) -> CopySource:
+        """Tells the next run whether the source has changed."""
+        return CopySource(self.size_bytes, self.modified_ns, self.changed_ns)
 
     @property
     def needed_bytes(self) -> int:
@@ -203,7 +205,7 @@ def _root_files(
             continue
         kept = (each for each in offsets.items() if each[0] in lines)
         content = encode_offset_checkpoint(kept)
-        yield CopiedFile(file.path, file.source, len(content), file.modified_ns, content=content)
+        yield replace(file, size_bytes=len(content), hole_bytes=0, content=content)
 
 
 def _directory(plan: CopyPlan, name: str, partition: Partition | None) -> CopiedPartition:
@@ -264,7 +266,12 @@ def _files(
         elif each.kind is EntryKind.FILE:
             modified_ns = max(-_LATEST_NS, min(each.modified_ns, _LATEST_NS))
             yield CopiedFile(
-                f"{prefix}{each.name}", where, each.size_bytes, modified_ns, each.hole_bytes
+                f"{prefix}{each.name}",
+                where,
+                each.size_bytes,
+                modified_ns,
+                each.hole_bytes,
+                changed_ns=each.changed_ns,
             )
         elif each.kind is EntryKind.DIRECTORY and not (prefix and each.is_link):
             continue
@@ -286,9 +293,7 @@ def changed_files(plan: CopyPlan, earlier: EarlierCopy) -> tuple[list[CopiedFile
     before = earlier.files
     current = {each.path: each for each in plan.files()}
     changed = [
-        each
-        for path, each in current.items()
-        if path in before and before[path] != each.fingerprint
+        each for path, each in current.items() if path in before and before[path] != each.status
     ]
     # An index that was made for a log is wanted as long as the log is.
     made = {each for each in earlier.made if f"{each.rpartition('.')[0]}.log" in current}
@@ -351,7 +356,10 @@ def _differences(
     found = {each.path: each for each in now}
     for each in before:
         other = found.pop(each.path, None)
-        if other is None or other.fingerprint != each.fingerprint:
+        if other is None or (other.size_bytes, other.modified_ns) != (
+            each.size_bytes,
+            each.modified_ns,
+        ):
             yield str(each.source)
     for each in found.values():
         if 0 < each.modified_ns <= latest_ns:
