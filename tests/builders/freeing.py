@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +41,17 @@ def second_partition(root: Path, name: str, offsets: Mapping[str, int]) -> Path:
         {names.RECOVERY_POINT_CHECKPOINT: END_OFFSET} | dict(offsets)
     ).items():
         write_line(root, file_name, (topic, int(number)), offset)
+    return other
+
+
+def move_to_another_disk(root: Path) -> Path:
+    """Begin to move the partition ``orders-0`` to another log directory; returns that."""
+    other = root.with_name("other")
+    shutil.copytree(root, other)
+    properties = other / names.META_PROPERTIES
+    lines = properties.read_bytes().splitlines(keepends=True)
+    properties.write_bytes(b"".join(line for line in lines if b"directory.id" not in line))
+    (other / "orders-0").rename(other / f"orders-0.{'a' * 32}-future")
     return other
 
 

@@ -12,6 +12,7 @@ from builders.freeing import (
     fields_missing_from,
     lines_of,
     logs_of,
+    move_to_another_disk,
     of_type,
     rows_of,
     run,
@@ -182,6 +183,36 @@ def test_a_partition_in_two_directories_is_left_unchanged(root: Path) -> None:
 
     assert outcome.exit_status == 4
     assert b"it has two directories" in outcome.stdout
+    assert contents_of(root.parent) == before
+
+
+def test_records_are_deleted_from_the_log_and_not_from_a_copy_of_it(root: Path) -> None:
+    other = move_to_another_disk(root)
+    before = contents_of(other)
+
+    outcome = run("delete-records", other, root, *ORDERS, "--before=5")
+
+    assert outcome.exit_status == 0
+    assert lines_of(root, names.LOG_START_OFFSET_CHECKPOINT) == {"orders-0": 5}
+    assert contents_of(other) == before
+
+    alone = run("delete-records", other, *ORDERS, "--before=5")
+
+    assert alone.exit_status == 16
+    assert b"a copy on its way from another log directory: name that, too" in alone.stderr
+    assert contents_of(other) == before
+
+
+def test_the_log_directories_of_several_brokers_are_refused(root: Path) -> None:
+    other = LogModel().write(root.parent / "other").parent
+    properties = other / names.META_PROPERTIES
+    properties.write_bytes(properties.read_bytes().replace(b"node.id=7", b"node.id=8"))
+    before = contents_of(root.parent)
+
+    outcome = run("delete-records", root, other, *ORDERS, "--before=5")
+
+    assert outcome.exit_status == 16
+    assert b"takes the log directories of one broker at a time" in outcome.stderr
     assert contents_of(root.parent) == before
 
 

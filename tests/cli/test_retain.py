@@ -15,6 +15,7 @@ from builders.freeing import (
     fields_missing_from,
     lines_of,
     logs_of,
+    move_to_another_disk,
     of_type,
     rows_of,
     run,
@@ -417,6 +418,17 @@ def test_the_segment_with_the_oldest_records_is_deleted_despite_a_wrong_time_ind
     assert run("retain", root, *ALL, "--free", "1").exit_status == 0
 
     assert (logs_of(root / "orders-0"), logs_of(root / "payments-0")) == ([12], [0, 12])
+
+
+def test_nothing_is_freed_of_a_copy_that_will_replace_its_log(root: Path) -> None:
+    other = move_to_another_disk(root)
+    before = contents_of(other)
+
+    outcome = run("retain", other, root, *ALL, "--free", "1")
+
+    assert outcome.exit_status == 0
+    assert len(logs_of(root / "orders-0")) == 1
+    assert contents_of(other) == before
 
 
 def test_a_log_whose_age_is_unknown_frees_nothing_and_others_do(root: Path) -> None:

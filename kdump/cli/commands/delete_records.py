@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +16,7 @@ from kdump.cli.output.selection_words import selection_words
 from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.cli.output.write_report import emit_findings
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats.names import PartitionState
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def command(
         return diagnostics.status
     with changing("delete-records", log_dirs, deletion) as run:
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
-        directory, partition = _selected(directories, selection)
+        twice = partitions_twice(directories)
+        directory, partition = _selected(directories, selection, twice)
         settings = config.settings_of(directories)
         selected = {each.path: [partition] if each is directory else [] for each in directories}
         severe = severe_findings(directories, settings, selected)
@@ -78,7 +80,7 @@ def command(
             before=before,
             now_ms=deletion.now_ms,
             is_replicated=deletion.is_replicated,
-            twice=partitions_twice(directories),
+            twice=twice,
         )
         result = delete_records(request)
         diagnostics.report_problems(directory)
@@ -94,12 +96,20 @@ def command(
 
 
 def _selected(
-    directories: Sequence[LogDirectory], selection: PartitionSelection
+    directories: Sequence[LogDirectory],
+    selection: PartitionSelection,
+    twice: Container[Location],
 ) -> tuple[LogDirectory, Partition]:
     """Return the selected partition and its log directory.
 
+    A broker deletes records of the log. A copy on its way to another log directory takes the start
+    of the log over when the broker goes on with it (``ReplicaAlterLogDirsThread``).
+
+    Args:
+        twice: partitions that are in two directories of one broker.
+
     Raises:
-        UsageProblem: it is none, or several.
+        UsageProblem: it is none, or several, or there are only copies of it.
     """
     from kdump.broker.loader.checkpoints import is_loaded
 
@@ -117,4 +127,14 @@ def _selected(
             f"delete-records takes one partition at a time: {' '.join(selection_words(selection))}"
             f" matches {len(keys)}; name one, as in --partition {keys[0]}"
         )
-    return found[0]
+    logs = [each for each in found if each[1].state is PartitionState.LIVE]
+    if not logs:
+        raise UsageProblem(
+            f"{found[0][1].path}: a copy on its way from another log directory: name that, too"
+        )
+    if len(logs) > 1 and logs[0][1].path not in twice:
+        paths = " ".join(str(partition.path) for _, partition in logs)
+        raise UsageProblem(
+            f"delete-records takes the log directories of one broker at a time: {paths}"
+        )
+    return logs[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -25,7 +24,7 @@ from kdump.cli.options.remote_option import remote_option
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected_in, selection_options
 from kdump.cli.output.brief import MAX_LISTED
-from kdump.cli.output.events import write_line
+from kdump.cli.output.events import write_notice
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import emit_findings
 from kdump.engine.engine_choice import EngineOptions
@@ -268,8 +267,7 @@ def _report_not_selected(
     if missing:
         more = [f"and {len(missing) - MAX_LISTED} more"] if len(missing) > MAX_LISTED else []
         listed = " ".join([", ".join(missing[:MAX_LISTED]), *more])
-        what = f"kdump: {named.offsets_file}: not among the selected partitions: {listed}"
-        write_line(what, sys.stderr)
+        write_notice(f"{named.offsets_file}: not among the selected partitions: {listed}")
 
 
 def _require_few(found: Sequence[PartitionErasure], *, is_masked: bool) -> None:

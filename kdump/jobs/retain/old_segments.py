@@ -66,6 +66,7 @@ class NotDeleted(enum.Enum):
         " compacted"
     )
     TWICE = TWICE
+    MOVING = "it is a copy on its way from another log directory, which it will replace"
     LEFTOVERS = (
         "it has leftover files of an interrupted swap or write; run kdump recover first, which"
         " finishes it"
@@ -74,7 +75,7 @@ class NotDeleted(enum.Enum):
     @property
     def is_refusal(self) -> bool:
         """Whether the partition was selected, but cannot be changed."""
-        return self not in (NotDeleted.INTERNAL, NotDeleted.COMPACTED)
+        return self not in (NotDeleted.INTERNAL, NotDeleted.COMPACTED, NotDeleted.MOVING)
 
     @property
     def is_unknown(self) -> bool:

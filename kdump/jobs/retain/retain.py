@@ -15,7 +15,7 @@ from kdump.broker.retention.free_space import choose_to_free
 from kdump.broker.retention.retention import Reason, RetainableLog
 from kdump.engine.engine import Engine, run_all
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
-from kdump.formats.names import COORDINATOR_TOPICS
+from kdump.formats.names import COORDINATOR_TOPICS, PartitionState
 from kdump.jobs.retain.old_segments import (
     DirectoryDeletion,
     NotDeleted,
@@ -189,6 +189,9 @@ def _why_unchanged(
     if not is_named and not topic.is_remote_storage_known:
         return NotDeleted.REMOTE_STORAGE_UNKNOWN
     if request.free_bytes is not None:
+        if result.partition.state is PartitionState.FUTURE:
+            # It replaces its log when it is complete: that would lose what only the copy has lost.
+            return NotDeleted.MOVING
         return NotDeleted.COMPACTED if not topic.is_deleted and not is_named else None
     return NotDeleted.UNKNOWN if _lacks_retention(topic) else None
 
