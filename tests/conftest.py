@@ -175,7 +175,7 @@ def newest_kafka_jars(repository_root: Path, testrun_uid: str) -> Path:
 
 @pytest.fixture(scope="session")
 def newest_classpath(repository_root: Path, testrun_uid: str) -> str:
-    """Return the classpath of the programs that run clusters, and of the newest Kafka."""
+    """Return the classpath of the programs that run brokers and clusters, of the newest Kafka."""
     return _or_skip(kafka_jars.newest_cluster_classpath, repository_root, testrun_uid)
 
 

@@ -84,8 +84,9 @@ def newest_loader_classpath() -> str:
 
 
 def newest_cluster_classpath() -> str:
-    """Return that of the programs that run clusters, for the newest Kafka, likewise."""
-    sources = [*sorted(_SOURCES.glob("Cluster*.java")), _SOURCES / "AuthorizerServer.java"]
+    """Return that of the programs that run brokers and clusters, for the newest Kafka, likewise."""
+    others = ("AuthorizerServer", "BrokerHost", "TransactionQuestions")
+    sources = [*sorted(_SOURCES.glob("Cluster*.java")), *(_SOURCES / f"{n}.java" for n in others)]
     return _compiled("java-newest-cluster", newest_classpath(), sources, NEWEST_POM)
 
 

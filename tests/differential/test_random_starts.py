@@ -27,6 +27,7 @@ from builders.memory import in_memory
 pytestmark = [pytest.mark.differential, pytest.mark.slow, pytest.mark.soak]
 
 SEEDS: Final = range(12)
+KAFKAS: Final = {"4.3.1": "java_classpath", "4.4.0": "newest_classpath"}
 _IS_OFFLINE: Final = re.compile("without this directory|directory offline")
 _FAILS: Final = re.compile(f"does not start|refuse to start|{_IS_OFFLINE.pattern}")
 _FUTURE: Final = re.compile(r"\.[0-9a-f]{32}-future$")
@@ -113,16 +114,25 @@ def happened(host: BrokerHost, log_dirs: Sequence[Path], expected: Start) -> Sta
     )
 
 
+@pytest.fixture(scope="module", params=KAFKAS)
+def kafka(request: pytest.FixtureRequest) -> str:
+    version: str = request.param
+    return version
+
+
 @pytest.fixture(scope="module")
-def host(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerHost]:
+def host(
+    kafka: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerHost]:
+    classpath = request.getfixturevalue(KAFKAS[kafka])
     log = tmp_path_factory.mktemp("brokers") / "log"
-    with BrokerHost(java_classpath, log, patience_s=20) as host:
+    with BrokerHost(classpath, log, patience_s=20) as host:
         yield host
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_broker_starts_as_predicted_on_changed_disks(
-    seed: int, host: BrokerHost, fixtures: Path, tmp_path: Path
+    seed: int, kafka: str, host: BrokerHost, fixtures: Path, tmp_path: Path
 ) -> None:
     rng = random.Random(seed)
     with in_memory(tmp_path) as folder:
@@ -133,7 +143,8 @@ def test_a_broker_starts_as_predicted_on_changed_disks(
         damage = BrokerDamage(rng, log_dirs)
         for _ in range(rng.choice((1, 1, 2, 3, 5))):
             damage.change()
-        words = ["recover", "--dry-run", "--output", "jsonl", *map(str, log_dirs)]
+        words = ["recover", "--dry-run", "--output", "jsonl", "--kafka-version", kafka]
+        words += map(str, log_dirs)
         said = objects(run_kdump(words, folder).stdout)
         expected = predicted(said, folder)
         found = happened(host, log_dirs, expected)

@@ -36,8 +36,9 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
-import org.apache.kafka.common.utils.Exit;
-import org.apache.kafka.common.utils.Time;
+// Exit is in utils up to 4.3, and in utils.internals since 4.4.
+import org.apache.kafka.common.utils.*;
+import org.apache.kafka.common.utils.internals.*;
 import org.apache.kafka.server.metrics.KafkaYammerMetrics;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 
@@ -199,11 +200,18 @@ public final class BrokerHost {
         }
     }
 
-    private Iterable<UnifiedLog> logs() throws ReflectiveOperationException {
+    private List<UnifiedLog> logs() throws ReflectiveOperationException {
         Field field = KafkaRaftServer.class.getDeclaredField("broker");
         field.setAccessible(true);
         BrokerServer server = (BrokerServer) ((Option<?>) field.get(broker)).get();
-        return CollectionConverters.asJava(server.logManager().allLogs());
+        Object all = server.logManager().allLogs();
+        // A collection of Scala up to 4.3, and of Java since 4.4.
+        Iterable<?> found = all instanceof Iterable<?> java
+            ? java
+            : CollectionConverters.asJava((scala.collection.Iterable<?>) all);
+        List<UnifiedLog> logs = new ArrayList<>();
+        found.forEach(log -> logs.add((UnifiedLog) log));
+        return logs;
     }
 
     /** Applies retention to all logs, and prints how many segments of each were deleted. */

@@ -22,7 +22,9 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.utils.Exit;
+// Exit is in utils up to 4.3, and in utils.internals since 4.4.
+import org.apache.kafka.common.utils.*;
+import org.apache.kafka.common.utils.internals.*;
 import org.apache.kafka.tools.TransactionsCommand;
 
 /** What a broker and the official tool say of transactions; requests of {@link BrokerHost}. */
