@@ -7,12 +7,14 @@ first record of the log that is about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kdump.check import invariants
 from kdump.check.directory import unreadable
 from kdump.check.findings import Finding, Place
-from kdump.log.partition import Partition
+from kdump.formats.names import MetadataSnapshotName, parse_metadata_snapshot_name
+from kdump.log.partition import MetadataSnapshotFile, Partition
+from kdump.storage.entries import EntryKind
 
 
 def check_metadata_snapshot(partition: Partition) -> Iterator[Finding]:
@@ -20,12 +22,25 @@ def check_metadata_snapshot(partition: Partition) -> Iterator[Finding]:
 
     That of a copy that was moved aside is not checked: no node takes it.
     """
-    if not (partition.is_cluster_metadata and partition.metadata_snapshots):
+    if not partition.is_cluster_metadata:
+        return
+    found: Sequence[MetadataSnapshotFile | MetadataSnapshotName] = (
+        *partition.metadata_snapshots,
+        *_directories(partition),
+    )
+    newest = max(found, key=lambda each: (each.end_offset, each.epoch), default=None)
+    if newest is None:
+        return
+    if isinstance(newest, MetadataSnapshotName):
+        yield invariants.METADATA_SNAPSHOT_DAMAGED.finding(
+            Place(str(partition.path / str(newest))),
+            "a directory is in the place of the snapshot from which a node takes the cluster's"
+            " metadata; the node does not start",
+        )
         return
     # Few partitions have one, and the schemas of the metadata take time to import.
     from kdump.state.metadata.metadata_log import MetadataDamage, MetadataReading, snapshot_path
 
-    newest = max(partition.metadata_snapshots, key=lambda each: (each.end_offset, each.epoch))
     path = str(snapshot_path(partition, newest))
     try:
         for _ in MetadataReading(type_names=()).snapshot(partition, newest):
@@ -39,3 +54,15 @@ def check_metadata_snapshot(partition: Partition) -> Iterator[Finding]:
             f" {str(damage).removeprefix(f'{path}: ')}; the node does not start, or lacks a part of"
             " the metadata",
         )
+
+
+def _directories(partition: Partition) -> Iterator[MetadataSnapshotName]:
+    """Complete snapshots by their names, which are directories."""
+    for name in partition.foreign:
+        snapshot = parse_metadata_snapshot_name(name)
+        if (
+            snapshot is not None
+            and snapshot == MetadataSnapshotName(snapshot.end_offset, snapshot.epoch)
+            and (partition.path / name).kind() is EntryKind.DIRECTORY
+        ):
+            yield snapshot

@@ -87,9 +87,11 @@ class Glimpse(Struct, frozen=True):
                 yield kind.extension, state
 
     def has_kept_file(self, name: str, later: Glimpse) -> bool:
-        """Whether a file is there, and was not replaced or changed since."""
+        """Whether a file is there, and was not replaced or changed since; or still a directory."""
         state = self.files.get(name)
-        return state is not None and later.files.get(name) == state
+        if state is None:
+            return name in self.partition.foreign and name in later.partition.foreign
+        return later.files.get(name) == state
 
     def has_kept_segment(self, base_offset: int, later: Glimpse) -> bool:
         """Whether a segment was closed, and none of its files was changed or replaced since."""

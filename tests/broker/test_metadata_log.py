@@ -83,6 +83,37 @@ def test_a_log_that_starts_after_all_snapshots_is_refused(tmp_path: Path) -> Non
     assert outcome.exception == "IllegalStateException"
 
 
+@pytest.mark.parametrize(
+    "name", [snapshot(6, 0, "-1.checkpoint.part"), snapshot(3, 0, ".checkpoint.deleted")]
+)
+def test_a_directory_that_cannot_be_deleted_as_a_snapshot_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    path = partition(tmp_path)
+    (path / name).mkdir()
+    assert isinstance(loaded(path), Recovered)
+
+    (path / name / "file").touch()
+    outcome = loaded(path)
+    (path / name).rename(tmp_path / "full")
+    (path / name).symlink_to(tmp_path / "full")
+
+    assert isinstance(outcome, Refusal)
+    assert (outcome.file, outcome.exception) == (name, "DirectoryNotEmptyException")
+    assert isinstance(loaded(path), Recovered)
+
+
+@pytest.mark.parametrize("suffix", [".checkpoint", ".checkpoint.part", ".checkpoint.deleted"])
+def test_a_directory_with_the_suffix_of_a_snapshot_is_refused(tmp_path: Path, suffix: str) -> None:
+    path = partition(tmp_path)
+    (path / f"other{suffix}").mkdir()
+
+    outcome = loaded(path)
+
+    assert isinstance(outcome, Refusal)
+    assert (outcome.file, outcome.exception) == (f"other{suffix}", "NumberFormatException")
+
+
 @pytest.mark.parametrize(("end_offset", "epoch"), [(13, 0), (20, 0), (3, 1)])
 def test_a_log_that_ends_before_its_newest_snapshot_is_replaced_by_an_empty_one(
     tmp_path: Path, end_offset: int, epoch: int

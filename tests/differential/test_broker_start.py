@@ -148,6 +148,23 @@ def a_cut_metadata_snapshot(d1: Path, d2: Path) -> None:
     os.truncate(newest, newest.stat().st_size // 2)
 
 
+def a_directory_in_the_place_of_a_metadata_snapshot(d1: Path, d2: Path) -> None:
+    *_, newest = sorted(d1.glob(f"{names.CLUSTER_METADATA_TOPIC}-0/*.checkpoint"))
+    newest.unlink()
+    newest.mkdir()
+
+
+def a_directory_in_the_place_of_an_older_metadata_snapshot(d1: Path, d2: Path) -> None:
+    oldest, *_ = sorted(d1.glob(f"{names.CLUSTER_METADATA_TOPIC}-0/*.checkpoint"))
+    oldest.unlink()
+    oldest.mkdir()
+
+
+def a_directory_that_cannot_be_deleted_as_a_snapshot(d1: Path, d2: Path) -> None:
+    name = f"{names.CLUSTER_METADATA_TOPIC}-0/{3:020}-{1:010}.checkpoint.deleted"
+    (d1 / name / "something").mkdir(parents=True)
+
+
 def damaged_metadata_that_was_moved_aside(d1: Path, d2: Path) -> None:
     for state in ("delete", "stray"):
         name = f"{names.CLUSTER_METADATA_TOPIC}-0.184f5a4c945d4277a4671794019b3c74-{state}"
@@ -244,6 +261,9 @@ CASES: Final[tuple[tuple[Change, Start], ...]] = (
     (metadata_in_two_directories, REFUSED),
     (an_empty_bootstrap_checkpoint, REFUSED),
     (a_cut_metadata_snapshot, REFUSED),
+    (a_directory_in_the_place_of_a_metadata_snapshot, REFUSED),
+    (a_directory_in_the_place_of_an_older_metadata_snapshot, Start(starts=True)),
+    (a_directory_that_cannot_be_deleted_as_a_snapshot, REFUSED),
     (a_malformed_quorum_state, REFUSED),
     (damaged_metadata_that_was_moved_aside, Start(starts=True)),
     (a_directory_without_a_dash, REFUSED),

@@ -211,6 +211,16 @@ def test_a_cut_snapshot_of_the_metadata_is_found(tmp_path: Path) -> None:
     ]
 
 
+def test_a_directory_in_the_place_of_a_snapshot_of_the_metadata_is_found(tmp_path: Path) -> None:
+    partition = write_metadata_log(tmp_path, [topic_record("orders", TOPIC_ID.int)]).path
+    snapshot = partition.local_path / "00000000000000000001-0000000000.checkpoint"
+    snapshot.mkdir()
+    findings, _, _ = found_in(local(tmp_path))
+    assert [(each.code, each.place.path) for each in damage(findings)] == [
+        ("metadata-snapshot-damaged", str(snapshot))
+    ]
+
+
 def test_a_partition_that_never_rests_is_said_not_to_be_judged(quick_path: Path) -> None:
     log = file(unclean_log(quick_path / "log"), 0, FileKind.LOG)
     flipped = bytearray(log.read_bytes())

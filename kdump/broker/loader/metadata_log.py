@@ -22,6 +22,8 @@ from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
 from kdump.formats.names import FileKind, MetadataSnapshotName, SnapshotStage
 from kdump.formats.offset_index import METADATA_INDEXES_IN_FULL
 from kdump.log.partition import Partition
+from kdump.storage.entries import EntryKind
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, KeptUpTo, NewBytes, TargetFile
 from kdump.target.virtual_directory import VirtualDirectory, file_name
@@ -81,7 +83,7 @@ def _with_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Ref
     """Apply the rules for snapshots."""
     kept: list[MetadataSnapshotName] = []
     gone: list[str] = []
-    for name in outcome.files:
+    for name in (*outcome.files, *partition.foreign):
         snapshot = names.parse_metadata_snapshot_name(name)
         if snapshot is None and name.endswith(_SNAPSHOT_SUFFIXES):
             return Refusal(
@@ -90,10 +92,18 @@ def _with_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Ref
         if snapshot is None:
             continue
         is_live = snapshot.stage is SnapshotStage.LIVE
-        if is_live and snapshot.end_offset >= outcome.log_start_offset:
-            kept.append(snapshot)
-        else:
-            gone.append(name)
+        is_kept = is_live and snapshot.end_offset >= outcome.log_start_offset
+        if name in outcome.files:
+            if is_kept:
+                kept.append(snapshot)
+            else:
+                gone.append(name)
+        elif not is_kept and _is_full_directory(partition.path, name):
+            return Refusal(
+                "a directory that is not empty has the name of a snapshot that is to be deleted",
+                name,
+                "DirectoryNotEmptyException",
+            )
     if outcome.log_start_offset > 0 and not kept:
         return Refusal(
             f"the log starts at offset {outcome.log_start_offset}, and there is no snapshot of what"
@@ -112,6 +122,14 @@ def _with_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Ref
         files=outcome.files | dict.fromkeys(gone, Gone()),
         report=replace(outcome.report, leftovers=(*outcome.report.leftovers, *leftovers)),
     )
+
+
+def _is_full_directory(path: Location, name: str) -> bool:
+    """Whether a name is that of a directory with something in it, and not of a link to one."""
+    return any(
+        each.name == name and each.kind is EntryKind.DIRECTORY and not each.is_link
+        for each in path.entries()
+    ) and bool((path / name).entries())
 
 
 def _age(snapshot: MetadataSnapshotName) -> tuple[int, int]:
