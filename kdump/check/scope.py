@@ -143,10 +143,13 @@ def scope_in(
     checkpoints = directory.checkpoints
     is_part = partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
     key = partition.topic_partition
-    starts = checkpoints.log_start_offsets if is_part else None
-    flushed = checkpoints.recovery_points if is_part else None
-    cleaned = checkpoints.cleaner_offsets if is_part else None
-    replicated = checkpoints.high_watermarks if is_part else None
+    # Where a copy lies beside its log, the lines are about the log.
+    is_beside_log = (key, PartitionState.LIVE) in directory.identities
+    has_lines = partition.state is PartitionState.LIVE or (is_part and not is_beside_log)
+    starts = checkpoints.log_start_offsets if has_lines else None
+    flushed = checkpoints.recovery_points if has_lines else None
+    cleaned = checkpoints.cleaner_offsets if has_lines else None
+    replicated = checkpoints.high_watermarks if has_lines else None
     # A topic that is not compacted now may have been before.
     is_compacted = cleaned is not None and cleaned.get(key, 0) > 0
     return PartitionScope(

@@ -23,6 +23,7 @@ from builders.log_directories import (
     TOPIC_ID_TEXT,
     offset_checkpoint,
     write_log_directory,
+    write_partition,
 )
 from builders.metadata_log import (
     TOPIC_RESOURCE,
@@ -141,6 +142,21 @@ def test_a_partition_being_moved_within_its_directory_is_a_second_one(
     shutil.copytree(log, copy)
     found = [each for each in findings_in(*two_disks) if each.code == "partition-twice"]
     assert {each.place.path for each in found} == {str(log), str(copy)}
+
+
+@pytest.mark.parametrize(
+    "name", [names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT]
+)
+def test_lines_of_a_log_are_not_held_against_a_copy_beside_it(
+    two_disks: tuple[Path, Path], name: str
+) -> None:
+    log = two_disks[0] / "orders-0"
+    write_partition(log.with_name("orders-0.184f5a4c945d4277a4671794019b3c74-future"))
+    beyond = {"recovery-point-beyond-end", "log-start-beyond-end"}
+    (log.parent / name).write_bytes(offset_checkpoint({("orders", 0): 18}))
+    assert beyond.isdisjoint(codes(findings_in(*two_disks)))
+    (log.parent / name).write_bytes(offset_checkpoint({("orders", 0): 19}))
+    assert len([each for each in findings_in(*two_disks) if each.code in beyond]) == 1
 
 
 def test_a_partition_being_moved_whose_log_is_lost_will_be_emptied(
