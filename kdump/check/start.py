@@ -296,9 +296,12 @@ def _without(each: LogDirectory, what: str, properties: MetaProperties) -> Findi
 def _elections(directory: LogDirectory) -> Iterator[StartProblem]:
     """Check that the state of elections can be read."""
     path = directory.path / str(names.CLUSTER_METADATA_PARTITION) / names.QUORUM_STATE
-    if path.kind() is not EntryKind.FILE:
+    kind = path.kind()
+    if kind not in (EntryKind.FILE, EntryKind.DIRECTORY):
         return
     try:
+        if kind is EntryKind.DIRECTORY:
+            raise FormatError("it is a directory")
         decode_quorum_state(path.read())
     except OSError as failure:
         yield StartProblem(

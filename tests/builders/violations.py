@@ -608,6 +608,14 @@ def the_state_of_elections_is_empty(partition: Path) -> None:
     (metadata.path.local_path / names.QUORUM_STATE).write_bytes(b"")
 
 
+@by_files("quorum-state-malformed")
+def the_state_of_elections_is_a_directory(partition: Path) -> None:
+    metadata = write_metadata_log(partition.parent, [topic_record("orders", TOPIC_ID.int)])
+    path = metadata.path.local_path / names.QUORUM_STATE
+    path.unlink(missing_ok=True)
+    path.mkdir()
+
+
 @by_files("metadata-snapshot-damaged", level=Level.DEFAULT)
 def the_end_of_a_metadata_snapshot_is_missing(partition: Path) -> None:
     values = [topic_record("orders", TOPIC_ID.int)]

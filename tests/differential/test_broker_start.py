@@ -180,6 +180,12 @@ def a_malformed_quorum_state(d1: Path, d2: Path) -> None:
     write(d1 / f"{names.CLUSTER_METADATA_TOPIC}-0", "{", names.QUORUM_STATE)
 
 
+def a_directory_in_the_place_of_quorum_state(d1: Path, d2: Path) -> None:
+    path = d1 / f"{names.CLUSTER_METADATA_TOPIC}-0" / names.QUORUM_STATE
+    path.unlink()
+    path.mkdir()
+
+
 def a_directory_without_a_dash(d1: Path, d2: Path) -> None:
     (d2 / "backup").mkdir()
 
@@ -265,6 +271,7 @@ CASES: Final[tuple[tuple[Change, Start], ...]] = (
     (a_directory_in_the_place_of_an_older_metadata_snapshot, Start(starts=True)),
     (a_directory_that_cannot_be_deleted_as_a_snapshot, REFUSED),
     (a_malformed_quorum_state, REFUSED),
+    (a_directory_in_the_place_of_quorum_state, REFUSED),
     (damaged_metadata_that_was_moved_aside, Start(starts=True)),
     (a_directory_without_a_dash, REFUSED),
     (a_partition_on_both_disks, REFUSED),
