@@ -392,8 +392,16 @@ class _Recovery:
         yield from check_directory(directory)
         yield from check_topic_configs(directory, settings.cluster, settings.kafka_version)
         for finding in self.across:
-            if finding.place.path.startswith(f"{directory.path}/"):
+            if self._directory_of(finding) == directory.path:
                 yield finding
+
+    def _directory_of(self, finding: Finding) -> Location:
+        """The log directory in which a finding is; the root, or the current directory, for none."""
+        paths = {each.path for each in self.request.directories}
+        path = local(finding.place.path)
+        while path not in paths and path.parent != path:
+            path = path.parent
+        return path
 
     def _root(
         self, directory: LogDirectory, results: Iterable[PartitionRecovery]

@@ -426,6 +426,16 @@ def test_all_directories_of_a_broker_are_recovered(damaged: Path, tmp_path: Path
     assert all((root / names.CLEAN_SHUTDOWN_MARKER).exists() for root in (damaged, other))
 
 
+def test_what_keeps_a_broker_from_starting_is_found_in_the_current_directory(damaged: Path) -> None:
+    properties = damaged / names.META_PROPERTIES
+    reserved = b"directory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+    properties.write_bytes(re.sub(rb"(?m)^directory\.id=.*\n", reserved, properties.read_bytes()))
+    for root in (damaged, Path()):
+        outcome = run_kdump(["recover", "--dry-run", "--output", "jsonl", str(root)], damaged)
+        found = of_type(objects(outcome.stdout), "finding")
+        assert "directory-id-reserved" in [each["code"] for each in found]
+
+
 def test_salvage_keeps_what_a_broker_would_delete(tmp_path: Path) -> None:
     model = LogModel()
     model.segments[12][0] = with_flipped_bit(model.segments[12][0])
