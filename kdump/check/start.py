@@ -110,16 +110,6 @@ def java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def check_start(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
-    """Check what a broker needs to start with log directories.
-
-    Args:
-        directories: the log directories of one broker.
-    """
-    for problem in start_problems(NodeDirectories.as_given(directories)):
-        yield problem.finding
-
-
 def start_problems(node: NodeDirectories) -> Iterator[StartProblem]:
     """Yield what keeps a node from starting on its directories, in Kafka's order."""
     yield from _ids(node)

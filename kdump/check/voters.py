@@ -108,12 +108,18 @@ def check_logged_voters(
             severity=Severity.ERROR,
         )
     elif named not in (None, own):
+        is_alone = len(logged.voters) == 1
         yield invariants.VOTERS_MISMATCH.finding(
             place,
-            "the voters name this node with another directory id: it observes, and never votes",
+            "the voters name this node with another directory id: "
+            + (
+                "no controller is elected, and a broker does not start"
+                if is_alone
+                else "it observes, and never votes"
+            ),
             expected=named,
             found="a new one, which a broker creates" if own is None else own,
-            severity=Severity.ERROR,
+            severity=Severity.SEVERE if is_alone else Severity.ERROR,
         )
 
 

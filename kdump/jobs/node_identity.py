@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kdump.apply.plan import TargetDirectory
 from kdump.check.assigned_nodes import OtherNode, looks_like
-from kdump.check.findings import Finding
+from kdump.check.findings import Finding, Severity
 from kdump.check.log_dirs import ConfiguredDirectories, check_log_dirs
 from kdump.check.start import NodeDirectories, StartProblem, start_problems
 from kdump.check.voters import (
@@ -25,7 +25,7 @@ from kdump.check.voters import (
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.meta_properties import encode_meta_properties
-from kdump.formats.server_properties import ServerProperties
+from kdump.formats.server_properties import BROKER_ROLE, ServerProperties
 from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.log.directory import DirectoryKind, LogDirectory, directory_kind, read_log_directory
 from kdump.log.partition import Partition
@@ -150,7 +150,12 @@ class NodeIdentity:
                 found += check_log_dirs(
                     self.server.path, self.server.content, self.configured, self.directories
                 )
-        found += (StartProblem(each, is_refusal=False) for each in self._voter_findings())
+        is_broker = self.server is not None and BROKER_ROLE in self.server.content.roles
+        found += (
+            # Only a broker waits for the controller when it starts.
+            StartProblem(each, is_refusal=is_broker and each.severity is Severity.SEVERE)
+            for each in self._voter_findings()
+        )
         found += (StartProblem(each.finding, is_refusal=False) for each in self.other_nodes)
         return found
 

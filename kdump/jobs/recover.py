@@ -23,7 +23,7 @@ from kdump.check.findings import Finding
 from kdump.check.metadata_snapshot import check_metadata_snapshot
 from kdump.check.partition_files import check_belonging
 from kdump.check.scope import scope_in
-from kdump.check.start import check_start
+from kdump.check.start_findings import check_start
 from kdump.check.topic_configs import check_topic_configs
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.formats import names
@@ -272,9 +272,9 @@ class _Recovery:
         self.request = request = replace(request, directories=known)
         self.twice = partitions_twice(request.directories)
         self.replaced = replaced_logs(request.directories, request.settings, request.now_ms)
-        self.across = list(check_start(request.directories))
+        clusters = {path: each.cluster for path, each in request.settings.items()}
+        self.across = list(check_start(request.directories, clusters))
         if request.selection.is_everything:
-            clusters = {path: each.cluster for path, each in request.settings.items()}
             self.across += check_emptied(request.directories, clusters)
 
     def results(self, options: EngineOptions) -> list[DirectoryRecovery]:

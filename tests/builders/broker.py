@@ -30,6 +30,9 @@ PROPERTIES: Final = {
 }
 """Properties of a broker that is its own controller, and whose cleaner cleans everything."""
 
+PATIENT_FOR_10_S: Final = "initial.broker.registration.timeout.ms=10000"
+"""How long a broker waits for the controller before it ends, instead of a minute."""
+
 Key = bytes | None
 Value = bytes | None
 

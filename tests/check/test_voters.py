@@ -28,8 +28,9 @@ CONTROLLER = ("controller",)
     [
         ({NODE: OWN}, (), None),
         ({NODE: OWN, 8: OTHER}, CONTROLLER, None),
-        ({NODE: OTHER}, (), Severity.ERROR),
-        ({NODE: OTHER}, CONTROLLER, Severity.ERROR),
+        ({NODE: OTHER}, (), Severity.SEVERE),
+        ({NODE: OTHER}, CONTROLLER, Severity.SEVERE),
+        ({NODE: OTHER, 8: OWN}, (), Severity.ERROR),
         ({NODE: NO_DIRECTORY}, CONTROLLER, None),
         ({8: OWN}, CONTROLLER, Severity.WARNING),
         ({8: OWN}, BROKER, None),

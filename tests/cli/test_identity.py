@@ -271,6 +271,29 @@ def test_a_voter_with_another_directory_id_never_votes(controller: Path) -> None
     assert properties(controller).directory_id == was
 
 
+@pytest.mark.parametrize("command", [("verify",), ("recover", "--dry-run")])
+def test_verify_and_recover_find_it_too(controller: Path, command: tuple[str, ...]) -> None:
+    was = properties(controller).directory_id
+    assert was is not None
+    words = (*command, "--output", "jsonl", ".")
+    assert "voters-mismatch" not in codes(objects(run_kdump(words, controller).stdout))
+    replace(controller, format_uuid(was), OTHER_ID)
+    assert "voters-mismatch" in codes(objects(run_kdump(words, controller).stdout))
+
+
+def test_the_only_voter_with_another_directory_id_keeps_a_broker_from_starting(
+    controller: Path,
+) -> None:
+    own = properties(controller)
+    assert own.directory_id is not None
+    options = {"log_dirs": str(controller), "node_id": str(own.node_id)}
+    option = server_properties(controller, process_roles="broker,controller", **options)
+    replace(controller, format_uuid(own.directory_id), OTHER_ID)
+    found = rows(controller, ".", option)
+    assert "voters-mismatch" in codes(found)
+    assert found[-1]["is_startable"] is False
+
+
 def test_a_controller_that_lost_its_properties_gets_the_id_of_its_voter(controller: Path) -> None:
     before = properties(controller)
     (controller / names.META_PROPERTIES).unlink()

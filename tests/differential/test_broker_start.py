@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from builders.broker import BrokerHost, RequestFailed
+from builders.broker import PATIENT_FOR_10_S, BrokerHost, RequestFailed
 from builders.freeing import of_type, rows_of
 from builders.in_process import run_kdump
 from builders.json_answers import objects
@@ -124,6 +124,11 @@ def a_reserved_directory_id(d1: Path, d2: Path) -> None:
 
 def a_negative_directory_id(d1: Path, d2: Path) -> None:
     with_property(d2, "directory.id", "AAAAAAAAAAD__________w")
+
+
+def no_directory_id_of_the_only_voter(d1: Path, d2: Path) -> None:
+    lines = (d1 / names.META_PROPERTIES).read_text().splitlines(keepends=True)
+    write(d1, "".join(line for line in lines if not line.startswith("directory.id=")))
 
 
 def metadata_in_two_directories(d1: Path, d2: Path) -> None:
@@ -264,6 +269,7 @@ CASES: Final[tuple[tuple[Change, Start], ...]] = (
     (a_copied_directory_id, REFUSED),
     (a_reserved_directory_id, REFUSED),
     (a_negative_directory_id, REFUSED),
+    (no_directory_id_of_the_only_voter, REFUSED),
     (metadata_in_two_directories, REFUSED),
     (an_empty_bootstrap_checkpoint, REFUSED),
     (a_cut_metadata_snapshot, REFUSED),
@@ -348,7 +354,7 @@ def happened(host: BrokerHost, log_dirs: list[Path], expected: Start) -> Start:
     """Start a broker, and return its behaviour."""
     before = {path for each in log_dirs for path in each.glob("*-stray")}
     try:
-        with host.broker(log_dirs):
+        with host.broker(log_dirs, *([] if expected.starts else [PATIENT_FOR_10_S])):
             if not expected.starts:
                 host.wait_until_ended()
             for name in expected.offline:

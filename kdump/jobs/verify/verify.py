@@ -30,7 +30,7 @@ from kdump.check.index_files import used_bytes
 from kdump.check.invariants import FILE_UNREADABLE
 from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.scope import PartitionScope, ReplacedLog, scope_in
-from kdump.check.start import check_start
+from kdump.check.start_findings import check_start
 from kdump.check.topic_configs import check_topic_configs
 from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
@@ -328,7 +328,7 @@ class _Verification:
         started = [f"{each.path}/" for each in stopped if self._is_living(each, missing)]
         # A broker that was started meanwhile creates logs.
         yield from (each for each in missing if not each.place.path.startswith(tuple(started)))
-        yield from check_start(stopped)
+        yield from check_start(stopped, clusters)
         yield from check_assigned_nodes(stopped, clusters)
         if self.request.remote is not None:
             from kdump.jobs.verify.verify_remote import metadata_findings

@@ -13,7 +13,7 @@ from kdump.check.directory import check_directory
 from kdump.check.findings import Finding, Severity
 from kdump.check.partition_files import check_belonging
 from kdump.check.scope import ReplacedLog, scope_in
-from kdump.check.start import check_start
+from kdump.check.start_findings import check_start
 from kdump.check.topic_configs import check_topic_configs
 from kdump.jobs.loading.replaced_logs import replaced_logs
 from kdump.log.broker import partitions_twice
@@ -87,7 +87,8 @@ def severe_with(
         settings: of their topics, by the path of the directory.
         in_partitions: the severe findings about partitions, by the path of the directory.
     """
-    found = [*_severe(check_start(directories))]
+    clusters = {path: each.cluster for path, each in settings.items()}
+    found = [*_severe(check_start(directories, clusters))]
     for directory in directories:
         found += _severe(check_directory(directory))
         own = settings[directory.path]

@@ -95,6 +95,8 @@ class ClusterImage(Struct, frozen=True):
         metadata_version: the level of that feature; 0 if it is unknown.
         known_levels: the highest ``metadata.version`` that each broker said it knows when it
             registered, which tells its release.
+        voters: ids of the controllers' metadata directories by node id, as Kafka writes them; empty
+            if the voters are static.
     """
 
     topics: Mapping[str, ClusterTopic]
@@ -102,6 +104,7 @@ class ClusterImage(Struct, frozen=True):
     log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     metadata_version: int = 0
     known_levels: Mapping[int, int] = field(default_factory=dict)
+    voters: Mapping[int, str] = field(default_factory=dict)
     end: LogEnd = field(default_factory=_log_begin)
 
     @property
@@ -238,6 +241,11 @@ def cluster_view(image: MetadataImage) -> ClusterImage:
             for node_id, broker in image.of(EntityKind.BROKER).items()
             for name, _, highest in broker.features
             if name == METADATA_VERSION
+        },
+        voters={
+            node_id: voter.directory_id
+            for node_id, voter in image.of(EntityKind.VOTER).items()
+            if image.kraft_version >= 1 and voter.directory_id is not None
         },
         end=image.end,
     )
