@@ -14,6 +14,20 @@ from kdump.formats import names
 
 _NAMES: Final = ("junk", "junk-0", "foo-abc", "x-0.tmp", "-0", "x-", ".hidden-0", "lost+found")
 _MORE_NAMES: Final = ("y-2147483648", "grown-5", "z-0-delete", "q-0.abc-stray", "q-0.abc-future")
+_STEMS: Final = (
+    *("0" * 20, f"{7:020}", f"{1000:020}", f"{2**63 - 1:020}", f"{5:021}", f"{-5:020}", "5", "+5"),
+    *("", "x", f"{2**63:020}", f"{5:020} (copy)", f"{5:020}.bak", "-1", f"{2**31:020}"),
+)
+_SUFFIXES: Final = (
+    *(".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint", ".kafka"),
+    *(".log.swap", ".index.swap", ".log.cleaned", ".txnindex.cleaned", ".log.deleted"),
+    *(".snapshot.deleted", ".swap", ".cleaned", ".deleted", ".tmp", ".LOG", ".log.swap.swap"),
+)
+_METADATA_NAMES: Final = (
+    *(f"{3:020}-{1:010}.checkpoint{suffix}" for suffix in ("", ".part", ".deleted", ".tmp")),
+    *(f"{10**6:020}-{9:010}.checkpoint", "x.checkpoint", "x.checkpoint.deleted", "x.swap"),
+    *("quorum-state.tmp", "partition.metadata.tmp", f"{3:020}-{1:010}-7.checkpoint.part", "x"),
+)
 _LINES: Final = ("", " ", "a b", "1 2 3 4", "\0")
 _NUMBERS: Final = ("0", "1", "10", "1000", "10000000", "-1", str(2**63 - 1), str(2**63), "x", "")
 
@@ -175,6 +189,99 @@ class BrokerDamage:
                 self._say("renamed", path, new.name)
                 path.rename(new)
 
+    def add_an_odd_name(self) -> None:
+        path = self._partition() / (self._rng.choice(_STEMS) + self._rng.choice(_SUFFIXES))
+        self._add_here(path)
+
+    def add_to_the_metadata(self) -> None:
+        metadata = f"{names.CLUSTER_METADATA_TOPIC}-0"
+        self._add_here(self._log_dirs[0] / metadata / self._rng.choice(_METADATA_NAMES))
+
+    def _add_here(self, path: Path) -> None:
+        if os.path.lexists(path):
+            return
+        kind = self._rng.choice(("empty", "content", "directory", "full"))
+        self._say("added", path, kind)
+        if kind == "directory":
+            path.mkdir()
+        elif kind == "full":
+            (path / "x").mkdir(parents=True)
+        else:
+            path.write_bytes(self._file().read_bytes() if kind == "content" else b"")
+
+    def add_swaps(self) -> None:
+        log = self._file()
+        parsed = names.parse_offset_file_name(log.name)
+        if parsed is not None:
+            logs = sorted(log.parent.glob("*.log"))
+            for offset in (parsed.offset, parsed.offset + self._rng.choice((0, 1, 5, 100))):
+                path = log.with_name(f"{offset:020}.log.{self._rng.choice(('swap', 'cleaned'))}")
+                if logs and not path.exists():
+                    content = self._rng.choice(logs)
+                    self._say("added", path, content.name)
+                    shutil.copy(content, path)
+
+    def change_partition_metadata(self) -> None:
+        path = self._partition() / names.PARTITION_METADATA
+        other = self._partition() / names.PARTITION_METADATA
+        found = [
+            each.read_text(errors="replace").split("\n") if each.is_file() else []
+            for each in (path, other)
+        ]
+        if all(len(each) > 1 for each in found):
+            (version, topic_id, *_), (_, other_id, *_) = found
+            lines = self._rng.choice(
+                (
+                    (version, other_id),
+                    ("version: 1", topic_id),
+                    ("version: -1", topic_id),
+                    (topic_id, version),
+                    (version, topic_id, topic_id),
+                    (version, topic_id, "", ""),
+                    (version, f"{topic_id}="),
+                    (version, "topic_id: AAAAAAAAAAAAAAAAAAAAAA"),
+                    (version, "topic_id: AAAAAAAAAAAAAAAAAAAAAQ"),
+                    (f" {version}", topic_id),
+                    ("version:0", topic_id),
+                )
+            )
+            self._say("changed", path, lines)
+            path.write_text("\n".join(lines))
+
+    def change_leader_epochs(self) -> None:
+        path = self._partition() / names.LEADER_EPOCH_CHECKPOINT
+        entries = [
+            (
+                self._rng.choice((0, 1, 2, 5, 2**31 - 1, 2**31)),
+                self._rng.choice((0, 3, 50, 10**6, -1)),
+            )
+            for _ in range(self._rng.randrange(4))
+        ]
+        self._say("changed", path, entries)
+        lines = ["0", str(len(entries)), *(f"{epoch} {offset}" for epoch, offset in entries), ""]
+        if path.is_file():
+            path.write_text("\n".join(lines))
+
+    def change_meta_properties(self) -> None:
+        path = self._rng.choice(self._log_dirs) / names.META_PROPERTIES
+        lines = path.read_text().split("\n")
+        at = self._rng.randrange(len(lines))
+        change = self._rng.choice(("twice", "other", "first", "gone", "continued"))
+        name = lines[at].partition("=")[0]
+        self._say("changed", path, f"{lines[at]}: {change}")
+        if change == "twice":
+            lines.append(lines[at])
+        elif change == "other":
+            lines.append(f"{name}=1")
+        elif change == "first":
+            lines.insert(0, f"{name}=1")
+        elif change == "gone":
+            del lines[at]
+        else:
+            lines[at] += "\\"
+        path.chmod(0o600)
+        path.write_text("\n".join(lines))
+
     def change_a_line(self) -> None:
         path = self._root_file()
         if self._rng.random() < 0.3:
@@ -214,4 +321,11 @@ _OF_FILES: Final[tuple[Callable[[BrokerDamage], None], ...]] = (
     BrokerDamage.rename_to_another_offset,
     BrokerDamage.change_a_line,
     BrokerDamage.remove_from_the_root,
+    BrokerDamage.add_an_odd_name,
+    BrokerDamage.add_an_odd_name,
+    BrokerDamage.add_to_the_metadata,
+    BrokerDamage.add_swaps,
+    BrokerDamage.change_partition_metadata,
+    BrokerDamage.change_leader_epochs,
+    BrokerDamage.change_meta_properties,
 )
