@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ import pytest
 from builders.broker import BrokerHost, Consumed, ProducerSeen
 from builders.in_process import run_kdump
 from builders.loading import Clock, LoaderServer
+from builders.memory import in_memory
 from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 
@@ -26,6 +28,10 @@ NEW: Final = (*CODECS, "ended", "open")
 OLD: Final = ("mixed-upgrade", "v0-lz4", "v1-logappend-gzip", "v1-logappend-none", "v1-snappy")
 """Topics with messages of old formats, which an earlier broker wrote."""
 MASKED: Final = "masked"
+KAFKAS: Final = {
+    "4.3.1": ("java_classpath", "loader_server"),
+    "4.4.0": ("newest_classpath", "newest_loader_server"),
+}
 TOPICS: Final = (*NEW, *OLD, MASKED)
 
 
@@ -78,9 +84,25 @@ class Erased:
     recovered: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
 
+@pytest.fixture(scope="module", params=["4.3.1", pytest.param("4.4.0", marks=pytest.mark.soak)])
+def kafka(request: pytest.FixtureRequest) -> str:
+    version: str = request.param
+    return version
+
+
 @pytest.fixture(scope="module")
-def erased() -> Erased:
+def erased(kafka: str) -> Erased:
+    del kafka  # each has its own
     return Erased()
+
+
+@pytest.fixture(scope="module")
+def host(
+    kafka: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerHost]:
+    classpath = request.getfixturevalue(KAFKAS[kafka][0])
+    with BrokerHost(classpath, tmp_path_factory.mktemp("brokers") / "log") as running:
+        yield running
 
 
 def files_of(log_dirs: list[Path]) -> dict[str, dict[str, bytes]]:
@@ -111,46 +133,62 @@ def note(erased: Erased, log_dirs: list[Path], loader: LoaderServer, folder: Pat
 
 @pytest.fixture(scope="module")
 def story(
-    broker_host: BrokerHost,
-    broker_log_dirs: list[Path],
+    kafka: str,
+    host: BrokerHost,
     fixtures: Path,
     erased: Erased,
-    loader_server: LoaderServer,
+    request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[dict[str, Consumed], dict[str, Consumed]]:
+) -> Iterator[tuple[dict[str, Consumed], dict[str, Consumed]]]:
     """Write, erase Alice's records, and read; the producers go on in between."""
+    loader: LoaderServer = request.getfixturevalue(KAFKAS[kafka][1])
+    with in_memory(tmp_path_factory.mktemp("broker")) as folder:
+        shutil.copytree(fixtures / "out" / "clean", folder / "clean")
+        log_dirs = [folder / "clean" / name for name in ("d1", "d2")]
+        yield _told(kafka, host, log_dirs, fixtures, erased, loader, folder / "recovered")
+
+
+def _told(
+    kafka: str,
+    host: BrokerHost,
+    log_dirs: list[Path],
+    fixtures: Path,
+    erased: Erased,
+    loader: LoaderServer,
+    scratch: Path,
+) -> tuple[dict[str, Consumed], dict[str, Consumed]]:
     now_ms = round(time.time() * 1000)  # producers that were last seen long ago expire
     seen: dict[str, dict[int, ProducerSeen]] = {}
-    with broker_host.broker(broker_log_dirs):
-        write(broker_host, now_ms)
+    with host.broker(log_dirs):
+        write(host, now_ms)
         for topic in OLD:
-            broker_host.create_topic(topic)
-    give_old_logs(broker_log_dirs, fixtures / "out" / "legacy" / "logs")
-    with broker_host.broker(broker_log_dirs):
-        before = {topic: broker_host.read(topic) for topic in TOPICS}
-        seen = {topic: broker_host.producers_of(topic) for topic in TOPICS}
-    dirs = [str(each) for each in broker_log_dirs]
+            host.create_topic(topic)
+    give_old_logs(log_dirs, fixtures / "out" / "legacy" / "logs")
+    with host.broker(log_dirs):
+        before = {topic: host.read(topic) for topic in TOPICS}
+        seen = {topic: host.producers_of(topic) for topic in TOPICS}
+    dirs = [str(each) for each in log_dirs]
     for topics, key, options in (
         (NEW, ALICE, ()),
         (OLD, OLD_KEY, ()),
         ([MASKED], ALICE, ["--mask"]),
     ):
         words = [*(f"--topic={topic}" for topic in topics), f"--key={key.decode()}", "--yes"]
-        words += options
+        words += [*options, f"--kafka-version={kafka}"]
         outcome = run_kdump(["erase", *words, *dirs], Path.cwd())
         assert outcome.exit_status == 1, outcome
     assert run_kdump(["verify", "--deep", *dirs], Path.cwd()).exit_status == 0
-    note(erased, broker_log_dirs, loader_server, tmp_path_factory.mktemp("recovered"))
-    with broker_host.broker(broker_log_dirs):
-        after = {topic: broker_host.read(topic) for topic in TOPICS}
-        assert {topic: broker_host.producers_of(topic) for topic in TOPICS} == seen
+    note(erased, log_dirs, loader, scratch)
+    with host.broker(log_dirs):
+        after = {topic: host.read(topic) for topic in TOPICS}
+        assert {topic: host.producers_of(topic) for topic in TOPICS} == seen
         for codec in (*CODECS, MASKED):
-            broker_host.send(codec, codec, now_ms, [(b"new", b"new")])
-            going_on = broker_host.read(codec)
+            host.send(codec, codec, now_ms, [(b"new", b"new")])
+            going_on = host.read(codec)
             assert going_on.end_offset == before[codec].end_offset + 1
             new = {before[codec].end_offset: (b"new", b"new")}
             assert going_on.records == {**after[codec].records, **new}
-        broker_host.send("open", "open", now_ms, [(b"new", b"new")])
+        host.send("open", "open", now_ms, [(b"new", b"new")])
     return before, after
 
 
