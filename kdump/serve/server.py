@@ -44,8 +44,11 @@ LARGEST_REQUEST_BYTES: Final = 8 << 20
 LARGEST_QUESTION_BYTES: Final = 1 << 20
 """Of a request that is no fetch: its answer has something for each few bytes of it."""
 _LEAST_REQUEST_BYTES: Final = 8
-_MEMORY_BYTES: Final = 24 << 20
-"""Of requests and responses; what the allocator keeps of them can be as much again."""
+_REQUESTS_BYTES: Final = 24 << 20
+"""Of requests that are larger than what is read ahead: the others never wait for a client that
+claims a large one and does not send it."""
+_RESPONSES_BYTES: Final = 24 << 20
+"""What the allocator keeps of them can be as much again."""
 _DECODED_BYTES: Final = 128 << 20
 _DECODED_TIMES: Final = 96
 """So many times its bytes a request can take with its answer: four bytes are a partition."""
@@ -92,7 +95,8 @@ class ProtocolServer:
     _fetches: FetchAnswers = field(init=False)
     _offered: frozenset[int] = field(init=False)
     _live_groups: LiveGroups = field(init=False)
-    _memory: MemoryBudget = field(init=False)
+    _requests: MemoryBudget = field(init=False)
+    _responses: MemoryBudget = field(init=False)
     _decoded: MemoryBudget = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _server: asyncio.Server | None = None
@@ -119,7 +123,8 @@ class ProtocolServer:
             offered = offered & RULES.keys() | AUTHENTICATING
         self._offered = finding.offered = offered
         self._authorization = Authorization(self.cluster)
-        self._memory = MemoryBudget(_MEMORY_BYTES)
+        self._requests = MemoryBudget(_REQUESTS_BYTES)
+        self._responses = MemoryBudget(_RESPONSES_BYTES)
         self._decoded = MemoryBudget(_DECODED_BYTES)
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
@@ -294,7 +299,8 @@ class ProtocolServer:
         if not _LEAST_REQUEST_BYTES <= size <= largest:
             raise MalformedMessage(f"it claims to have {size} bytes; the most is {largest}")
         async with contextlib.AsyncExitStack() as until_answered:
-            async with self._memory.hold(size, size):
+            is_large = size > _READ_AHEAD_BYTES
+            async with self._requests.hold(size, size) if is_large else contextlib.nullcontext():
                 async with asyncio.timeout(_STALLED_S):
                     data = await reader.readexactly(size)
                 decoded = _decoded_bytes(data)
@@ -332,7 +338,7 @@ class ProtocolServer:
         self, request: Request, writer: asyncio.StreamWriter, access: Access | None
     ) -> None:
         wanted = max(_LEAST_FETCH_BYTES, min(request.body.max_bytes, LARGEST_FETCH_BYTES))
-        async with self._memory.hold(wanted, _LEAST_FETCH_BYTES) as held:
+        async with self._responses.hold(wanted, _LEAST_FETCH_BYTES) as held:
             wait_s = 0.0
 
             async def ask(asked: Request) -> Answer:
@@ -349,7 +355,7 @@ class ProtocolServer:
                 answer = await self._authorization.answer(request, access, ask)
             response = encode_response(request, answer)
             del answer  # it has the batches once more
-            self._memory.resize(held, len(response))
+            self._responses.resize(held, len(response))
             await asyncio.sleep(wait_s)
             await self._send(writer, response)
 
@@ -361,9 +367,9 @@ class ProtocolServer:
         """
         piece_bytes = _PIECE_BYTES if self.admission.tls is None else _TLS_PIECE_BYTES
         try:
-            for start in range(0, len(response), piece_bytes):
-                writer.write(response[start : start + piece_bytes])
-                async with asyncio.timeout(_STALLED_S):
+            async with asyncio.timeout(_STALLED_S):
+                for start in range(0, len(response), piece_bytes):
+                    writer.write(response[start : start + piece_bytes])
                     await writer.drain()
         except TimeoutError:
             writer.transport.abort()

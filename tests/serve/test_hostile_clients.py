@@ -17,7 +17,7 @@ from builders.log_directories import write_log_directory, write_partition
 from builders.serving import RunningServer, framed, opened, received
 from kdump.serve.message_shapes import MalformedMessage
 from kdump.serve.messages import decode_request, versions_of
-from kdump.serve.server import LARGEST_QUESTION_BYTES
+from kdump.serve.server import LARGEST_QUESTION_BYTES, LARGEST_REQUEST_BYTES
 from serve.test_answers import OFFERED, WAIT, fetch
 
 MOST_GROWTH_BYTES: Final = 256 << 20
@@ -144,6 +144,14 @@ def test_requests_for_a_hundred_thousand_partitions_wait_for_each_other(
     assert answers.pop() > len(request)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert (after - before) * 1024 < MOST_GROWTH_BYTES
+
+
+def test_clients_that_claim_large_requests_hold_nobody_up(server: RunningServer) -> None:
+    with contextlib.ExitStack() as connections:
+        for _ in range(20):
+            claiming = connections.enter_context(server.connect())
+            claiming.sendall(LARGEST_REQUEST_BYTES.to_bytes(4, "big"))
+        assert fetch(server, 0).records == b"".join(batches(10))
 
 
 def test_a_client_that_takes_no_response_holds_nobody_up(server: RunningServer) -> None:
