@@ -6,5 +6,5 @@ import time
 
 
 def current_time_ms() -> int:
-    """The current time in milliseconds since 1970, as Kafka counts it."""
+    """The current time in milliseconds since 1970."""
     return round(time.time() * 1000)

@@ -321,7 +321,10 @@ def _foreign(partition: Partition, path: Location, *, is_file: bool) -> Finding:
             expected="a name with 20 digits",
         )
     what = "not a Kafka file; a broker leaves it alone"
-    if not is_file:
+    is_snapshot = path.name.endswith(names.METADATA_SNAPSHOT_SUFFIXES)
+    if not is_file and partition.is_cluster_metadata and is_snapshot:
+        what = "a directory with the name of a snapshot of the cluster's metadata"
+    elif not is_file:
         what = "not a file: a broker leaves it alone"
     elif path.name.endswith((*names.NUMBERED_SUFFIXES, FileStage.DELETED.value)):
         what = "not a name that Kafka gives; a starting broker takes it for one, or deletes it"

@@ -144,8 +144,10 @@ def scope_in(
     is_part = partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
     key = partition.topic_partition
     # Where a copy lies beside its log, the lines are about the log.
-    is_beside_log = (key, PartitionState.LIVE) in directory.identities
-    has_lines = partition.state is PartitionState.LIVE or (is_part and not is_beside_log)
+    has_lines = partition.state is PartitionState.LIVE or (
+        partition.state is PartitionState.FUTURE
+        and (key, PartitionState.LIVE) not in directory.identities
+    )
     starts = checkpoints.log_start_offsets if has_lines else None
     flushed = checkpoints.recovery_points if has_lines else None
     cleaned = checkpoints.cleaner_offsets if has_lines else None

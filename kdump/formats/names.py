@@ -285,6 +285,10 @@ _METADATA_SNAPSHOT: Final = re.compile(
 _SNAPSHOT_STAGES: Final = {stage.value: stage for stage in SnapshotStage}
 
 
+METADATA_SNAPSHOT_SUFFIXES: Final = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
+"""What a name in the directory of the cluster's metadata ends with only if it is a snapshot's."""
+
+
 def parse_metadata_snapshot_name(name: str) -> MetadataSnapshotName | None:
     """Parse the name of a KRaft snapshot; None for any other name."""
     match = _METADATA_SNAPSHOT.fullmatch(name)

@@ -150,14 +150,24 @@ class NodeIdentity:
                 found += check_log_dirs(
                     self.server.path, self.server.content, self.configured, self.directories
                 )
-        is_broker = self.server is not None and BROKER_ROLE in self.server.content.roles
         found += (
             # Only a broker waits for the controller when it starts.
-            StartProblem(each, is_refusal=is_broker and each.severity is Severity.SEVERE)
+            StartProblem(each, is_refusal=self._is_broker and each.severity is Severity.SEVERE)
             for each in self._voter_findings()
         )
         found += (StartProblem(each.finding, is_refusal=False) for each in self.other_nodes)
         return found
+
+    @property
+    def _is_broker(self) -> bool:
+        """Whether the node is a broker, by its file; without one, by what its directories have."""
+        if self.server is not None:
+            return BROKER_ROLE in self.server.content.roles
+        return any(
+            key.topic != names.CLUSTER_METADATA_TOPIC
+            for each in self.directories
+            for key, _ in each.identities
+        )
 
     def alone_in_sync(self) -> tuple[str, ...] | None:
         """Partitions whose only replica in sync is on this node, and no directory here.

@@ -146,7 +146,7 @@ def of_a_run(candidate: Candidate) -> Candidate:
     path, partition = candidate.partition.path, candidate.partition
     if not (partition.segments or partition.leftovers or partition.total_bytes):
         undos = shell_command("undo --list", [candidate.log_dir.path])
-        what = f"it has no files; '{undos}' shows whether a run of kdump resolve keeps them"
+        what = f"it has no files; if kdump resolve deleted them, '{undos}' names the run to undo"
         return candidate.left(Obstacle.INCOMPLETE, what)
     run = run_directory(parse_partition_directory_name(path.name))
     if run is None:

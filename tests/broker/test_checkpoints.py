@@ -168,6 +168,20 @@ def test_lines_stay_whatever_other_directories_the_partition_has(
     assert root == {}
 
 
+def test_a_lost_log_start_is_that_of_the_log_and_not_of_a_copy_beside_it(tmp_path: Path) -> None:
+    rebuilt(tmp_path, epoch_start=10, recovery_points={("orders", 0): 22})
+    write_partition(
+        tmp_path / f"orders-0.{'0' * 32}-future",
+        {10: batch([record(10 + at) for at in range(12)], partition_leader_epoch=0)},
+        others={names.LEADER_EPOCH_CHECKPOINT: encode_leader_epoch_checkpoint([EpochEntry(0, 15)])},
+    )
+    (tmp_path / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(b"junk")
+
+    root = rebuilt_root(read_log_directory(local(tmp_path)))
+
+    assert lines(root[names.LOG_START_OFFSET_CHECKPOINT]) == {}
+
+
 def test_lines_of_missing_partitions_are_removed(tmp_path: Path) -> None:
     root = rebuilt(
         tmp_path,

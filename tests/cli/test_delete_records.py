@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -199,8 +200,44 @@ def test_records_are_deleted_from_the_log_and_not_from_a_copy_of_it(root: Path) 
     alone = run("delete-records", other, *ORDERS, "--before=5")
 
     assert alone.exit_status == 16
-    assert b"a copy on its way from another log directory: name that, too" in alone.stderr
+    assert b"a copy whose log is in another log directory: name that directory, too" in (
+        alone.stderr
+    )
     assert contents_of(other) == before
+
+
+ROLLED: Final = "index-tiny-0"
+"""A partition of the fixture; its replica is assigned to the first log directory."""
+
+
+@pytest.mark.parametrize("has_log", [False, True], ids=["alone", "beside its log"])
+def test_a_copy_that_becomes_the_log_is_the_log(
+    has_log: bool, fixtures: Path, quick_path: Path
+) -> None:
+    d1, d2 = (
+        Path(shutil.copytree(fixtures / "out" / "clean" / name, quick_path / name))
+        for name in ("d1", "d2")
+    )
+    if has_log:
+        shutil.copytree(d1 / ROLLED, d2 / ROLLED)
+    (d1 / ROLLED).rename(d1 / f"{ROLLED}.{'4' * 32}-future")
+    freed = rows_of("retain", d1, d2, f"--partition={ROLLED}", "--free=20K", "--dry-run")
+    words: list[str | Path] = [
+        d1,
+        d2,
+        f"--partition={ROLLED}",
+        "--before=60",
+        "--config=cleanup.policy=delete",
+    ]
+
+    assert run("delete-records", *words).exit_status == 0
+
+    assert lines_of(d1, names.LOG_START_OFFSET_CHECKPOINT)[ROLLED] == 60
+    assert ROLLED not in lines_of(d2, names.LOG_START_OFFSET_CHECKPOINT)
+    (from_copy,) = (
+        each for each in of_type(freed, "partition") if each["directory"].startswith(f"{ROLLED}.4")
+    )
+    assert from_copy["left_because"] is None
 
 
 def test_the_log_directories_of_several_brokers_are_refused(root: Path) -> None:

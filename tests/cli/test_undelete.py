@@ -78,7 +78,7 @@ def test_a_directory_whose_files_are_undo_data_is_left(tmp_path: Path) -> None:
 
     (row,) = rows(outcome)
     assert (row["obstacle"], row["restored_as"]) == ("incomplete", None)
-    assert "it has no files; 'kdump undo --list" in row["why"]
+    assert "it has no files; if kdump resolve deleted them, 'kdump undo --list" in row["why"]
     assert not (log_dir / "orders-0").exists()
 
 

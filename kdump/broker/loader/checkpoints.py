@@ -118,13 +118,20 @@ def with_known_log_starts(directory: LogDirectory, *, believes_empty: bool = Tru
     if not is_malformed(directory, name) and (believes_empty or not has_lost_log_starts(directory)):
         return directory
     known = _readable(directory, name)
-    for partition in directory.partitions:
-        key = partition.topic_partition
-        if key is not None and key not in known and is_loaded(partition):
-            log_start = deleted_up_to(partition)
-            if log_start is not None:
-                known[key] = log_start
+    for key, partition in _with_lines(directory).items():
+        if key not in known and (log_start := deleted_up_to(partition)) is not None:
+            known[key] = log_start
     return replace(directory, checkpoints=replace(directory.checkpoints, log_start_offsets=known))
+
+
+def _with_lines(directory: LogDirectory) -> dict[TopicPartition, Partition]:
+    """The directories that the lines of checkpoints are about.
+
+    A *-stray* or *-delete* directory of the same partition, or a copy beside its log, has none.
+    """
+    loaded = [each for each in directory.partitions if is_loaded(each)]
+    loaded.sort(key=lambda each: each.state is PartitionState.LIVE)
+    return {each.key: each for each in loaded if each.topic_partition is not None}
 
 
 def _readable(directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
@@ -207,10 +214,7 @@ def rebuilt_root(
     recovery_points = dict(directory.checkpoints.recovery_points or {})
     known = with_known_log_starts(directory, believes_empty=False)
     log_starts = dict(known.checkpoints.log_start_offsets or {})
-    # A -stray or -delete directory of the same partition, or a copy beside its log, has no line.
-    every = [p for p in directory.partitions if is_loaded(p)]
-    every.sort(key=lambda partition: partition.state is PartitionState.LIVE)
-    loaded = {p.topic_partition: p for p in every if p.topic_partition is not None}
+    loaded = _with_lines(directory)
     unreadable = set(map(_named, directory.unreadable))
     cleaned = dict(directory.checkpoints.cleaner_offsets or {})
     if selection.is_everything and is_malformed(directory, names.CLEANER_OFFSET_CHECKPOINT):

@@ -32,7 +32,6 @@ _ENTRY_BYTES = {
     FileKind.OFFSET_INDEX: offset_index.ENTRY_BYTES,
     FileKind.TIME_INDEX: time_index.ENTRY_BYTES,
 }
-_SNAPSHOT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
 
 
 def metadata_context(context: LoadContext) -> LoadContext:
@@ -85,7 +84,7 @@ def _with_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Ref
     gone: list[str] = []
     for name in (*outcome.files, *partition.foreign):
         snapshot = names.parse_metadata_snapshot_name(name)
-        if snapshot is None and name.endswith(_SNAPSHOT_SUFFIXES):
+        if snapshot is None and name.endswith(names.METADATA_SNAPSHOT_SUFFIXES):
             return Refusal(
                 "the name of a snapshot has no offset and epoch", name, "NumberFormatException"
             )

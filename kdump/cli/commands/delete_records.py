@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
     from kdump.log.selection import PartitionSelection
+    from kdump.state.metadata.settings import Settings
 
 
 @click.command("delete-records")
@@ -69,8 +70,8 @@ def command(
     with changing("delete-records", log_dirs, deletion) as run:
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         twice = partitions_twice(directories)
-        directory, partition = _selected(directories, selection, twice)
         settings = config.settings_of(directories)
+        directory, partition = _selected(directories, selection, settings, twice)
         selected = {each.path: [partition] if each is directory else [] for each in directories}
         severe = severe_findings(directories, settings, selected)
         request = DeleteRecordsRequest(
@@ -98,20 +99,26 @@ def command(
 def _selected(
     directories: Sequence[LogDirectory],
     selection: PartitionSelection,
+    settings: Mapping[Location, Settings],
     twice: Container[Location],
 ) -> tuple[LogDirectory, Partition]:
     """Return the selected partition and its log directory.
 
     A broker deletes records of the log. A copy on its way to another log directory takes the start
-    of the log over when the broker goes on with it (``ReplicaAlterLogDirsThread``).
+    of the log over when the broker goes on with it (``ReplicaAlterLogDirsThread``), unless the
+    broker makes the copy the log when it starts.
 
     Args:
+        directories: all log directories.
+        selection: has to select one partition.
+        settings: of their topics, by the path of the directory.
         twice: partitions that are in two directories of one broker.
 
     Raises:
-        UsageProblem: it is none, or several, or there are only copies of it.
+        UsageProblem: it is none, or several, or only a copy of a log that is not there.
     """
     from kdump.broker.loader.checkpoints import is_loaded
+    from kdump.check.scope import becomes_log
 
     found = [
         (directory, partition)
@@ -127,10 +134,18 @@ def _selected(
             f"delete-records takes one partition at a time: {' '.join(selection_words(selection))}"
             f" matches {len(keys)}; name one, as in --partition {keys[0]}"
         )
-    logs = [each for each in found if each[1].state is PartitionState.LIVE]
+    live = [each for each in found if each[1].state is PartitionState.LIVE]
+    becoming = [
+        (directory, copy)
+        for directory, copy in found
+        if copy.state is PartitionState.FUTURE
+        and becomes_log(copy, directory, settings[directory.path].cluster)
+    ]
+    logs = becoming or live
     if not logs:
         raise UsageProblem(
-            f"{found[0][1].path}: a copy on its way from another log directory: name that, too"
+            f"{found[0][1].path}: a copy whose log is in another log directory: name that"
+            " directory, too"
         )
     if len(logs) > 1 and logs[0][1].path not in twice:
         paths = " ".join(str(partition.path) for _, partition in logs)

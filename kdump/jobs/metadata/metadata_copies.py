@@ -144,6 +144,9 @@ def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:
     except FormatError as error:
         quorum_state = None
         problems.append(f"{partition.path / QUORUM_STATE}: {error}")
+    except IsADirectoryError:
+        quorum_state = None
+        problems.append(f"{partition.path / QUORUM_STATE}: is a directory; no node starts with it")
     outline = _read_outline(partition, lambda damage: problems.append(str(damage)))
     return MetadataCopy(
         log_dir=directory.path,

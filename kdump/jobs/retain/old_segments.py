@@ -66,7 +66,7 @@ class NotDeleted(enum.Enum):
         " compacted"
     )
     TWICE = TWICE
-    MOVING = "it is a copy on its way from another log directory, which it will replace"
+    MOVING = "it is a copy on its way from another log directory, whose log it will replace"
     LEFTOVERS = (
         "it has leftover files of an interrupted swap or write; run kdump recover first, which"
         " finishes it"

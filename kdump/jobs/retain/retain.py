@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.broker.retention.free_space import choose_to_free
 from kdump.broker.retention.retention import Reason, RetainableLog
+from kdump.check.scope import becomes_log
 from kdump.engine.engine import Engine, run_all
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
-from kdump.formats.names import COORDINATOR_TOPICS, PartitionState
+from kdump.formats.names import COORDINATOR_TOPICS
 from kdump.jobs.retain.old_segments import (
     DirectoryDeletion,
     NotDeleted,
@@ -35,7 +36,7 @@ from kdump.jobs.retain.segment_deletion import (
     LogDeletion,
     delete_segments_split,
 )
-from kdump.log.broker import partitions_twice
+from kdump.log.broker import partitions_twice, unfinished_moves
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
@@ -86,9 +87,9 @@ def retain(
     for directory, partitions in selected:
         if partitions:
             require_clean(directory)
-    twice = partitions_twice(request.directories)
+    twice, moving = partitions_twice(request.directories), _moving(request)
     undecided = [
-        _undecided(request, directory, partition, twice)
+        _undecided(request, directory, partition, twice, moving)
         for directory, partitions in selected
         for partition in partitions
     ]
@@ -113,10 +114,26 @@ def decide_partition(
     Raises:
         InvalidSettingError: a property of its topic has a value that Kafka does not take.
     """
-    result = _undecided(request, directory, partition, ())
+    result = _undecided(request, directory, partition, (), ())
     if result.unchanged is not None:
         return result
     return _decided(result, DeleteSegmentsJob().run(_split(request, result), partition.entries))
+
+
+def _moving(request: RetainRequest) -> set[Location]:
+    """The copies on their way from other log directories.
+
+    A copy replaces its log when it is complete: that would lose what only the copy has lost. One
+    without a log, or that a starting broker makes the log, is not among them.
+    """
+    return {
+        each.copy.path
+        for each in unfinished_moves(request.directories)
+        if each.log is not None
+        and not becomes_log(
+            each.copy, each.directory, request.settings[each.directory.path].cluster
+        )
+    }
 
 
 def _undecided(
@@ -124,11 +141,12 @@ def _undecided(
     directory: LogDirectory,
     partition: Partition,
     twice: Collection[Location],
+    moving: Collection[Location],
 ) -> PartitionDeletion:
     """A partition before its log was read."""
     topic = request.settings[directory.path].topic(partition.key.topic)
     result = PartitionDeletion(directory, partition, topic)
-    unchanged = _why_unchanged(request, result, twice)
+    unchanged = _why_unchanged(request, result, twice, moving)
     if unchanged is None or not unchanged.is_unknown:
         return replace(result, unchanged=unchanged)
     return replace(result, unchanged=unchanged, missing=_missing(request, result, unchanged))
@@ -177,7 +195,10 @@ def _decided(
 
 
 def _why_unchanged(
-    request: RetainRequest, result: PartitionDeletion, twice: Collection[Location]
+    request: RetainRequest,
+    result: PartitionDeletion,
+    twice: Collection[Location],
+    moving: Collection[Location],
 ) -> NotDeleted | None:
     name, topic = result.topic_partition.topic, result.settings
     is_named = request.selection.names(result.topic_partition)
@@ -189,8 +210,7 @@ def _why_unchanged(
     if not is_named and not topic.is_remote_storage_known:
         return NotDeleted.REMOTE_STORAGE_UNKNOWN
     if request.free_bytes is not None:
-        if result.partition.state is PartitionState.FUTURE:
-            # It replaces its log when it is complete: that would lose what only the copy has lost.
+        if result.partition.path in moving:
             return NotDeleted.MOVING
         return NotDeleted.COMPACTED if not topic.is_deleted and not is_named else None
     return NotDeleted.UNKNOWN if _lacks_retention(topic) else None
