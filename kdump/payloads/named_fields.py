@@ -31,7 +31,7 @@ _JSON: Final = msgspec.json.Decoder(float_hook=str)
 """Numbers with a fraction or an exponent stay as they are written."""
 _UNUSUAL: Final = re.compile(rb"\\|-0")
 """A name may be written otherwise than it reads, or a zero may have a sign."""
-_MASKED: Final = re.compile(rb"\*+|[0-9a-f]{64}")
+_MASKED: Final = re.compile(rb"\**|[0-9a-f]{64}")
 """What :class:`~kdump.repair.erase.mask.Mask` makes of values and keys: no field hides there."""
 
 

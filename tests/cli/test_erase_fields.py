@@ -30,6 +30,7 @@ from builders.schema_topic import (
 )
 from kdump.jobs.erase.certificate import keyed_hash
 from kdump.payloads.named_fields import NamedField
+from kdump.repair.erase.erased_list import FILE_NAME
 
 CUSTOMER: Final = {
     "type": "record",
@@ -92,7 +93,7 @@ def test_what_cannot_be_decoded_is_counted(root: Path) -> None:
     assert (partition["erased_records"], partition["undecoded_records"]) == (1, 1)
     assert outcome.exit_status & 4
     said = erase(root, "--where", "value.id = alice").stdout.decode()
-    assert "orders-0: 1 record cannot be decoded: no field was looked for in them" in said
+    assert f"1 record in {root}/orders-0 cannot be decoded, and no field was looked for" in said
     assert "alice" not in said
 
 
@@ -177,7 +178,7 @@ def test_the_certificate_says_which_records_could_not_be_decoded(root: Path) -> 
     written = certificate_of(root)
     assert outcome.exit_status == 4
     assert row["undecoded_records"] == written["undecoded_records"] == 1
-    assert any("1 records of these topics" in each for each in written["not_reached"])
+    assert any("fields of 1 record of these topics" in each for each in written["not_reached"])
     (field,) = written["fields"]
     salt = bytes.fromhex(written["hash"]["salt"])
     hashed = keyed_hash(salt, NamedField.parse("value.customer.id=alice").identity)
@@ -257,12 +258,23 @@ def test_a_certificate_can_be_verified_by_a_field(root: Path) -> None:
     assert b"alice" not in outcome.stdout
 
 
-def test_fields_that_are_not_given_are_said_not_to_be_looked_for(root: Path) -> None:
-    erase(root, "--where", "value.customer.id = alice", "--where", "value.customer.age = 33")
+def test_what_is_not_given_is_said_not_to_be_looked_for(root: Path) -> None:
+    erase(root, "--where", "value.customer.id = alice", "--where", "value.id = bob")
+    erase(root, "--key-prefix", "nobody-", "--key", "shop")
     finish(root)
     words = ["erase", "--verify", str(root.parent / "certificate.json"), str(root)]
-    said = run_kdump(words, root).stdout.decode()
-    assert "2 fields of the certificate not looked for: give them with --where" in said
+    outcome = run_kdump(words, root)
+    said = outcome.stdout.decode()
+    assert outcome.exit_status == 4
+    assert "2 fields of the certificate not looked for: use --where" in said
+    assert "1 prefix of the certificate not looked for: use --key-prefix" in said
+
+    same = ('value."customer".id=alice', "value.customer.id = alice")
+    _, row, _ = verify(root, "--where", same[0], "--where", same[1], "--key-prefix=nobody-")
+    assert (row["fields"], row["not_looked_for"]) == (1, 1)
+    _, row, outcome = verify(root, "--key-prefix=others-")
+    assert row["not_looked_for"] == 3
+    assert b"is not about 1 of the given prefixes" in outcome.stderr
 
 
 @pytest.mark.parametrize(
@@ -282,8 +294,47 @@ def test_what_names_nothing_is_refused(options: list[str], what: str, root: Path
     assert offsets(root) == before
 
 
-def test_finishing_knows_the_fields(root: Path, tmp_path: Path) -> None:
-    words = ["erase", "--finish", "--certificate", "c", "--where", "value.a=b", str(root)]
-    outcome = run_kdump(words, tmp_path)
-    assert outcome.exit_status == 16
-    assert b"--where has no effect with --finish" in outcome.stderr
+def test_without_the_list_fields_have_to_be_given_to_finish(root: Path) -> None:
+    erase(root, "--where", "value.customer.id = alice")
+    (root / FILE_NAME).unlink()
+
+    words = ["erase", "--finish", "--certificate", str(root.parent / "c"), str(root)]
+    refused = run_kdump(words, root)
+    assert refused.exit_status == 16
+    assert f"no {FILE_NAME}, which says what to look for".encode() in refused.stderr
+
+    row, _ = finish(root, "--where", "value.customer.id = alice")
+    assert (row["file"] is None, row["fields"]) == (False, 1)
+    assert not list(root.glob(".kdump-*-old-*"))
+
+
+@pytest.mark.parametrize("name", ["orders-old-0", f"orders-old-0.{'b' * 32}-delete"])
+def test_fields_are_looked_for_in_every_selected_topic(
+    name: str, root: Path, tmp_path: Path
+) -> None:
+    """Also in that of another directory, in which nothing was erased."""
+    other = write_log_directory(tmp_path / "other", clean=True)
+    write_partition(other / name, {0: ALICES})
+    (other / name / f"{0:020d}.log.swap").write_bytes(ALICES)
+    words = ["--topic=orders*", "--yes", "--where", "value.customer.id = alice"]
+    run_kdump(["erase", *words, str(root), str(other)], root)
+    (other / name / f"{0:020d}.log.swap").unlink()
+
+    row, outcome = finish(root, str(other))
+
+    (found,) = of_type(objects(outcome.stdout), "remains")
+    assert (found["log_dir"], found["file"]) == (str(other), f"{name}/{0:020d}.log")
+    assert row["file"] is None
+
+
+def test_every_partition_that_loses_records_is_listed(tmp_path: Path) -> None:
+    root = write_log_directory(tmp_path / "logs", clean=True)
+    undecoded = batch([record(0, b"k", b"text")])
+    for number in range(60):
+        write_partition(root / f"orders-{number}", {0: ALICES if number % 2 else undecoded})
+
+    said = erase(root, "--where", "value.customer.id = alice", "--dry-run").stdout.decode()
+
+    assert said.count(": 1 of 1 record to erase, 1 batch rewritten\n") == 30
+    assert said.count("cannot be decoded, and no field was looked for") == 20
+    assert "… and 10 more (--verbose shows all)" in said

@@ -44,6 +44,14 @@ def test_a_preview_names_those_of_the_selected_topics(
     assert sorted(found) == of_orders
 
 
+def test_records_that_cannot_be_decoded_are_counted(tiered: TieredFixture) -> None:
+    words: list[str | Path] = ["--dry-run", "--topic=orders", "--where=value.a=b"]
+    outcome = run("erase", *words, "--remote", tiered.remote, tiered.leader)
+
+    assert outcome.exit_status & 4
+    assert b"records in remote segments cannot be decoded" in outcome.stdout
+
+
 def test_the_certificate_names_them_all(
     tiered: TieredFixture, holding: list[str], tmp_path: Path
 ) -> None:

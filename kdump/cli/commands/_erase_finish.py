@@ -12,7 +12,7 @@ from kdump.cli.output.events import open_printer, write_notice
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.engine.engine_choice import EngineOptions
-from kdump.errors import ExitStatus, KdumpError
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -47,10 +47,11 @@ def finish_erasure(
     from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.erase.finish import Finishing, FinishRequest
     from kdump.log.directory import read_log_directory
+    from kdump.state.schema_registry import SchemaRegistry
 
     with phase(f"looking at {certificate}"):
         out = OutFile.checked(certificate, is_replaced=False, option="--certificate")
-    records = named.read()
+    records = named.read(SchemaRegistry())
     diagnostics = Diagnostics()
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs or diagnostics.status:
@@ -69,6 +70,8 @@ def finish_erasure(
         finishing.require_own_files()
         if finishing.fields:
             finishing.registry = named.registry(paths, diagnostics)
+        elif named.schemas:
+            raise UsageProblem("--schemas has no effect: no field was erased")
         in_remote = [] if remote is None else finishing.search_remote(remote, engine)
         remains = finishing.search(engine)
         is_written = not remains and not repair.dry_run
@@ -131,6 +134,15 @@ def verify_certificate(
     records = named.read(named.registry(paths, diagnostics) if named.fields else None)
     unknown_keys = sum(not known.has(key) for key in records.keys)
     unknown_fields = sum(not known.topics_of(each) for each in records.fields)
+    unknown_prefixes = sum(not known.has_prefix(each) for each in records.prefixes)
+    left = [
+        (len(known.fields) - len(records.fields) + unknown_fields, "field", "--where"),
+        (
+            len(known.prefixes) - len(set(records.prefixes)) + unknown_prefixes,
+            "prefix",
+            "--key-prefix",
+        ),
+    ]
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs or diagnostics.status:
         return diagnostics.status
@@ -154,13 +166,18 @@ def verify_certificate(
                 unknown_keys=unknown_keys,
                 fields=len(records.fields) - unknown_fields,
                 unknown_fields=unknown_fields,
+                left=left,
             )
         )
     sys.stdout.flush()
-    for unknown, what in ((unknown_keys, "keys"), (unknown_fields, "fields")):
+    for unknown, what in (
+        (unknown_keys, "keys"),
+        (unknown_fields, "fields"),
+        (unknown_prefixes, "prefixes"),
+    ):
         if unknown:
             write_notice(f"{certificate}: is not about {unknown} of the given {what}")
-    is_as_certified = not (
-        found.remains or found.undecoded_records or unknown_keys or unknown_fields
-    )
+    unknown = unknown_keys + unknown_fields + unknown_prefixes
+    is_left = any(count for count, _, _ in left)
+    is_as_certified = not (found.remains or found.undecoded_records or unknown or is_left)
     return ExitStatus.SOUND if is_as_certified else ExitStatus.DAMAGE_LEFT

@@ -55,8 +55,8 @@ _MOST_PERCENT: Final = 10
 @click.option(
     "--finish",
     is_flag=True,
-    help="Search everything in LOG_DIR for keys that were erased; if nothing is left, destroy the"
-    " undo data and write the certificate.",
+    help="Search everything in LOG_DIR for keys and fields that were erased; if nothing is left,"
+    " destroy the undo data and write the certificate.",
 )
 @click.option(
     "--certificate",
@@ -69,7 +69,8 @@ _MOST_PERCENT: Final = 10
     "verified",
     type=LocationParameter(),
     metavar="FILE",
-    help="Search LOG_DIR for the keys of the certificate FILE; nothing is written.",
+    help="Search LOG_DIR for the keys of the certificate FILE, and for the fields of it that are"
+    " given; nothing is written.",
 )
 @remote_option
 @max_record_bytes_option
@@ -99,7 +100,13 @@ def command(
     Each replica has to be erased: run it on the disks of all brokers that have one.
     """
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.output.erase_output import ErasureReport, remote_copy, status_of, summary
+    from kdump.cli.output.erase_output import (
+        ErasureReport,
+        remote_copy,
+        status_of,
+        summary,
+        undecoded_lines,
+    )
     from kdump.cli.shared.change_run import changing
     from kdump.cli.shared.directories import find_log_directories
     from kdump.formats.record_batch import LARGEST_RECORD_BYTES
@@ -112,7 +119,7 @@ def command(
         targets,
     )
     from kdump.jobs.writing.start_blockers import severe_findings
-    from kdump.log.broker import partitions_twice
+    from kdump.log.broker import by_broker, partitions_twice
     from kdump.log.directory import read_log_directory
 
     if finish or verified is not None:
@@ -169,11 +176,17 @@ def command(
             raise nothing_selected_in(selection, directories)
         keys = (one.topic_partition for each in selected.values() for one in each)
         _report_not_selected(named, records, map(str, keys))
-        severe = severe_findings(directories, settings, selected)
+        severe = [
+            finding
+            for own in by_broker(directories).values()
+            for finding in severe_findings(own, settings, selected)
+        ]
         for directory in directories:
             diagnostics.report_problems(directory)
         found = find_named(request, engine)
-        in_remote = [] if remote is None else find_in_remote(request, remote, engine)
+        in_remote, undecoded = (
+            ([], 0) if remote is None else find_in_remote(request, remote, engine)
+        )
         if not (yes or repair.dry_run):
             _require_few(found, is_masked=mask.is_given)
         with ErasedLogs(request) as logs:
@@ -190,12 +203,13 @@ def command(
             printer.emit(report.directory(done))
         _emit_copies(printer, request, found)
         printer.emit_all(map(remote_copy, in_remote))
+        printer.emit_text(undecoded_lines(undecoded, "in remote segments"))
         printer.emit(summary(found, repair, time.monotonic() - begin, is_masked=mask.is_given))
         printer.emit_text(report.unchanged.lines())
-        if repair.dry_run:
+        if repair.dry_run and not yes:
             printer.emit_text(_wide_lines(found, is_masked=mask.is_given))
     status = diagnostics.status | status_of(found)
-    is_left = bool(severe or in_remote)
+    is_left = bool(severe or in_remote or undecoded)
     return run.status(status | (ExitStatus.DAMAGE_LEFT if is_left else ExitStatus.SOUND))
 
 
@@ -233,8 +247,8 @@ def _finish_or_verify(
     }.items():
         if is_given:
             raise UsageProblem(f"{option} has no effect with {mode}, which searches everything")
-    if named.fields and finish:
-        raise UsageProblem("--where has no effect with --finish, which knows the erased fields")
+    if verified is not None and not named.fields:
+        require_with("--where", {"--schemas": named.schemas})
     if verified is not None:
         return verify_certificate(
             paths,

@@ -194,7 +194,7 @@ def named_records_options(command: Command) -> Command:
         schemas: tuple[Location, ...],
         **others: Any,
     ) -> Any:
-        fields = tuple(map(_field, expressions))
+        fields = tuple(dict.fromkeys(map(_field, expressions)))
         named = NamedArguments(keys, key_format, keys_file, prefixes, offsets_file, fields, schemas)
         return command(*args, named=named, **others)
 

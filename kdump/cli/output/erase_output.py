@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from kdump.cli.output.brief import MAX_LISTED, BriefList, Unchanged
+from kdump.cli.output.brief import MAX_LISTED, Unchanged, first_of
 from kdump.cli.output.events import Event
 from kdump.cli.output.write_report import Operations, planned_event
 from kdump.errors import ExitStatus
@@ -42,7 +42,7 @@ class ErasureReport:
         self._operations = operations
         self._repair = repair
         self._done = _done_words(repair, is_masked=is_masked)
-        self._listed = BriefList(verbose=repair.verbose)
+        self._undecoded: list[str] = []
         self.unchanged = Unchanged(verbose=repair.verbose)
 
     def partition(self, found: PartitionErasure) -> Event:
@@ -64,12 +64,11 @@ class ErasureReport:
             ],
             "operations": self._operations.rows(path),
         }
-        return Event("partition", row, self._listed.take(list(self._lines(found))))
+        self._undecoded += undecoded_lines(found.amount.undecoded_records, f"in {path}")
+        return Event("partition", row, list(self._lines(found)))
 
     def _lines(self, found: PartitionErasure) -> Iterator[str]:
         path = found.partition.path
-        for line in _undecoded(found.amount.undecoded_records):
-            yield f"{path}: {line}"
         if not found.is_changed:
             if self._repair.verbose and why_left(found) is None:
                 yield f"{path}: none of {counted(found.amount.records, 'record')}"
@@ -80,7 +79,7 @@ class ErasureReport:
                 yield f"  {segment.base_offset:020d}.log  {_words(segment.amount, self._done)}"
 
     def difference(self, replicas: Sequence[PartitionErasure]) -> Event:
-        """Return the replicas of a partition that differ afterwards."""
+        """Return the replicas of a partition that lose different numbers of records."""
         key = replicas[0].key
         row = {
             "topic": key.topic,
@@ -101,15 +100,15 @@ class ErasureReport:
             for each in replicas
         ]
         compare = shell_command("diff", [each.partition.path for each in replicas])
-        line = f"{key}: its replicas differ: {', '.join(words)}; see '{compare}'"
+        line = f"{key}: {', '.join(words)}; '{compare}' compares these replicas"
         return Event("difference", row, [line])
 
     def directory(self, done: PlanResult) -> Event:
         return planned_event(done, self._operations)
 
     def rest(self) -> Iterator[str]:
-        """Yield the counts of what was not listed."""
-        return self._listed.rest()
+        """Yield where records cannot be decoded, in brief."""
+        return first_of(self._undecoded, verbose=self._repair.verbose)
 
 
 def _done_words(repair: RepairArguments, *, is_masked: bool) -> str:
@@ -248,11 +247,12 @@ def certificate_event(finishing: Finishing, path: str | None) -> Event:
         "unknown_keys": 0,
         "fields": fields,
         "unknown_fields": 0,
+        "not_looked_for": 0,
         "records_without_key": finishing.records_without_key,
         "undecoded_records": finishing.undecoded_records,
     }
     lines = [f"{counted(files, 'file')} searched for {_asked(keys, fields)}"]
-    lines += _undecoded(finishing.undecoded_records)
+    lines += undecoded_lines(finishing.undecoded_records)
     if path is not None:
         lines.append(
             f"{path}: written; the undo data of {counted(finishing.undos, 'erasure')} is destroyed"
@@ -264,9 +264,13 @@ def _asked(keys: int, fields: int) -> str:
     return counted(keys, "key") + (f" and {counted(fields, 'field')}" if fields else "")
 
 
-def _undecoded(records: int) -> Iterator[str]:
+def undecoded_lines(records: int, where: str = "") -> Iterator[str]:
+    """Yield that no field could be looked for in some records, if there are any."""
     if records:
-        yield f"{counted(records, 'record')} cannot be decoded: no field was looked for in them"
+        yield (
+            f"{counted(records, 'record')}{where and f' {where}'} cannot be decoded, and no field"
+            " was looked for there: give their --schemas, or erase by --offsets"
+        )
 
 
 def verified_event(
@@ -277,6 +281,7 @@ def verified_event(
     unknown_keys: int,
     fields: int,
     unknown_fields: int,
+    left: Sequence[tuple[int, str, str]],
 ) -> Event:
     """Return the end of ``--verify``.
 
@@ -287,6 +292,7 @@ def verified_event(
         unknown_keys: how many of the given keys it does not have.
         fields: how many of the given fields it has.
         unknown_fields: how many of them it does not have.
+        left: how many fields and prefixes of it were not given, their word and their option.
     """
     keys, without_key = len(certificate.keys), certificate.records_without_key
     row = {
@@ -296,22 +302,23 @@ def verified_event(
         "unknown_keys": unknown_keys,
         "fields": fields,
         "unknown_fields": unknown_fields,
+        "not_looked_for": sum(count for count, _, _ in left),
         "records_without_key": without_key,
         "undecoded_records": found.undecoded_records,
     }
     lines = [f"{path}: {counted(found.files, 'file')} searched for {_asked(keys, fields)}"]
     if without_key:
         lines.append(
-            f"{path}: {counted(without_key, 'record')} had no key to search for, or only a field"
-            " named them"
+            f"{path}: no key to search for, or only a field, named"
+            f" {counted(without_key, 'erased record')}"
         )
-    left = len(certificate.fields) - fields
-    if left > 0:
-        lines.append(
-            f"{path}: {counted(left, 'field')} of the certificate not looked for: give them with"
-            " --where"
-        )
-    lines += _undecoded(found.undecoded_records)
+    lines += (
+        f"{path}: {counted(count, what, 'prefixes' if what == 'prefix' else '')} of the"
+        f" certificate not looked for: use {option}"
+        for count, what, option in left
+        if count
+    )
+    lines += undecoded_lines(found.undecoded_records)
     return Event("certificate", row, lines)
 
 

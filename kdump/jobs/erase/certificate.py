@@ -23,6 +23,7 @@ from kdump.repair.erase.erased_list import ErasedRun
 from kdump.repair.erase.key_search import LEAST_BYTES, FieldsOfTopics
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.storage.location import Location
+from kdump.words import counted
 
 FORMAT: Final = "kdump-erase-certificate"
 _VERSION: Final = 1
@@ -182,17 +183,19 @@ def _in_remote_storage(
 def _also(short: int, without_key: int, masked: int) -> Iterable[str]:
     if short:
         yield (
-            f"{short} keys of less than {LEAST_BYTES} bytes inside other fields and other bytes:"
-            " they were searched only as whole keys of records"
+            f"{counted(short, 'key')} of less than {LEAST_BYTES} bytes inside other fields and"
+            " other bytes: searched only as whole keys of records"
         )
     if without_key:
         yield (
-            f"copies of {without_key} erased records that had no key to search for, or were named"
-            " only by a field, and whose key can be that of many others"
+            f"copies of {counted(without_key, 'erased record')} without a key to search for, or"
+            " named only by a field, so that the key can be that of many others; and whether such a"
+            " record is at its offset again, as after a restore"
         )
     if masked:
         yield (
-            f"offsets, times, sizes, names of headers and hashed keys of {masked} masked records:"
+            "offsets, times, sizes, names of headers and hashed keys of"
+            f" {counted(masked, 'masked record')}:"
             " whoever knows a key, and the secret if there was one, can compute its hash"
         )
 
@@ -205,8 +208,8 @@ def _beside_fields(fields: FieldsOfTopics, undecoded_records: int) -> Iterable[s
         )
     if undecoded_records:
         yield (
-            f"fields of {undecoded_records} records of these topics: their key or value cannot be"
-            " decoded"
+            f"fields of {counted(undecoded_records, 'record')} of these topics and of undo data:"
+            " the key or the value cannot be decoded"
         )
 
 
@@ -223,16 +226,22 @@ class Certificate(Struct, frozen=True):
         keys: the hashes of the erased keys.
         records_without_key: erased records that no key can find.
         fields: the topics of each erased field, by its hash.
+        prefixes: the hashes of the erased prefixes of keys.
     """
 
     salt: bytes
     keys: frozenset[str]
     records_without_key: int
     fields: Mapping[str, Sequence[str]]
+    prefixes: frozenset[str]
 
     def has(self, key: bytes) -> bool:
         """Whether the certificate is about this key."""
         return keyed_hash(self.salt, key) in self.keys
+
+    def has_prefix(self, prefix: bytes) -> bool:
+        """Whether the certificate is about keys with this prefix."""
+        return keyed_hash(self.salt, prefix) in self.prefixes
 
     def topics_of(self, field: NamedField) -> Sequence[str]:
         """The topics in which this field was erased; none if the certificate is not about it."""
@@ -257,6 +266,7 @@ def read_certificate(path: Location) -> Certificate:
         fields: dict[str, list[str]] = {}
         for each in document["fields"]:
             fields.setdefault(str(each["hash"]), []).append(str(each["topic"]))
-        return Certificate(salt, keys, int(document["records_without_key"]), fields)
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        prefixes = frozenset(map(str, document["prefixes"]))
+        return Certificate(salt, keys, int(document["records_without_key"]), fields, prefixes)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise KdumpError(f"{path}: is not a certificate that this kdump can verify") from problem

@@ -44,6 +44,7 @@ from kdump.jobs.erase.remains import (
     remains_of,
     remote_files_to_search,
     search_files,
+    undecoded_records,
 )
 from kdump.jobs.loading.verdict_words import TWICE
 from kdump.jobs.problems.unreadable import Unreadable
@@ -86,7 +87,7 @@ class NotErased(enum.Enum):
     """Why a selected partition is left unchanged; the value says it."""
 
     TWICE = TWICE
-    KAFKA_0_7 = "its logs are of Kafka 0.7, which had no keys"
+    KAFKA_0_7 = "its logs are of Kafka 0.7, which kdump does not rewrite"
     MOVING = "it is being moved between log directories; let its broker finish first"
     LEFTOVERS = (
         "it has leftover files of an interrupted change; run kdump recover first, which finishes it"
@@ -119,6 +120,20 @@ class EraseRequest(Struct, frozen=True):
     twice: Collection[Location] = ()
     largest_record_bytes: int = LARGEST_RECORD_BYTES
     mask: Mask | None = None
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that are selected, also of directories that are not read."""
+        return tuple(
+            sorted(
+                {
+                    each.key.topic
+                    for directory in self.directories
+                    for each in directory.partitions
+                    if each.topic_partition is not None and each in self.selection
+                }
+            )
+        )
 
     def selects(self, partition: Partition) -> bool:
         """Whether a partition is selected; those that await deletion, and stray ones, are not."""
@@ -272,8 +287,11 @@ def find_named(
 
 def find_in_remote(
     request: EraseRequest, remote: RemotePlace, options: EngineOptions = DEFAULT_OPTIONS
-) -> list[Remains]:
+) -> tuple[list[Remains], int]:
     """Find the remote segments of selected partitions in which the keys or fields are.
+
+    Returns:
+        These segments, and in how many records of all of them no field could be looked for.
 
     Raises:
         KdumpError: they cannot be listed, or the engine failed.
@@ -284,7 +302,8 @@ def find_in_remote(
         (each, file.topic) for file in files if file.topic for each in named.fields
     )
     search = KeySearch(named, request.largest_record_bytes, fields)
-    return remains_of(search_files(files, search, options))
+    found = search_files(files, search, options)
+    return remains_of(found), undecoded_records(each for _, each in found)
 
 
 def _is_read(erasure: PartitionErasure) -> bool:
@@ -372,19 +391,20 @@ def shares_of_topics(found: Sequence[PartitionErasure]) -> list[Shares]:
 
 
 def differing_replicas(found: Iterable[PartitionErasure]) -> list[list[PartitionErasure]]:
-    """The replicas of each partition that seem to lose different records.
+    """The replicas of each partition that lose different numbers of records.
 
-    What is written for a batch depends on that batch alone. So they differ afterwards if one of
-    them is left unchanged, or if they have different records now.
+    They differ afterwards, unless some were erased before. What is written for a batch depends on
+    that batch alone: replicas that are equal, and read, stay equal.
     """
-    replicas: dict[TopicPartition, list[PartitionErasure]] = {}
+    replicas: dict[tuple[str | None, TopicPartition], list[PartitionErasure]] = {}
     for each in found:
         if each.partition.state is PartitionState.LIVE:
-            replicas.setdefault(each.key, []).append(each)
+            replicas.setdefault((each.directory.cluster_id, each.key), []).append(each)
     return [
-        replicas[key]
-        for key in sorted(replicas)
-        if len({(_is_read(each), each.amount.erased_records) for each in replicas[key]}) > 1
+        same
+        for same in replicas.values()
+        if any(each.amount.erased_records for each in same)
+        and len({(_is_read(each), each.amount.erased_records) for each in same}) > 1
     ]
 
 
@@ -608,6 +628,6 @@ def _root(
         tuple(ErasedPartition(str(each.key), each.erased) for each in changed),
         request.mask is not None,
         request.named.fields,
-        tuple(sorted({each.key.topic for each in found})),
+        request.topics,
     )
     return {FILE_NAME: NewBytes(encode_list([*read_list(log_dir), run]))}

@@ -51,7 +51,7 @@ ERASED_PARTITION: Final = RowType(
 
 DIFFERENCE: Final = RowType(
     "difference",
-    "Replicas of a partition that seem to differ afterwards.",
+    "Replicas of a partition that lose different numbers of records.",
     (
         Field("topic", TEXT),
         Field("partition", INTEGER),
@@ -114,6 +114,11 @@ CERTIFICATE: Final = RowType(
         Field("unknown_keys", COUNT, "Given keys that the certificate does not have."),
         Field("fields", COUNT, "Fields that were looked for."),
         Field("unknown_fields", COUNT, "Given fields that the certificate does not have."),
+        Field(
+            "not_looked_for",
+            COUNT,
+            "Fields and prefixes of the certificate that --verify was not given.",
+        ),
         Field(
             "records_without_key",
             COUNT,

@@ -103,11 +103,24 @@ class Finishing:
         self._files = files
         self._pending = [_pending(each) for each in request.directories]
         runs = [run for each in self._pending for run in each.erased]
+        is_given = bool(request.named.keys or request.named.prefixes or request.named.fields)
+        for each in self._pending if not is_given else ():
+            if each.undos and not each.erased:
+                raise UsageProblem(
+                    f"{each.directory.path}: has undo data of an erasure, but no {FILE_NAME}, which"
+                    " says what to look for: give the keys with --keys-file, or fields with --where"
+                )
         self.named = _joined([request.named, *(run.named for run in runs)])
         self.fields = fields_of_topics(
-            (each, topic) for run in runs for each in run.fields for topic in run.topics
+            (each, topic)
+            for fields, topics in (
+                *((run.fields, run.topics) for run in runs),
+                (request.named.fields, _topics(request.directories)),
+            )
+            for each in fields
+            for topic in topics
         )
-        if not (runs or self.named.keys or self.named.prefixes):
+        if not (runs or is_given):
             raise UsageProblem(
                 "nothing to finish: no log directory has the list of an erasure; to certify that"
                 " keys are not there, give them with --keys-file"
@@ -259,6 +272,15 @@ class Finishing:
                 key = partition.topic_partition
                 if key is not None and settings.topic(key.topic).remote_storage_enable:
                     yield key.topic
+
+
+def _topics(directories: Iterable[LogDirectory]) -> set[str]:
+    return {
+        each.key.topic
+        for directory in directories
+        for each in directory.partitions
+        if each.topic_partition is not None
+    }
 
 
 def _pending(directory: LogDirectory) -> _Pending:

@@ -185,7 +185,7 @@ def read_list(log_dir: Location) -> tuple[ErasedRun, ...]:
         if (document["format"], document["version"]) != (_FORMAT, _VERSION):
             raise ValueError("another format or version")
         return tuple(map(_run, document["runs"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise KdumpError(
             f"{path}: is not the list of erased records that this kdump writes; use the version"
             " that has written it, or move the file away"
