@@ -29,7 +29,7 @@ def check_start(
         properties = each.meta_properties
         if not (cluster and cluster.voters and properties and has_metadata(each)):
             continue
-        # It imports the schemas of the metadata, and only controllers have voters.
+        # It imports the schemas of the metadata, which most directories are read without.
         from kdump.check.voters import LoggedVoters, check_logged_voters
         from kdump.state.metadata.metadata_nodes import Voter
 

@@ -29,7 +29,7 @@ def report_places() -> ExitStatus:
                 status |= ExitStatus.OPERATIONAL_ERROR
     for store in named_stores():
         for problem in store.problems:
-            write_notice(f"{problem.what}")
+            write_notice(problem.what)
             status |= ExitStatus.OPERATIONAL_ERROR
         try:
             changes = store.changes()

@@ -231,7 +231,7 @@ def report_failures(done: Iterable[PlanResult]) -> ExitStatus:
     for each in done:
         if each.failure is not None:
             sys.stdout.flush()
-            write_notice(f"{each.failure}")
+            write_notice(str(each.failure))
             status |= each.failure.exit_status
     return status
 
