@@ -45,7 +45,9 @@ DATA_SOURCE: Final = "the data source"
 READERS: Final = (*LINES, DATA_SOURCE)
 IN_MAIN: Final = ("copy", "groups", "verify")
 """Readers that are not only in the soak part."""
-VARYING: Final = re.compile(r'"(seconds|created_ms|modified_ns|free_bytes|fingerprint)": ?[^,}]+')
+VARYING: Final = re.compile(
+    r'"(seconds|created_ms|(modified|changed)_ns|free_bytes|fingerprint)": ?[^,}]+'
+)
 """What two runs have apart: times, free space, and what is made of the times of the files."""
 ADVICE: Final = re.compile(r'<ol class="actions">.*?</ol>|(?<=out: )[0-9.]+ KiB', re.DOTALL)
 """What a report advises, and its size: to copy what is not on a local disk first."""
