@@ -57,6 +57,14 @@ class PartitionSelection(Struct, frozen=True):
         ]
         return _any_matches(self.topics, [topic]) and _any_matches(tuple(globs), [topic])
 
+    def topics_in(self, partitions: Iterable[Partition]) -> set[str]:
+        """The topics of the selected partitions."""
+        return {
+            each.key.topic
+            for each in partitions
+            if each.topic_partition is not None and each in self
+        }
+
     def __contains__(self, partition: Partition) -> bool:
         return self.matches(partition.path.name, partition.topic_partition)
 

@@ -272,7 +272,7 @@ def test_what_is_not_given_is_said_not_to_be_looked_for(root: Path) -> None:
     same = ('value."customer".id=alice', "value.customer.id = alice")
     _, row, _ = verify(root, "--where", same[0], "--where", same[1], "--key-prefix=nobody-")
     assert (row["fields"], row["not_looked_for"]) == (1, 1)
-    _, row, outcome = verify(root, "--key-prefix=others-")
+    _, row, outcome = verify(root, "--key-prefix=others-", "--key-prefix=others-")
     assert row["not_looked_for"] == 3
     assert b"is not about 1 of the given prefixes" in outcome.stderr
 

@@ -47,11 +47,10 @@ def finish_erasure(
     from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.erase.finish import Finishing, FinishRequest
     from kdump.log.directory import read_log_directory
-    from kdump.state.schema_registry import SchemaRegistry
 
     with phase(f"looking at {certificate}"):
         out = OutFile.checked(certificate, is_replaced=False, option="--certificate")
-    records = named.read(SchemaRegistry())
+    records = named.read()
     diagnostics = Diagnostics()
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs or diagnostics.status:
@@ -132,17 +131,7 @@ def verify_certificate(
         known = read_certificate(certificate)
     diagnostics = Diagnostics()
     records = named.read(named.registry(paths, diagnostics) if named.fields else None)
-    unknown_keys = sum(not known.has(key) for key in records.keys)
-    unknown_fields = sum(not known.topics_of(each) for each in records.fields)
-    unknown_prefixes = sum(not known.has_prefix(each) for each in records.prefixes)
-    left = [
-        (len(known.fields) - len(records.fields) + unknown_fields, "field", "--where"),
-        (
-            len(known.prefixes) - len(set(records.prefixes)) + unknown_prefixes,
-            "prefix",
-            "--key-prefix",
-        ),
-    ]
+    compared = known.compare(records)
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs or diagnostics.status:
         return diagnostics.status
@@ -158,26 +147,14 @@ def verify_certificate(
     )
     with open_printer(repair.output_format) as printer:
         printer.emit_all(map(remains_event, found.remains))
-        printer.emit(
-            verified_event(
-                known,
-                certificate,
-                found,
-                unknown_keys=unknown_keys,
-                fields=len(records.fields) - unknown_fields,
-                unknown_fields=unknown_fields,
-                left=left,
-            )
-        )
+        printer.emit(verified_event(known, certificate, found, compared))
     sys.stdout.flush()
-    for unknown, what in (
-        (unknown_keys, "keys"),
-        (unknown_fields, "fields"),
-        (unknown_prefixes, "prefixes"),
+    for count, what in (
+        (compared.unknown_keys, "keys"),
+        (compared.unknown_fields, "fields"),
+        (compared.unknown_prefixes, "prefixes"),
     ):
-        if unknown:
-            write_notice(f"{certificate}: is not about {unknown} of the given {what}")
-    unknown = unknown_keys + unknown_fields + unknown_prefixes
-    is_left = any(count for count, _, _ in left)
-    is_as_certified = not (found.remains or found.undecoded_records or unknown or is_left)
+        if count:
+            write_notice(f"{certificate}: is not about {count} of the given {what}")
+    is_as_certified = compared.are_equal and not found.remains and not found.undecoded_records
     return ExitStatus.SOUND if is_as_certified else ExitStatus.DAMAGE_LEFT

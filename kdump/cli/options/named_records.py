@@ -84,7 +84,7 @@ class NamedArguments(Struct, frozen=True):
         """Read the files, and return what is named.
 
         Args:
-            registry: the schemas for fields.
+            registry: the schemas for fields; None if they are not known yet.
 
         Raises:
             UsageProblem: a key or an offset cannot be understood.
@@ -100,8 +100,8 @@ class NamedArguments(Struct, frozen=True):
         if b"" in prefixes:
             raise UsageProblem("--key-prefix: every key begins with the empty prefix")
         offsets = {} if self.offsets_file is None else _read_offsets(self.offsets_file)
-        named = NamedRecords(frozenset(keys), prefixes, offsets)
-        return named if registry is None else replace(named, fields=self.fields, registry=registry)
+        named = NamedRecords(frozenset(keys), prefixes, offsets, self.fields)
+        return named if registry is None else replace(named, registry=registry)
 
     def registry(self, paths: Iterable[Location], diagnostics: Diagnostics) -> SchemaRegistry:
         """Read the schemas for fields.

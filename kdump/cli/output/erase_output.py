@@ -22,7 +22,7 @@ from kdump.words import counted, discard_command, shell_command
 if TYPE_CHECKING:
     from kdump.apply.runs import Undo
     from kdump.cli.output.write_arguments import RepairArguments
-    from kdump.jobs.erase.certificate import Certificate
+    from kdump.jobs.erase.certificate import Certificate, ComparedNames
     from kdump.jobs.erase.erase import PartitionErasure
     from kdump.jobs.erase.finish import Finishing
     from kdump.jobs.erase.remains import Remains
@@ -274,48 +274,37 @@ def undecoded_lines(records: int, where: str = "") -> Iterator[str]:
 
 
 def verified_event(
-    certificate: Certificate,
-    path: Location,
-    found: SearchedAgain,
-    *,
-    unknown_keys: int,
-    fields: int,
-    unknown_fields: int,
-    left: Sequence[tuple[int, str, str]],
+    certificate: Certificate, path: Location, found: SearchedAgain, compared: ComparedNames
 ) -> Event:
-    """Return the end of ``--verify``.
-
-    Args:
-        certificate: the certificate.
-        path: its file.
-        found: what was found.
-        unknown_keys: how many of the given keys it does not have.
-        fields: how many of the given fields it has.
-        unknown_fields: how many of them it does not have.
-        left: how many fields and prefixes of it were not given, their word and their option.
-    """
+    """Return the end of ``--verify``."""
     keys, without_key = len(certificate.keys), certificate.records_without_key
     row = {
         "file": str(path),
         "searched_files": found.files,
         "keys": keys,
-        "unknown_keys": unknown_keys,
-        "fields": fields,
-        "unknown_fields": unknown_fields,
-        "not_looked_for": sum(count for count, _, _ in left),
+        "unknown_keys": compared.unknown_keys,
+        "fields": compared.fields,
+        "unknown_fields": compared.unknown_fields,
+        "not_looked_for": compared.fields_left + compared.prefixes_left,
         "records_without_key": without_key,
         "undecoded_records": found.undecoded_records,
     }
-    lines = [f"{path}: {counted(found.files, 'file')} searched for {_asked(keys, fields)}"]
+    lines = [f"{path}: {counted(found.files, 'file')} searched for {_asked(keys, compared.fields)}"]
     if without_key:
         lines.append(
             f"{path}: no key to search for, or only a field, named"
             f" {counted(without_key, 'erased record')}"
         )
     lines += (
-        f"{path}: {counted(count, what, 'prefixes' if what == 'prefix' else '')} of the"
-        f" certificate not looked for: use {option}"
-        for count, what, option in left
+        f"{path}: {what} of the certificate not looked for: use {option}"
+        for count, what, option in (
+            (compared.fields_left, counted(compared.fields_left, "field"), "--where"),
+            (
+                compared.prefixes_left,
+                counted(compared.prefixes_left, "prefix", "prefixes"),
+                "--key-prefix",
+            ),
+        )
         if count
     )
     lines += undecoded_lines(found.undecoded_records)

@@ -218,6 +218,32 @@ def keyed_hash(salt: bytes, key: bytes) -> str:
     return hmac.digest(salt, key, "sha256").hex()
 
 
+class ComparedNames(Struct, frozen=True):
+    """How what is given to look for fits a certificate.
+
+    Attributes:
+        unknown_keys: given keys that it does not have.
+        unknown_prefixes: likewise.
+        unknown_fields: likewise.
+        fields: given fields that it has.
+        fields_left: fields of it that are not given; only its keys are searched by their hashes.
+        prefixes_left: likewise.
+    """
+
+    unknown_keys: int
+    unknown_prefixes: int
+    unknown_fields: int
+    fields: int
+    fields_left: int
+    prefixes_left: int
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether all that is given is in the certificate, and all of it can be looked for."""
+        unknown = self.unknown_keys + self.unknown_prefixes + self.unknown_fields
+        return not (unknown or self.fields_left or self.prefixes_left)
+
+
 class Certificate(Struct, frozen=True):
     """What verifying needs of a certificate.
 
@@ -239,9 +265,20 @@ class Certificate(Struct, frozen=True):
         """Whether the certificate is about this key."""
         return keyed_hash(self.salt, key) in self.keys
 
-    def has_prefix(self, prefix: bytes) -> bool:
-        """Whether the certificate is about keys with this prefix."""
-        return keyed_hash(self.salt, prefix) in self.prefixes
+    def compare(self, given: NamedRecords) -> ComparedNames:
+        """Compare what is given to look for with what the certificate is about."""
+        keys, prefixes, fields = (
+            {keyed_hash(self.salt, each) for each in names}
+            for names in (given.keys, given.prefixes, (each.identity for each in given.fields))
+        )
+        return ComparedNames(
+            unknown_keys=len(keys - self.keys),
+            unknown_prefixes=len(prefixes - self.prefixes),
+            unknown_fields=len(fields - self.fields.keys()),
+            fields=len(fields & self.fields.keys()),
+            fields_left=len(self.fields.keys() - fields),
+            prefixes_left=len(self.prefixes - prefixes),
+        )
 
     def topics_of(self, field: NamedField) -> Sequence[str]:
         """The topics in which this field was erased; none if the certificate is not about it."""

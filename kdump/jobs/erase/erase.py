@@ -124,16 +124,8 @@ class EraseRequest(Struct, frozen=True):
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that are selected, also of directories that are not read."""
-        return tuple(
-            sorted(
-                {
-                    each.key.topic
-                    for directory in self.directories
-                    for each in directory.partitions
-                    if each.topic_partition is not None and each in self.selection
-                }
-            )
-        )
+        every = (each for directory in self.directories for each in directory.partitions)
+        return tuple(sorted(self.selection.topics_in(every)))
 
     def selects(self, partition: Partition) -> bool:
         """Whether a partition is selected; those that await deletion, and stray ones, are not."""

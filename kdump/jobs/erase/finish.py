@@ -39,6 +39,7 @@ from kdump.jobs.erase.remains import (
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.remote_files import RemotePlace
+from kdump.log.selection import EVERYTHING
 from kdump.phases import phase
 from kdump.repair.erase.erased_list import FILE_NAME, ErasedRun, read_list
 from kdump.repair.erase.key_search import KeySearch, fields_of_topics
@@ -111,11 +112,12 @@ class Finishing:
                     " says what to look for: give the keys with --keys-file, or fields with --where"
                 )
         self.named = _joined([request.named, *(run.named for run in runs)])
+        every = (each for found in request.directories for each in found.partitions)
         self.fields = fields_of_topics(
             (each, topic)
             for fields, topics in (
                 *((run.fields, run.topics) for run in runs),
-                (request.named.fields, _topics(request.directories)),
+                (request.named.fields, EVERYTHING.topics_in(every)),
             )
             for each in fields
             for topic in topics
@@ -272,15 +274,6 @@ class Finishing:
                 key = partition.topic_partition
                 if key is not None and settings.topic(key.topic).remote_storage_enable:
                     yield key.topic
-
-
-def _topics(directories: Iterable[LogDirectory]) -> set[str]:
-    return {
-        each.key.topic
-        for directory in directories
-        for each in directory.partitions
-        if each.topic_partition is not None
-    }
 
 
 def _pending(directory: LogDirectory) -> _Pending:
