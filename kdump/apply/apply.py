@@ -54,7 +54,7 @@ from kdump.apply.pinned_directory import opened, pinned, status_at, status_of
 from kdump.apply.plan import Plan
 from kdump.apply.redo_records import redo_records_of
 from kdump.apply.undo_records import undo_records_of
-from kdump.errors import AS_WHOM, KdumpError
+from kdump.errors import AS_WHOM, KdumpError, reason_of
 from kdump.formats.names import LOCK_FILE
 from kdump.phases import during
 
@@ -340,7 +340,7 @@ def _remove_written(plan: Plan, number: int, files: Files) -> None:
 
 def _not_begun(space: DiskSpace, failure: OSError) -> KdumpError:
     where = failure.filename or space.plan.path
-    what = f"{where}: {failure.strerror or failure}"
+    what = f"{where}: {reason_of(failure)}"
     return KdumpError(f"{what}; {space.changed}; {_advice(space, failure)}")
 
 
@@ -366,7 +366,7 @@ def _went_wrong(space: DiskSpace, journal: Journal, failure: OSError, files: Fil
     """Roll back if possible, and make the error that says so."""
     log_dir = space.plan.path
     advice = _advice(space, failure)
-    what = f"{failure.filename or log_dir}: {failure.strerror or failure}"
+    what = f"{failure.filename or log_dir}: {reason_of(failure)}"
     if journal.can_undo:
         with suppress(OSError):
             files.rename(

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from kdump.apply.files import DISK, Metadata
 from kdump.apply.pinned_directory import directory_of, identity_of, pinned, status_of
-from kdump.errors import AS_WHOM, KdumpError
+from kdump.errors import AS_WHOM, KdumpError, reason_of
 from kdump.formats.names import LOCK_FILE
 from kdump.log.lock_holders import holder_of
 from kdump.phases import phase
@@ -218,7 +218,7 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def _cannot_lock(path: Path, failure: OSError) -> KdumpError:
-    what = failure.strerror or str(failure)
+    what = reason_of(failure)
     advice = {
         errno.EACCES: AS_WHOM,
         errno.EPERM: AS_WHOM,

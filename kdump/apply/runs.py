@@ -13,7 +13,7 @@ from msgspec import Struct
 from kdump.apply.journal import CUT_SUFFIX, Journal, RunState
 from kdump.apply.journal_file import read_journal, run_files_in
 from kdump.apply.pinned_directory import pinned, status_of
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.phases import during
 from kdump.words import discard_command, shell_command
 
@@ -195,7 +195,7 @@ def explained(log_dir: Path, journal: Journal, what: str) -> Iterator[None]:
     except OSError as failure:
         number = journal.number
         raise KdumpError(
-            f"{failure.filename or log_dir}: {failure.strerror or failure}; run {number}"
+            f"{failure.filename or log_dir}: {reason_of(failure)}; run {number}"
             f" ({journal.command}) is only partly {what}; remove the cause and run the command"
             f" again, or discard the run with '{discard_command(log_dir, number)}' and then run"
             f" 'kdump recover {shlex.quote(str(log_dir))}'"

@@ -30,7 +30,7 @@ from kdump.apply.runs import (
     no_such_undo,
     runs_in,
 )
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.phases import during
 from kdump.words import discard_command
 
@@ -84,7 +84,7 @@ def _begin(log_dir: Path, journal: Journal, files: Files) -> Journal:
         if not isinstance(failure, OSError):
             raise
         raise KdumpError(
-            f"{failure.filename or log_dir}: {failure.strerror or failure}; nothing has been"
+            f"{failure.filename or log_dir}: {reason_of(failure)}; nothing has been"
             " changed; remove the cause and run the command again"
         ) from failure
     files.unlink(log_dir / journal.own_name(RunState.APPLIED.value))

@@ -36,7 +36,7 @@ from msgspec import Struct, field
 from kdump.apply.files import DISK
 from kdump.apply.lock import drop_leftover, hold_locks
 from kdump.apply.pinned_directory import directory_of, status_of
-from kdump.errors import KdumpError, UsageProblem
+from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
 from kdump.formats.names import LOCK_FILE
 from kdump.formats.safe_json import json_line
@@ -340,7 +340,7 @@ def begun_copy(path: Path, request: Mapping[str, Any]) -> Iterator[UnfinishedCop
                     raise
     except OSError as failure:
         where = failure.filename if isinstance(failure.filename, str | Path) else path
-        raise unwritable(Path(where), failure.strerror or str(failure)) from failure
+        raise unwritable(Path(where), reason_of(failure)) from failure
 
 
 def _begin_or_continue(path: Path, request: Mapping[str, Any]) -> None:

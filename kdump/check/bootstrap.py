@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place, Severity
+from kdump.errors import reason_of
 from kdump.formats import names
 from kdump.scan.batches import Stop, Window
 from kdump.scan.records import RecordColumns
@@ -38,7 +39,7 @@ def check_bootstrap(log_dir: Location) -> Iterator[Finding]:
         bootstrap = _read_bootstrap(path)
     except OSError as failure:
         yield invariants.FILE_UNREADABLE.finding(
-            Place(str(path)), f"cannot be read: {failure.strerror or failure}"
+            Place(str(path)), f"cannot be read: {reason_of(failure)}"
         )
         return
     if bootstrap.problem:

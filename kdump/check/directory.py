@@ -11,6 +11,7 @@ from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import Invariant
 from kdump.check.part import ByteAccount
 from kdump.check.scope import becomes_log, cluster_view
+from kdump.errors import reason_of
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition
@@ -244,7 +245,7 @@ def _malformed(name: str) -> str:
 def unreadable(path: Location | str, failure: OSError) -> Finding:
     """The finding for a file or directory that cannot be read."""
     return invariants.FILE_UNREADABLE.finding(
-        Place(str(failure.filename or path)), f"cannot be read: {failure.strerror or failure}"
+        Place(str(failure.filename or path)), f"cannot be read: {reason_of(failure)}"
     )
 
 

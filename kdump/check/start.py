@@ -17,6 +17,7 @@ from msgspec import Struct
 from kdump.check import invariants
 from kdump.check.bootstrap import check_bootstrap
 from kdump.check.findings import Finding, Place, Severity
+from kdump.errors import reason_of
 from kdump.formats import names
 from kdump.formats.directory_ids import is_reserved
 from kdump.formats.errors import FormatError
@@ -224,7 +225,7 @@ def _malformed(node: NodeDirectories) -> Iterator[StartProblem]:
         if problem is None:
             error = FormatError("it is a directory")
         elif isinstance(problem.error, OSError):
-            error = FormatError(problem.error.strerror or str(problem.error))
+            error = FormatError(reason_of(problem.error))
         else:
             error = problem.error
         yield StartProblem(
@@ -296,7 +297,7 @@ def _elections(directory: LogDirectory) -> Iterator[StartProblem]:
     except OSError as failure:
         yield StartProblem(
             invariants.FILE_UNREADABLE.finding(
-                Place(str(path)), f"cannot be read: {failure.strerror or failure}"
+                Place(str(path)), f"cannot be read: {reason_of(failure)}"
             )
         )
     except FormatError as error:

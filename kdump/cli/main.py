@@ -29,7 +29,7 @@ from kdump.cli.output.streams import (
     flush_output,
     open_standard_streams,
 )
-from kdump.errors import ExitStatus, KdumpError, Terminated
+from kdump.errors import ExitStatus, KdumpError, Terminated, reason_of
 from kdump.log.lock_holders import forget_holders
 from kdump.processes.isolation import protect_process
 from kdump.storage.interruptible import calls_left
@@ -138,7 +138,7 @@ def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> i
     except OSError as failure:
         where = f"{failure.filename}: " if failure.filename else ""
         advice = "; raise the limit with 'ulimit -n'" if failure.errno == errno.EMFILE else ""
-        _report(f"kdump: {where}{failure.strerror or failure}{advice}", failure)
+        _report(f"kdump: {where}{reason_of(failure)}{advice}", failure)
         return int(ExitStatus.OPERATIONAL_ERROR)
     except MemoryError as failure:
         _report("kdump: out of memory", failure)

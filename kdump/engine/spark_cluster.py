@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kdump.engine.spark_java import JavaProcess
-from kdump.errors import KdumpError, UsageProblem
+from kdump.errors import KdumpError, UsageProblem, reason_of
 
 _MASTERS: Final = (
     r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?",
@@ -76,7 +76,7 @@ def find_master(url: str) -> None:
         try:
             socket.create_connection((host, port), _CONNECT_SECONDS).close()
         except OSError as failure:
-            problems.append(f"{address}: {failure.strerror or failure}")
+            problems.append(f"{address}: {reason_of(failure)}")
         else:
             return
     raise KdumpError(f"Spark master {'; '.join(problems)}: start it, or correct --master")

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.job import Split
+from kdump.errors import reason_of
 from kdump.formats import names, producer_snapshot
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
@@ -173,7 +174,7 @@ class LookupJob(Struct, frozen=True):
                 split.partition, answer, gone=None, has_damage=lambda found: bool(found.damages)
             )
         except OSError as failure:
-            what = failure.strerror or str(failure)
+            what = reason_of(failure)
             return UnreadableReplica(failure.filename or str(split.path), what)
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
+from kdump.errors import reason_of
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.coordinator_replicas import ChosenLog, read_coordinators
 from kdump.jobs.problems.unreadable import Unreadable
@@ -92,7 +93,7 @@ def read_schemas(paths: Sequence[Location]) -> SchemasRead:
 
 def _add_failure(found: SchemasRead, path: Location, failure: OSError) -> None:
     where = failure.filename or str(path)
-    found.unreadable.append(Unreadable(where, failure.strerror or str(failure)))
+    found.unreadable.append(Unreadable(where, reason_of(failure)))
 
 
 def _partitions(directory: LogDirectory) -> Iterator[TopicPartition]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from kdump.errors import reason_of
 from kdump.formats.errors import FormatError
 from kdump.storage.location import Location
 
@@ -26,5 +27,5 @@ class FileProblem(Struct, frozen=True):
 
     def __str__(self) -> str:
         if isinstance(self.error, OSError):
-            return f"{self.error.filename or self.path}: {self.error.strerror or self.error}"
+            return f"{self.error.filename or self.path}: {reason_of(self.error)}"
         return f"{self.path}: {self.error}"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from kdump.apply.files import DISK
-from kdump.errors import UsageProblem
+from kdump.errors import UsageProblem, reason_of
 from kdump.formats.json_document import DocumentError, JsonObject
 from kdump.formats.names import OF_FILE_SYSTEMS
 from kdump.formats.safe_json import json_line
@@ -194,7 +194,7 @@ def begun_backup(path: Path, now_ms: int) -> Iterator[RepositoryWriter]:
                         drop_temporary(path)
     except OSError as failure:
         where = failure.filename if isinstance(failure.filename, str | Path) else path
-        raise unwritable(Path(where), failure.strerror or str(failure)) from failure
+        raise unwritable(Path(where), reason_of(failure)) from failure
 
 
 def unwritable(path: Path, what: str) -> RepositoryError:
@@ -271,7 +271,7 @@ def keep_as_damaged(
             DISK.sync(sorted({Path(each).parent for each in new_paths.values()}))
     except OSError as failure:
         raise RepositoryError(
-            f"{failure.filename or repository.path}: {failure.strerror or failure}; run the same"
+            f"{failure.filename or repository.path}: {reason_of(failure)}; run the same"
             " command again once this disk can be written"
         ) from failure
     return new_paths
@@ -296,7 +296,7 @@ def remove(repository: Repository, snapshots: Sequence[str], pieces: Sequence[Lo
             for piece in removing.over(pieces):
                 DISK.unlink(piece.local_path)
     except OSError as failure:
-        what = failure.strerror or failure
+        what = reason_of(failure)
         raise RepositoryError(
             f"{failure.filename or path}: {what}; what was not removed is still there: run the"
             " same command again to continue"

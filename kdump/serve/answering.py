@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 from kio.schema.errors import ErrorCode
 from msgspec import Struct
 
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.formats.names import TopicPartition
 from kdump.serve.messages import Answer, Request
 from kdump.serve.served_cluster import NO_EPOCH, ServedCluster, ServedPartition
@@ -115,7 +115,7 @@ class Serving(Struct, frozen=True):
         """Say that a log cannot be read; gives the error for the client."""
         if isinstance(failure, OSError):
             where = failure.filename or str(key)
-            self.notices.note(f"{where}: {failure.strerror or failure}")
+            self.notices.note(f"{where}: {reason_of(failure)}")
         else:
             self.notices.note(f"{key}: {failure}")
         return ErrorCode.kafka_storage_error

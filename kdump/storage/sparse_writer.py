@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import IO, Final
 
+from kdump.errors import reason_of
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import StoredFile
 
@@ -18,7 +19,7 @@ class WriteFailedError(Exception):
     """The file that is written cannot be written, as opposed to what is read for it."""
 
     def __init__(self, failure: OSError) -> None:
-        super().__init__(failure.strerror or str(failure))
+        super().__init__(reason_of(failure))
         self.failure = failure
 
 

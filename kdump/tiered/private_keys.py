@@ -10,7 +10,7 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING
 
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def data_key(private_key: Location, encrypted: bytes) -> bytes:
     try:
         pem = private_key.read()
     except OSError as failure:
-        raise PrivateKeyError(f"{private_key}: {failure.strerror or failure}") from failure
+        raise PrivateKeyError(f"{private_key}: {reason_of(failure)}") from failure
     numbers = _numbers(private_key, pem)
     size = (numbers.public_numbers.n.bit_length() + 7) // 8
     if len(encrypted) != size:

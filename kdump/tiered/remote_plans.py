@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kdump.errors import KdumpError, UsageProblem
+from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
@@ -148,7 +148,7 @@ def find_remote_root(place: RemotePlace) -> Location:
         if has_aiven_objects(place.location):
             return Location(AivenStorage(place.location, place.private_key), "/")
     except OSError as failure:
-        raise KdumpError(f"{place}: {failure.strerror or failure}") from failure
+        raise KdumpError(f"{place}: {reason_of(failure)}") from failure
     raise UsageProblem(
         f"{place}: no remote segments: name the directory of LocalTieredStorage (with"
         " kafka-tiered-storage), or the prefix of the objects of Aiven's plugin"

@@ -12,7 +12,7 @@ from kdump.cli.options.parameters import paths_argument
 from kdump.cli.options.plan_options import plan_options
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import OutputFormat, output_option
-from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem, reason_of
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -86,7 +86,7 @@ def _read(paths: Sequence[Location]) -> list[DiskCollection]:
             try:
                 found.append(decode_collection(path.read()))
             except OSError as failure:
-                raise KdumpError(f"{path}: {failure.strerror or failure}") from failure
+                raise KdumpError(f"{path}: {reason_of(failure)}") from failure
             except DocumentError as error:
                 raise UsageProblem(f"{path}: {error}") from error
     return found

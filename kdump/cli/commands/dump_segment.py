@@ -26,7 +26,7 @@ from kdump.cli.output.rendering import (
     output_option,
 )
 from kdump.cli.output.value_text import escape_controls
-from kdump.errors import ExitStatus, UsageProblem
+from kdump.errors import ExitStatus, UsageProblem, reason_of
 from kdump.phases import each_during
 from kdump.rows.row_type import SIZE, TEXT, TIME, Field
 from kdump.storage.entries import EntryKind
@@ -425,7 +425,7 @@ def _entry_kind(file: DumpedFile) -> EntryKind | None:
 
 
 def _unreadable(file: DumpedFile, failure: OSError) -> ExitStatus:
-    _say(f"kdump: {file.name}: {failure.strerror or failure}")
+    _say(f"kdump: {file.name}: {reason_of(failure)}")
     return ExitStatus.OPERATIONAL_ERROR
 
 

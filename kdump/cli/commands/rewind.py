@@ -21,7 +21,7 @@ from kdump.cli.options.repair_options import repair_options
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.engine.engine_choice import EngineOptions
-from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem, reason_of
 from kdump.formats.names import TopicPartition
 from kdump.phases import phase
 from kdump.storage.location import Location
@@ -135,7 +135,7 @@ def _read_offsets(path: Location) -> Mapping[TopicPartition, int]:
     except DocumentError as problem:
         raise UsageProblem(f"--offsets {path}: {problem}") from problem
     except OSError as failure:
-        raise KdumpError(f"--offsets {path}: {failure.strerror or failure}") from failure
+        raise KdumpError(f"--offsets {path}: {reason_of(failure)}") from failure
 
 
 def _excluded(

@@ -18,7 +18,7 @@ from kdump.cli.options.parameters import (
 )
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.output.write_arguments import RepairArguments
-from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem, reason_of
 from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
@@ -169,7 +169,7 @@ def _source(path: Location) -> tuple[Any, LogDirectory | None]:
 
 
 def _unreadable(path: Location, failure: OSError) -> KdumpError:
-    return KdumpError(f"{failure.filename or path}: {failure.strerror or failure}")
+    return KdumpError(f"{failure.filename or path}: {reason_of(failure)}")
 
 
 def _require_log_directory(path: Location) -> None:

@@ -17,7 +17,7 @@ from kdump.cli.options.parameters import (
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.write_arguments import RepairArguments
-from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem, reason_of
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.storage.location import Location
 
@@ -135,7 +135,7 @@ def _read_plan(path: Location) -> ClusterPlan:
     except DocumentError as problem:
         raise KdumpError(f"--plan {path}: {problem}") from problem
     except OSError as failure:
-        raise KdumpError(f"--plan {path}: {failure.strerror or failure}") from failure
+        raise KdumpError(f"--plan {path}: {reason_of(failure)}") from failure
 
 
 def _clusters(

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from kdump.cli.options.conflicts import require_at_most_one, require_with
 from kdump.cli.options.named_records import NamedArguments
-from kdump.errors import UsageProblem
+from kdump.errors import UsageProblem, reason_of
 from kdump.storage.local_disk import local
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _secret_in(path: Path) -> bytes:
     try:
         secret = local(str(path)).read()
     except OSError as failure:
-        raise UsageProblem(f"{path}: cannot be read: {failure.strerror or failure}") from failure
+        raise UsageProblem(f"{path}: cannot be read: {reason_of(failure)}") from failure
     if len(secret) < _LEAST_SECRET_BYTES:
         raise UsageProblem(f"{path}: has less than {_LEAST_SECRET_BYTES} bytes, and can be guessed")
     return secret

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.cli.options.payload_options import schemas_option
-from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem, reason_of
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 
@@ -157,7 +157,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         lines = local(str(path)).read().removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as failure:
-        raise UsageProblem(f"{path}: cannot be read: {failure.strerror or failure}") from failure
+        raise UsageProblem(f"{path}: cannot be read: {reason_of(failure)}") from failure
     found = [(number, line.removesuffix(b"\r")) for number, line in enumerate(lines, 1)]
     found = [(number, line) for number, line in found if line]
     if not found:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kdump.cli.output.colour import failure_line
 from kdump.cli.output.events import write_line
-from kdump.errors import AS_WHOM, ExitStatus, KdumpError
+from kdump.errors import AS_WHOM, ExitStatus, KdumpError, reason_of
 from kdump.formats.errors import FormatError
 from kdump.formats.names import OF_FILE_SYSTEMS, is_accepted_name
 from kdump.log import directory
@@ -33,7 +33,7 @@ class Diagnostics:
     def report(self, path: Location, problem: FormatError | OSError | str) -> None:
         """Report that ``path`` cannot be read (an OSError) or is damaged (anything else)."""
         if isinstance(problem, OSError):
-            what = problem.strerror or str(problem)
+            what = reason_of(problem)
             if isinstance(problem, PermissionError) and path.storage == LOCAL_DISK:
                 what += f"; {AS_WHOM}"
             self._report(problem.filename or path, what, ExitStatus.OPERATIONAL_ERROR)

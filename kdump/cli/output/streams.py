@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol, TextIO
 
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 
 _OUTPUT: Final = 1
 _DIAGNOSTICS: Final = 2
@@ -105,7 +105,7 @@ class _Output(io.FileIO):
         except BrokenPipeError:
             raise
         except OSError as failure:
-            what = failure.strerror or str(failure)
+            what = reason_of(failure)
             if failure.errno == errno.EBADF:
                 what = "closed"
             raise OutputError(f"standard output: {what}; the output is incomplete") from failure

@@ -17,7 +17,7 @@ from kdump.check.metadata_snapshot import check_metadata_snapshot
 from kdump.check.scope import PartitionScope
 from kdump.engine.engine_choice import results_here
 from kdump.engine.progress import SILENT, Progress
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.jobs.backup.backup_job import (
     BackupJob,
     BackupSplit,
@@ -151,7 +151,7 @@ def _notice_changes(plans: Sequence[CopyPlan], result: BackupResult) -> None:
                 changed = list(changed_since(plan, EVERYTHING))
         except OSError as failure:
             where = failure.filename or plan.directory.path
-            result.unreadable.append(f"{where}: {failure.strerror or failure}")
+            result.unreadable.append(f"{where}: {reason_of(failure)}")
             continue
         result.unreadable += [
             f"{each}: changed while it was backed up: is it in use?" for each in changed
@@ -251,7 +251,7 @@ class _Run:
             try:
                 status = self._status(file)
             except OSError as failure:
-                self.unreadable.append(f"{file.source}: {failure.strerror or failure}")
+                self.unreadable.append(f"{file.source}: {reason_of(failure)}")
                 continue
             same = None if is_read else self._same(file)
             if same is not None:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from kdump.engine.engine_choice import results_here
 from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
+from kdump.errors import reason_of
 from kdump.phases import phase
 from kdump.repository.documents import RepositoryPiece, stored_bytes
 from kdump.repository.repository import Repository, RepositoryError, sha256_of
@@ -58,7 +59,7 @@ def problem_of(repository: Repository, piece: RepositoryPiece) -> PieceProblem |
     except FileNotFoundError:
         return PieceProblem("missing")
     except OSError as failure:
-        what = f"cannot be read: {failure.strerror or failure}"
+        what = f"cannot be read: {reason_of(failure)}"
         return PieceProblem(what, is_damaged=failure.errno == errno.EIO)
     if digest == piece.sha256:
         return None
@@ -148,7 +149,7 @@ class _Check:
                 continue
             except OSError as failure:
                 file = str(self.repository.snapshot_file(name))
-                what = f"cannot be read: {failure.strerror or failure}"
+                what = f"cannot be read: {reason_of(failure)}"
                 self._problem(RepositoryProblem(file, what, (name,)))
                 continue
             for log_dir in snapshot.log_dirs:

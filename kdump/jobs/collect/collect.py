@@ -17,6 +17,7 @@ import kdump
 from kdump.apply.lock import require_unlocked
 from kdump.broker.loader.load_context import LoadContext
 from kdump.engine.engine_choice import EngineOptions, run_job
+from kdump.errors import reason_of
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition
@@ -208,4 +209,4 @@ def _what(problem: FileProblem) -> str:
     error = problem.error
     if isinstance(error, FormatError):
         return str(error)
-    return error.strerror or str(error)
+    return reason_of(error)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from kdump.broker.loader.loader import Recovered
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.engine.job import Split
+from kdump.errors import reason_of
 from kdump.formats import names, producer_snapshot, record_batch
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
@@ -414,7 +415,7 @@ class _Reading:
 
     def _unreadable(self, failure: OSError, name: str = "") -> None:
         where = str(failure.filename or name).rpartition("/")[2]
-        self._problem(f"{where}: {failure.strerror or failure}")
+        self._problem(f"{where}: {reason_of(failure)}")
 
     def _on_damage(self, damage: Damage) -> None:
         self.damages.append(damage)

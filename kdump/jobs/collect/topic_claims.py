@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from kdump.engine.engine_choice import EngineOptions, run_job
 from kdump.engine.job import Split
+from kdump.errors import reason_of
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import decode_remote_log_metadata
 from kdump.formats.names import REMOTE_LOG_METADATA_TOPIC, PartitionState, TopicPartition
@@ -224,7 +225,7 @@ class ClaimsJob(Struct, frozen=True):
                 take(records)
         except OSError as failure:
             name = _file_name(failure.filename or str(split.path))
-            reading.problems.append(f"{name}: {failure.strerror or failure}")
+            reading.problems.append(f"{name}: {reason_of(failure)}")
         return reading.result()
 
 

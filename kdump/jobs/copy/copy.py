@@ -27,7 +27,7 @@ from kdump.check.findings import Finding
 from kdump.check.scope import PartitionScope
 from kdump.engine.engine_choice import results_here
 from kdump.engine.progress import SILENT, Progress
-from kdump.errors import KdumpError, UsageProblem
+from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.jobs.copy.checked_copy import CopyCheck, is_report
 from kdump.jobs.copy.copy_job import CopyJob, CopySplit, WrittenFiles
 from kdump.jobs.copy.copy_plan import (
@@ -441,7 +441,7 @@ class _Run:
             changed = list(changed_since(self.plan, self.request.selection))
         except OSError as failure:
             where = failure.filename or self.request.directory.path
-            self.result.unreadable.append(f"{where}: {failure.strerror or failure}")
+            self.result.unreadable.append(f"{where}: {reason_of(failure)}")
             return
         for source in changed:
             self.result.unreadable.append(f"{source}: changed while it was copied: is it in use?")

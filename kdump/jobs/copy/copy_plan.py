@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kdump.apply.unfinished_copy import FOLDER, JOURNAL, CopySource, EarlierCopy
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_offset_checkpoint
 from kdump.formats.names import FileKind, TopicPartition
@@ -168,7 +168,7 @@ def plan_copy(directory: LogDirectory, selection: PartitionSelection) -> CopyPla
                     plan.cut += map(str, missing_offsets(partition))
             except OSError as failure:
                 path = failure.filename or directory.path / entry.name
-                plan.unreadable.append(f"{path}: {failure.strerror or failure}")
+                plan.unreadable.append(f"{path}: {reason_of(failure)}")
     plan.cut += cut_places()
     plan.root = list(_root_of(plan, entries, selection))
     return plan
@@ -276,7 +276,7 @@ def _files(
         elif each.kind is EntryKind.DIRECTORY and not (prefix and each.is_link):
             continue
         elif each.error is not None:
-            plan.unreadable.append(f"{where}: {each.error.strerror or each.error}")
+            plan.unreadable.append(f"{where}: {reason_of(each.error)}")
         else:
             is_directory = each.kind is EntryKind.DIRECTORY
             kind = "link to a directory" if is_directory else each.kind.value

@@ -14,6 +14,7 @@ from kdump.broker.loader.loader import Recovered
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
+from kdump.errors import reason_of
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
@@ -129,7 +130,7 @@ def compare_replicas(
                 return NotCompared(split.key, str(replica.source.path), what)
         return _compared_by_topic(split, replicas, largest_record_bytes, on_records)
     except OSError as failure:
-        what = failure.strerror or str(failure)
+        what = reason_of(failure)
         return NotCompared(split.key, str(failure.filename or split.path), what)
     except swapped_partition.UnfinishedSwapError as failure:
         return NotCompared(split.key, str(split.path), str(failure))

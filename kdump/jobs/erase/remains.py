@@ -12,7 +12,7 @@ from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, may_be_cut, parse_partition_directory_name
 from kdump.jobs.problems.unreadable import Unreadable
@@ -150,7 +150,7 @@ def remote_files_to_search(
             if selection.matches(str(key.topic_partition), key.topic_partition)
         ]
     except OSError as failure:
-        raise KdumpError(f"{remote}: {failure.strerror or failure}") from failure
+        raise KdumpError(f"{remote}: {reason_of(failure)}") from failure
     return [
         SearchedFile(
             root,

@@ -148,7 +148,7 @@ class ExportDirectory:
             return local(str(self.path / name)).read()
         except OSError as failure:
             raise ExportError(
-                f"{self.name}/{name}: {failure.strerror or failure}: name a new directory"
+                f"{self.name}/{name}: {reason_of(failure)}: name a new directory"
             ) from failure
 
     def _read_manifest(self) -> None:

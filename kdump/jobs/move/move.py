@@ -30,7 +30,7 @@ from kdump.apply.originals import copying_command, leaving_command
 from kdump.apply.plan import TargetDirectory
 from kdump.broker.loader.checkpoints import NO_BROKER_EPOCH, with_lines
 from kdump.engine.progress import SILENT, Progress
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.formats import names
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState, TopicPartition
@@ -200,7 +200,7 @@ class _Run(Struct):
             except KdumpError as failure:
                 return str(failure)
             except OSError as failure:
-                return f"{failure.filename or target.path}: {failure.strerror or failure}"
+                return f"{failure.filename or target.path}: {reason_of(failure)}"
             self.result.plans += (
                 replace(each, plan=each.plan.without_contents())
                 for each in done

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from msgspec import Struct
 
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.formats.errors import FormatError
 from kdump.log.problems import FileProblem
 from kdump.storage.location import Location
@@ -36,7 +36,7 @@ class Problem(Struct, frozen=True):
         error = problem.error
         if isinstance(error, OSError):
             path = error.filename or str(problem.path)
-            return cls(path, error.strerror or str(error), is_damage=False)
+            return cls(path, reason_of(error), is_damage=False)
         return cls(str(problem.path), str(error), is_damage=True)
 
 

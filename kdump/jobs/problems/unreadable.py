@@ -6,6 +6,7 @@ from typing import Self
 
 from msgspec import Struct
 
+from kdump.errors import reason_of
 from kdump.storage.location import Location
 
 
@@ -22,4 +23,4 @@ class Unreadable(Struct, frozen=True):
     @classmethod
     def of(cls, failure: OSError, path: Location) -> Self:
         """Describe a failure; ``path`` is that of the partition, if it names no file."""
-        return cls(failure.filename or str(path), failure.strerror or str(failure))
+        return cls(failure.filename or str(path), reason_of(failure))

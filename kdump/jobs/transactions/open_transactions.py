@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
+from kdump.errors import reason_of
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kdump.jobs.problems.found_problems import Problem
 from kdump.jobs.transactions.partition_transactions import (
@@ -220,7 +221,7 @@ def _chosen(
     for each in ranked:
         if (failure := each.failure) is not None:
             path = failure.filename or str(each.replica.partition.path)
-            problems.append(Problem(path, failure.strerror or str(failure), False))
+            problems.append(Problem(path, reason_of(failure), False))
     ends = [(each.replica, each.end) for each in ranked if each.end is not None]
     if not ends:
         return None

@@ -18,7 +18,7 @@ from kdump.apply.journal_preview import Restored
 from kdump.apply.lock import hold_locks
 from kdump.apply.plan import Plan, TargetDirectory, make_plan
 from kdump.apply.undo import discard
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.phases import phase
 from kdump.storage.location import Location
 from kdump.words import counted, undo_command
@@ -197,7 +197,7 @@ def _applied(plan: Plan, writing: Writing) -> PlanResult:
             discard(plan.path, undo, overwrites=True)
         except OSError as problem:
             failure = KdumpError(
-                f"{problem.filename or plan.path}: {problem.strerror or problem}; all changes are"
+                f"{problem.filename or plan.path}: {reason_of(problem)}; all changes are"
                 " made, but what they replace is not overwritten yet; remove the cause and run"
                 f" 'kdump {writing.command} --finish'"
             )

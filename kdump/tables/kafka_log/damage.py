@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem, reason_of
 from kdump.formats.errors import OverLimitError
 from kdump.log.problems import FileProblem
 from kdump.log.valid_windows import Damage
@@ -37,7 +37,7 @@ def failure_text(failure: OSError | KdumpError) -> str:
     if isinstance(failure, KdumpError):
         return str(failure)
     where = f"{failure.filename}: " if failure.filename else ""
-    return f"{where}{failure.strerror or failure}"
+    return f"{where}{reason_of(failure)}"
 
 
 def failure_status(failure: OSError | KdumpError) -> ExitStatus:
