@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import stat
 import struct
@@ -135,8 +136,17 @@ def states_of(directory: Path) -> FileStates:
     """
     with os.scandir(directory) as entries:
         # The files of partitions have the same names.
-        names = [sys.intern(entry.name) for entry in entries if entry.is_file()]
+        names = [sys.intern(entry.name) for entry in entries if _is_file(entry)]
     return FileStates(directory, names)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError as failure:
+        if failure.errno == errno.ELOOP:
+            return False  # as a link to nothing
+        raise
 
 
 def _state_of(path: str) -> FileState:

@@ -342,7 +342,8 @@ def test_a_partition_must_be_in_its_log_directory(tmp_path: Path) -> None:
         make_plan(target)
 
 
-def test_a_dangling_symbolic_link_is_not_replaced(tmp_path: Path) -> None:
-    (write_files(tmp_path, {}) / "a").symlink_to("nowhere")
+@pytest.mark.parametrize("target", ["nowhere", "a"])
+def test_a_symbolic_link_to_nothing_is_not_replaced(target: str, tmp_path: Path) -> None:
+    (write_files(tmp_path, {}) / "a").symlink_to(target)
     with pytest.raises(KdumpError, match="symbolic link to nothing"):
         make_plan(target_of(tmp_path, {"a": NewBytes(b"")}))

@@ -379,6 +379,29 @@ def test_an_unreadable_partition_is_unchanged_and_the_others_are_repaired(damage
     assert not (damaged / "orders-0" / "00000000000000000012.log.cleaned").exists()
 
 
+@pytest.mark.parametrize("target", ["nowhere", names.RECOVERY_POINT_CHECKPOINT])
+def test_a_preview_says_what_a_broker_does_where_a_run_is_refused(
+    target: str, damaged: Path
+) -> None:
+    path = damaged / names.RECOVERY_POINT_CHECKPOINT
+    path.unlink()
+    path.symlink_to(target)
+
+    predicted = recover("--dry-run", "--output", "jsonl", damaged)
+
+    said = objects(predicted.stdout)
+    (partition,) = of_type(said, "partition")
+    (directory,) = of_type(said, "directory")
+    assert partition["verdict_kind"] == "loss"
+    assert f"{path}: is a symbolic link to nothing; remove it first" in directory["failure"]
+    assert directory["failure"] in predicted.stderr.decode()
+    assert predicted.exit_status & 8
+    before = tree_of(damaged)
+    outcome = recover(damaged)
+    assert (outcome.exit_status, outcome.stdout) == (8, b"")
+    assert tree_of(damaged) == before
+
+
 def test_a_malformed_checkpoint_is_rewritten(crashed: Path) -> None:
     (crashed / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(b"rubbish")
 

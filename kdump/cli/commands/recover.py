@@ -90,15 +90,18 @@ def command(
             large_content=LargeContent(run.writing),
         )
         results = recover(request, engine)
-        run.apply(result.target for result in results)
+        (run.preview if repair.dry_run else run.apply)(result.target for result in results)
     report = RecoveryReport(run.operations(), repair)
     status = diagnostics.status
-    changed = run.changed(results)
+    # What a broker would do is known even where a run would be refused.
+    is_preview = repair.dry_run
+    changed = list(zip(results, run.done, strict=True)) if is_preview else run.changed(results)
     with run.report() as printer:
         for result, done in changed:
             printer.emit_all(report.events(result, done))
             status |= recovery_status(result, done, repair)
-        run.emit_failures(printer)
+        if not is_preview:
+            run.emit_failures(printer)
         printer.emit_text(report.rest())
         if repair.dry_run and policy_name is RecoverPolicy.BROKER:
             printer.emit_text(

@@ -94,7 +94,7 @@ class RecoveryReport:
 
     def _directory_event(self, result: DirectoryRecovery, done: PlanResult) -> Event:
         path = result.directory.path
-        lines = [*plan_lines(done), *self._operations.counts(done)]
+        lines = [*plan_lines(done), *self._operations.counts(done)] if done.failure is None else []
         if result.directory.is_clean and not result.becomes_clean:
             lines.append(
                 f"{path}: the clean shutdown marker"

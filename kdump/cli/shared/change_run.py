@@ -38,6 +38,7 @@ from kdump.jobs.writing.execution import (
     Writing,
     locked_for_writing,
     plan_and_apply,
+    preview,
 )
 from kdump.storage.location import Location
 
@@ -73,6 +74,14 @@ class ChangeRun:
             OSError: the disk fails.
         """
         self.done = plan_and_apply(list(targets), self.writing)
+
+    def preview(self, targets: Iterable[TargetDirectory]) -> None:
+        """Plan the changes for a dry run; a plan that cannot be made is a failure of its directory.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        self.done = preview(targets, self.writing)
 
     def changed(self, results: Iterable[Result]) -> list[tuple[Result, PlanResult]]:
         """The results with their plans, without the directories that could not be changed.

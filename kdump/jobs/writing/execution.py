@@ -16,6 +16,7 @@ from kdump.apply.apply import apply_plan
 from kdump.apply.interrupted_runs import finish_interrupted, remove_remains, unfinished
 from kdump.apply.journal_preview import Restored
 from kdump.apply.lock import hold_locks
+from kdump.apply.operations import DirectoryPlan
 from kdump.apply.plan import Plan, TargetDirectory, make_plan
 from kdump.apply.undo import discard
 from kdump.errors import KdumpError, reason_of
@@ -153,6 +154,26 @@ def plan_and_apply(targets: Sequence[TargetDirectory], writing: Writing) -> list
             failures[-1].add_note(f"kdump: {other}")
         raise failures[-1]
     return in_order
+
+
+def preview(targets: Iterable[TargetDirectory], writing: Writing) -> list[PlanResult]:
+    """Plan the way to each target state for a dry run.
+
+    Unlike with :func:`plan_and_apply`, a plan that cannot be made is a failure in its result: what
+    a broker would do is known all the same.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    return [_previewed(each, writing) for each in targets]
+
+
+def _previewed(target: TargetDirectory, writing: Writing) -> PlanResult:
+    try:
+        return _applied(make_plan(target), writing)
+    except KdumpError as failure:
+        empty = Plan(target.path, (), DirectoryPlan(target.path, {}, ()))
+        return PlanResult(empty, is_applied=False, undo=None, failure=failure)
 
 
 def outcome_line(result: PlanResult) -> str | None:
