@@ -20,7 +20,7 @@ from kdump.log.broker import by_broker, unfinished_moves
 from kdump.log.cleaner_lines import misplaced_lines
 from kdump.log.directory import LogDirectory
 from kdump.state.metadata.cluster import ClusterImage, ClusterPartition
-from kdump.storage.entries import EntryKind
+from kdump.storage.entries import BrokenLinkError, EntryKind
 from kdump.storage.location import Location
 from kdump.storage.ownership import OwnedEntry, OwnedStorage, Ownership
 
@@ -209,9 +209,14 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
     """Check that the small files in the root can be decoded."""
     for problem in directory.problems:
         path, error = problem.path, problem.error
-        if isinstance(error, OSError):
+        place = Place(str(path))
+        if isinstance(error, BrokenLinkError):
+            error = FormatError(error.strerror or str(error))
+        elif isinstance(error, OSError):
             yield unreadable(path, error)
             continue
+        else:
+            place = Place(str(path), error.position)
         if path.name == names.META_PROPERTIES:
             continue  # what a broker does depends on its other directories, too
         if path.name == names.CLEAN_SHUTDOWN_MARKER:
@@ -219,10 +224,15 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
                 invariants.CLEAN_SHUTDOWN_MALFORMED,
                 "the clean shutdown marker cannot be read; a broker only looks whether it exists",
             )
+            if not directory.is_clean:
+                what = (
+                    "a broker finds no clean shutdown marker, and recovers all logs as after a"
+                    " crash"
+                )
         else:
             invariant, what = invariants.CHECKPOINT_MALFORMED, _malformed(path.name)
         yield invariant.finding(
-            Place(str(path), error.position),
+            place,
             f"{what} ({error.what})",
             expected=error.expected,
             found=error.found,
@@ -363,6 +373,7 @@ def check_access(log_directory: LogDirectory) -> Iterator[Finding]:
     if not isinstance(storage, OwnedStorage):
         return
     owner = storage.ownership(directory.path)
+    reported = {problem.path for problem in log_directory.problems}
     inaccessible: list[tuple[Location, Ownership]] = []
     for around, entry in _owned_entries(storage, directory):
         found = entry.ownership
@@ -371,8 +382,7 @@ def check_access(log_directory: LogDirectory) -> Iterator[Finding]:
             yield _link(path, storage.link_target(path.path))
             found = _followed(storage, path)
         if isinstance(found, OSError):
-            # What is absent is among the problems of the directory.
-            if around != directory or entry.name not in log_directory.absent:
+            if around / entry.name not in reported:
                 yield unreadable(around / entry.name, found)
         elif missing_access(found, owner.user_id, owner.group_id, entry.name):
             is_foreign = around == directory and entry.name in log_directory.foreign
@@ -467,7 +477,7 @@ def root_account(directory: LogDirectory) -> ByteAccount:
     damaged = {problem.path.name for problem in directory.problems if problem.is_damage}
     account = ByteAccount()
     for entry in directory.path.entries():
-        if entry.error is not None:
+        if entry.error is not None and entry.kind is not EntryKind.BROKEN_LINK:
             raise entry.error
         if entry.kind is not EntryKind.FILE:
             continue

@@ -8,6 +8,7 @@ their order: the first problem that stops the start is the one that Kafka report
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -26,7 +27,7 @@ from kdump.formats.quorum_state import decode_quorum_state
 from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
 from kdump.log.problems import FileProblem
-from kdump.storage.entries import EntryKind
+from kdump.storage.entries import BrokenLinkError, EntryKind
 from kdump.storage.location import Location
 
 """Kafka reserves the directory ids below it (``DirectoryId.reserved``)."""
@@ -141,7 +142,11 @@ def _problem_of(directory: LogDirectory) -> FileProblem | None:
     """Why ``meta.properties`` cannot be read; None if it can, or is missing."""
     found = (each for each in directory.problems if each.path.name == names.META_PROPERTIES)
     problem = next(found, None)
-    is_missing = problem is not None and isinstance(problem.error, FileNotFoundError)
+    is_missing = (
+        problem is not None
+        and isinstance(problem.error, OSError)
+        and problem.error.errno == errno.ENOENT
+    )
     return None if is_missing else problem
 
 
@@ -212,7 +217,11 @@ def _malformed(node: NodeDirectories) -> Iterator[StartProblem]:
     for each in node.directories:
         problem = _problem_of(each)
         is_directory = names.META_PROPERTIES in each.refused
-        is_unreadable = problem is not None and isinstance(problem.error, OSError)
+        is_unreadable = (
+            problem is not None
+            and isinstance(problem.error, OSError)
+            and not isinstance(problem.error, BrokenLinkError)
+        )
         # Whoever checks the whole directory reports unreadable files anyway.
         if not is_directory and (problem is None or (is_unreadable and not node.is_configured)):
             continue

@@ -24,7 +24,7 @@ from kdump.log.partition import Partition, read_partition
 from kdump.log.problems import FileProblem
 from kdump.log.settled_listing import read_settled_partition
 from kdump.phases import phase
-from kdump.storage.entries import EntryKind
+from kdump.storage.entries import BrokenLinkError, EntryKind
 from kdump.storage.location import Location
 
 Offsets = Mapping[TopicPartition, int]
@@ -322,8 +322,12 @@ def read_root(
     """
     kind = directory_kind(path) if kind is None else kind
     files, directories, links = _listed(path)
-    absent = [name for name in links if _is_selected(name, kind, select)]
-    reader = _Reader(path, files)
+    absent = [
+        name
+        for name in links
+        if name not in names.LOG_DIRECTORY_FILES and _is_selected(name, kind, select)
+    ]
+    reader = _Reader(path, files, links)
     places, identities, refused = [], [], []
     for name in directories:
         if name == names.REMOTE_INDEX_CACHE:
@@ -343,7 +347,8 @@ def read_root(
     root = LogDirectory(
         path=path,
         kind=kind,
-        is_clean=names.CLEAN_SHUTDOWN_MARKER in files,
+        # Kafka asks whether it exists, which a link to nothing does not.
+        is_clean=names.CLEAN_SHUTDOWN_MARKER in files - links.keys(),
         clean_shutdown=reader.read(names.CLEAN_SHUTDOWN_MARKER, decode_clean_shutdown),
         has_lock_file=names.LOCK_FILE in files,
         meta_properties=reader.read(names.META_PROPERTIES, decode_meta_properties),
@@ -389,15 +394,19 @@ def _order(partition: Partition) -> tuple[str, int, int, str]:
 class _Reader:
     """Reads the files in the root of a log directory, and collects their problems."""
 
-    def __init__(self, path: Location, files: set[str]) -> None:
+    def __init__(self, path: Location, files: set[str], links: Mapping[str, OSError]) -> None:
         self.path = path
         self.files = files
+        self.links = links
         self.problems: list[FileProblem] = []
 
     def read(self, name: str, decode: Callable[[bytes], Value]) -> Value | None:
         if name not in self.files:
             return None
         path = self.path / name
+        if name in self.links:
+            self.problems.append(FileProblem(path, self.links[name]))
+            return None
         try:
             return decode(path.read())
         except (OSError, FormatError) as problem:
@@ -414,7 +423,7 @@ def _listed(path: Location) -> tuple[set[str], list[str], dict[str, OSError]]:
 
     Returns:
         The names of files; those of directories and of links to directories; and why links with
-        names of partitions lead to no directory.
+        names of partitions lead to no directory, or those with names of Kafka's files to nothing.
     """
     files, directories, links = set[str](), list[str](), dict[str, OSError]()
     for entry in path.entries():
@@ -422,10 +431,15 @@ def _listed(path: Location) -> tuple[set[str], list[str], dict[str, OSError]]:
             directories.append(entry.name)
             continue
         files.add(entry.name)
-        if entry.kind is EntryKind.BROKEN_LINK and names.is_accepted_name(entry.name):
-            if entry.error is not None and entry.error.errno == errno.ELOOP:
-                continue  # a link to itself has never been a partition
-            where = str(path / entry.name)
+        if entry.kind is not EntryKind.BROKEN_LINK:
+            continue
+        where = str(path / entry.name)
+        is_circle = entry.error is not None and entry.error.errno == errno.ELOOP
+        if entry.name in names.LOG_DIRECTORY_FILES and (is_circle or entry.error is None):
+            number, what = (errno.ELOOP, "itself") if is_circle else (errno.ENOENT, "nothing")
+            links[entry.name] = BrokenLinkError(number, f"a symbolic link to {what}", where)
+        # A link to itself has never been a partition.
+        elif names.is_accepted_name(entry.name) and not is_circle:
             links[entry.name] = entry.error or OSError(errno.ENOENT, _BROKEN_LINK, where)
     return files, directories, links
 

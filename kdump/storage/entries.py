@@ -33,6 +33,10 @@ class SpecialFileError(OSError):
     """A FIFO, a socket or a device is where a file should be."""
 
 
+class BrokenLinkError(OSError):
+    """A symbolic link to nothing, or to itself, is where a file should be."""
+
+
 def special_file_error(name: str, kind: EntryKind, advice: str = "") -> SpecialFileError:
     """The error for something that must not be opened.
 

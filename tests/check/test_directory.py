@@ -355,6 +355,46 @@ def test_a_link_to_a_disk_that_is_not_mounted_is_not_missing(two_disks: tuple[Pa
     assert "file-unreadable" in codes(findings_in(*two_disks))
 
 
+@pytest.mark.parametrize("is_circle", [True, False])
+@pytest.mark.parametrize("name", sorted(names.OFFSET_CHECKPOINTS))
+def test_a_checkpoint_that_is_a_link_to_nothing_is_one_finding(
+    name: str, is_circle: bool, two_disks: tuple[Path, Path]
+) -> None:
+    path = two_disks[0] / name
+    path.unlink(missing_ok=True)
+    path.symlink_to(name if is_circle else "nowhere")
+    (found,) = (each for each in findings_in(*two_disks) if each.severity.is_damage)
+    assert (found.code, found.place.path) == ("checkpoint-malformed", str(path))
+    assert "directory offline" in found.what
+    assert f"a symbolic link to {'itself' if is_circle else 'nothing'}" in found.what
+
+
+@pytest.mark.parametrize("is_circle", [True, False])
+def test_meta_properties_that_is_a_link_to_nothing_is_one_finding(
+    is_circle: bool, two_disks: tuple[Path, Path]
+) -> None:
+    path = two_disks[1] / names.META_PROPERTIES
+    path.unlink()
+    path.symlink_to(path.name if is_circle else "nowhere")
+    (found,) = (each for each in findings_in(*two_disks) if each.severity.is_damage)
+    code = "meta-properties-malformed" if is_circle else "meta-properties-missing"
+    assert (found.code, found.place.path) == (code, str(path))
+    assert ("starts without this directory" in found.what) is is_circle
+
+
+@pytest.mark.parametrize("target", ["nowhere", names.CLEAN_SHUTDOWN_MARKER])
+def test_a_link_to_nothing_is_no_clean_shutdown_marker(
+    target: str, two_disks: tuple[Path, Path]
+) -> None:
+    path = two_disks[0] / names.CLEAN_SHUTDOWN_MARKER
+    path.unlink()
+    path.symlink_to(target)
+    assert not read_log_directory(local(two_disks[0])).is_clean
+    (found,) = (each for each in findings_in(*two_disks) if each.severity > Severity.INFO)
+    assert found.code == "clean-shutdown-malformed"
+    assert "recovers all logs as after a crash" in found.what
+
+
 @pytest.mark.parametrize("is_started", [True, False])
 def test_a_broker_that_was_started_meanwhile_may_have_made_the_partition(
     is_started: bool, two_disks: tuple[Path, Path]
