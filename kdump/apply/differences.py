@@ -67,7 +67,7 @@ def changes_needed(
             case _:
                 pass
         if not is_there and not isinstance(each, Gone) and os.path.lexists(f"{path}/{name}"):
-            if (path / name).is_symlink():
+            if not (path / name).exists():
                 raise KdumpError(f"{path / name}: is a symbolic link to nothing; remove it first")
             raise KdumpError(f"{path / name}: not a regular file; remove it first")
         found[name] = each

@@ -103,6 +103,8 @@ def root_operations(
     found = changes_needed(path, others, states)
     found |= {name: each for name, each in at_last.items() if each != changes[name]}
     marker = target.get(CLEAN_SHUTDOWN_MARKER)
+    if isinstance(marker, Gone) and (path / CLEAN_SHUTDOWN_MARKER).is_dir():
+        raise KdumpError(f"{path / CLEAN_SHUTDOWN_MARKER}: is a directory; remove it first")
     if has_partitions and isinstance(marker, NewBytes):
         found[CLEAN_SHUTDOWN_MARKER] = marker
     return (

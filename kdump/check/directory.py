@@ -209,7 +209,7 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
     """Check that the small files in the root can be decoded."""
     for problem in directory.problems:
         path, error = problem.path, problem.error
-        place = Place(str(path))
+        place, severity = Place(str(path)), None
         if isinstance(error, BrokenLinkError):
             error = FormatError(error.strerror or str(error))
         elif isinstance(error, OSError):
@@ -224,10 +224,16 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
                 invariants.CLEAN_SHUTDOWN_MALFORMED,
                 "the clean shutdown marker cannot be read; a broker only looks whether it exists",
             )
-            if not directory.is_clean:
+            if isinstance(problem.error, BrokenLinkError):
                 what = (
                     "a broker finds no clean shutdown marker, and recovers all logs as after a"
                     " crash"
+                )
+            elif not directory.is_clean:
+                severity = Severity.SEVERE
+                what = (
+                    "a broker cannot delete the clean shutdown marker, and takes the whole log"
+                    " directory offline"
                 )
         else:
             invariant, what = invariants.CHECKPOINT_MALFORMED, _malformed(path.name)
@@ -236,6 +242,7 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
             f"{what} ({error.what})",
             expected=error.expected,
             found=error.found,
+            severity=severity,
         )
 
 

@@ -90,7 +90,8 @@ class LogDirectory(Struct, frozen=True):
 
     Attributes:
         kind: one of the three kinds of log directories.
-        is_clean: whether the clean shutdown marker exists. It covers the whole directory.
+        is_clean: whether the clean shutdown marker exists, and a broker can delete it. It covers
+            the whole directory.
         clean_shutdown: its content; None if it is missing or not readable.
         has_lock_file: whether ``.lock`` exists: a broker uses the directory, or was killed.
         meta_properties: None if the file is missing or not readable.
@@ -328,6 +329,11 @@ def read_root(
         if name not in names.LOG_DIRECTORY_FILES and _is_selected(name, kind, select)
     ]
     reader = _Reader(path, files, links)
+    # Kafka asks whether it exists, which a link to nothing does not.
+    is_clean = names.CLEAN_SHUTDOWN_MARKER in files - links.keys()
+    if names.CLEAN_SHUTDOWN_MARKER in directories:
+        directories.remove(names.CLEAN_SHUTDOWN_MARKER)
+        is_clean = reader.is_marker_deletable()
     places, identities, refused = [], [], []
     for name in directories:
         if name == names.REMOTE_INDEX_CACHE:
@@ -347,8 +353,7 @@ def read_root(
     root = LogDirectory(
         path=path,
         kind=kind,
-        # Kafka asks whether it exists, which a link to nothing does not.
-        is_clean=names.CLEAN_SHUTDOWN_MARKER in files - links.keys(),
+        is_clean=is_clean,
         clean_shutdown=reader.read(names.CLEAN_SHUTDOWN_MARKER, decode_clean_shutdown),
         has_lock_file=names.LOCK_FILE in files,
         meta_properties=reader.read(names.META_PROPERTIES, decode_meta_properties),
@@ -412,6 +417,21 @@ class _Reader:
         except (OSError, FormatError) as problem:
             self.problems.append(FileProblem(path, problem))
             return None
+
+    def is_marker_deletable(self) -> bool:
+        """Whether a broker can delete the directory in the place of the clean shutdown marker.
+
+        It deletes the marker before it lists the log directory. Only an empty directory, or a link
+        to one, goes.
+        """
+        path = self.path / names.CLEAN_SHUTDOWN_MARKER
+        try:
+            is_deletable = path.storage.status(path.path).is_link or not path.entries()
+        except OSError:
+            is_deletable = False
+        more = "" if is_deletable else " that is not empty"
+        self.problems.append(FileProblem(path, FormatError(f"it is a directory{more}")))
+        return is_deletable
 
     def read_offsets(self, name: str) -> Offsets | None:
         entries = self.read(name, decode_offset_checkpoint)

@@ -347,3 +347,13 @@ def test_a_symbolic_link_to_nothing_is_not_replaced(target: str, tmp_path: Path)
     (write_files(tmp_path, {}) / "a").symlink_to(target)
     with pytest.raises(KdumpError, match="symbolic link to nothing"):
         make_plan(target_of(tmp_path, {"a": NewBytes(b"")}))
+
+
+@pytest.mark.parametrize("target", [Gone(), NewBytes(b"{}")])
+def test_a_directory_in_the_place_of_the_clean_shutdown_marker_is_refused(
+    target: TargetFile, tmp_path: Path
+) -> None:
+    """A broker that finds it starts as after a clean shutdown."""
+    (tmp_path / names.CLEAN_SHUTDOWN_MARKER).mkdir()
+    with pytest.raises(KdumpError, match="remove it first"):
+        make_plan(TargetDirectory(tmp_path, (), {names.CLEAN_SHUTDOWN_MARKER: target}))

@@ -395,6 +395,28 @@ def test_a_link_to_nothing_is_no_clean_shutdown_marker(
     assert "recovers all logs as after a crash" in found.what
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_clean"), [("empty", True), ("full", False), ("link to a full one", True)]
+)
+def test_a_directory_is_a_clean_shutdown_marker_if_a_broker_can_delete_it(
+    kind: str, is_clean: bool, two_disks: tuple[Path, Path]
+) -> None:
+    path = two_disks[0] / names.CLEAN_SHUTDOWN_MARKER
+    path.unlink()
+    if kind == "link to a full one":
+        path.symlink_to("orders-0")
+    else:
+        path.mkdir()
+    if kind == "full":
+        (path / "x").touch()
+    read = read_log_directory(local(two_disks[0]))
+    assert (read.is_clean, read.refused) == (is_clean, ())
+    (found,) = (each for each in findings_in(*two_disks) if each.severity > Severity.INFO)
+    assert found.code == "clean-shutdown-malformed"
+    assert found.severity is (Severity.WARNING if is_clean else Severity.SEVERE)
+    assert ("takes the whole log directory offline" in found.what) is not is_clean
+
+
 @pytest.mark.parametrize("is_started", [True, False])
 def test_a_broker_that_was_started_meanwhile_may_have_made_the_partition(
     is_started: bool, two_disks: tuple[Path, Path]

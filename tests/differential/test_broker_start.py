@@ -295,6 +295,25 @@ def a_link_to_itself_as_clean_shutdown_marker(d1: Path, d2: Path) -> None:
     _link_to_itself(d2 / names.CLEAN_SHUTDOWN_MARKER)
 
 
+def _directory(path: Path) -> Path:
+    path.unlink()
+    path.mkdir()
+    return path
+
+
+def an_empty_directory_as_clean_shutdown_marker(d1: Path, d2: Path) -> None:
+    _directory(d2 / names.CLEAN_SHUTDOWN_MARKER)
+
+
+def a_link_to_a_directory_as_clean_shutdown_marker(d1: Path, d2: Path) -> None:
+    (d2 / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    (d2 / names.CLEAN_SHUTDOWN_MARKER).symlink_to(d1)
+
+
+def a_full_directory_as_clean_shutdown_marker(d1: Path, d2: Path) -> None:
+    (_directory(d2 / names.CLEAN_SHUTDOWN_MARKER) / "something").touch()
+
+
 def partitions_that_are_not_the_brokers(d1: Path, d2: Path) -> None:
     """Apply all changes that do not prevent a start."""
     shutil.copytree(d2 / "codec.mixed-0", d1 / "codec.mixed-0")
@@ -356,6 +375,12 @@ CASES: Final[tuple[tuple[Change, Start], ...]] = (
     (a_link_to_itself_as_meta_properties_beside_the_metadata, REFUSED),
     (a_link_to_nothing_as_clean_shutdown_marker, Start(starts=True)),
     (a_link_to_itself_as_clean_shutdown_marker, Start(starts=True)),
+    (an_empty_directory_as_clean_shutdown_marker, Start(starts=True)),
+    (a_link_to_a_directory_as_clean_shutdown_marker, Start(starts=True)),
+    (
+        a_full_directory_as_clean_shutdown_marker,
+        Start(starts=True, offline=frozenset({"d2"})),
+    ),
     (an_empty_bootstrap_checkpoint_elsewhere, Start(starts=True)),
     (no_bootstrap_checkpoint, Start(starts=True)),
     (
