@@ -51,6 +51,13 @@ def image_of(path: Path) -> dict[str, Any]:
     return metadata
 
 
+def flip_a_bit_of_the_log(home: Path, at: int = 50_000) -> None:
+    log = home / METADATA / f"{0:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[at] ^= 1
+    log.write_bytes(content)
+
+
 # --- show
 
 
@@ -216,10 +223,7 @@ def test_voters_that_cannot_be_are_refused(
 
 def test_a_log_that_is_damaged_before_its_end_is_refused(controllers: Path) -> None:
     home = controllers / "c1002"
-    log = home / METADATA / f"{0:020d}.log"
-    content = bytearray(log.read_bytes())
-    content[70_000] ^= 1
-    log.write_bytes(content)
+    flip_a_bit_of_the_log(home, 70_000)
     for snapshot in sorted((home / METADATA).glob("*.checkpoint"))[1:]:
         snapshot.unlink()
     before = contents_of(home)
@@ -227,6 +231,35 @@ def test_a_log_that_is_damaged_before_its_end_is_refused(controllers: Path) -> N
     assert done.exit_status == 4
     assert b"the records after it would be lost" in done.stderr
     assert contents_of(home) == before
+
+
+def test_another_disk_with_later_records_after_damage_is_refused(controllers: Path) -> None:
+    other = controllers / "c1003"
+    for snapshot in (other / METADATA).glob("*.checkpoint"):
+        snapshot.unlink()
+    flip_a_bit_of_the_log(other)
+    done = reset(controllers / "c1001", "1001@h:1", options=["--show-also", other])
+    assert done.exit_status == 4
+    assert b"its records up to offset" in done.stderr
+
+
+def test_another_disk_that_is_damaged_before_earlier_records_is_no_hindrance(
+    controllers: Path,
+) -> None:
+    flip_a_bit_of_the_log(controllers / "c1001")
+    done = reset(controllers / "c1002", "1002@h:1", options=["--show-also", controllers / "c1001"])
+    assert done.exit_status == 0
+
+
+def test_a_damaged_snapshot_that_nothing_replaces_is_refused(controllers: Path) -> None:
+    home = controllers / "c1002" / METADATA
+    *_, newest = sorted(home.glob("*.checkpoint"))
+    content = newest.read_bytes()
+    newest.write_bytes(content[:-20] + bytes(20))
+    (home / f"{0:020d}.log").unlink()
+    done = reset(controllers / "c1002", "1002@h:1")
+    assert done.exit_status == 4
+    assert b".checkpoint: " in done.stderr
 
 
 def test_an_incomplete_last_batch_is_no_damage(controllers: Path) -> None:

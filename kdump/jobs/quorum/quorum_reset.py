@@ -15,6 +15,7 @@ from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.uuids import format_uuid
 from kdump.jobs.metadata.metadata_copies import MetadataCopy, committed_end
+from kdump.log.log_search import Trust, log_end
 from kdump.phases import phase
 from kdump.repair.rebuild.controller_snapshot import (
     ControllerSnapshot,
@@ -95,7 +96,8 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
         replay = CopyReplay(copy.partition, problems.append)
         image = replay.image_at(END)
         _require_newest(copy, request.others, image)
-        if replay.is_cut:
+        # A damaged snapshot may be the only one at the end of the copy.
+        if replay.is_cut or image.end.offset < copy.end.offset:
             raise DamagedMetadataError(
                 f"{problems[-1]}; the records after it would be lost; use the disk of another"
                 " controller, or run kdump recover, which drops them, and then this again"
@@ -143,8 +145,17 @@ def _require_newest(
     """Refuse a copy that is behind another one.
 
     Raises:
+        DamagedMetadataError: damage in another one hides later records.
         KdumpError: it is.
     """
+    for each in others:
+        last = log_end(each.partition, Trust.CHECKSUMS)
+        if last.offset > each.end.offset and (last.leader_epoch, last.offset) > copy.end:
+            raise DamagedMetadataError(
+                f"{each.log_dir}: its records up to offset {last.offset - 1} of epoch"
+                f" {last.leader_epoch} would be lost, and are damaged after offset"
+                f" {each.end.offset - 1}; use the disk of another controller, or leave this one out"
+            )
     other = max(others, key=lambda each: each.end, default=copy)
     if other.end <= copy.end:
         return

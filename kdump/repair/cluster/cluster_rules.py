@@ -325,12 +325,13 @@ class _Planner(Struct, frozen=True):
         """
         offsets, epochs, ids = [0], [0], [-1]
         for copy in self.evidence.copies:
-            offsets += [copy.end.offset, copy.metadata.highest_offset]
-            epochs += [copy.end.epoch, copy.metadata.highest_epoch]
             offsets += (each.epoch for each in copy.image.of(EntityKind.BROKER).values())
             ids += (each - 1 for each in copy.image.of(EntityKind.NEXT_PRODUCER_ID).values())
         for directory in self.evidence.directories:
             offsets.append(directory.broker_epoch or 0)
+            if directory.metadata is not None:
+                offsets += [directory.metadata.end_offset, directory.metadata.highest_offset]
+                epochs += [directory.metadata.epoch, directory.metadata.highest_epoch]
             own = [directory.highest_transactional_producer_id]
             own += (each.highest_producer_id for each in directory.partitions)
             ids += (each for each in own if each is not None)

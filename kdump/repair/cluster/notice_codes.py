@@ -94,6 +94,9 @@ DAMAGED_LEADER: Final = _refusal(
 UNKNOWN_RECORDS: Final = _refusal(
     _LOSS, "unknown-records", "what the copy of the metadata says, and this kdump does not know"
 )
+DAMAGED_COPY: Final = _refusal(
+    _LOSS, "damaged-copy", "records of the metadata after damage in a copy: the plan lacks them"
+)
 NO_COPY: Final = _notice(_LOSS, "no-copy", "gone for good: no copy of the metadata was collected")
 NO_DATA: Final = _notice(_LOSS, "no-data", "partitions that no collected disk has")
 HOLE: Final = _notice(_LOSS, "hole", "missing numbers between a topic's partitions")

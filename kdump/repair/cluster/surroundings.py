@@ -16,7 +16,7 @@ from kdump.repair.cluster.evidence import (
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.state.metadata.cluster_plan import PlannedTopic
 from kdump.state.metadata.disk_collection import CollectedDirectory
-from kdump.state.metadata.metadata_image import EntityKind
+from kdump.state.metadata.metadata_image import LOG_BEGIN, EntityKind, LogEnd
 from kdump.words import counted
 
 _SHOWN_PROBLEMS = 3
@@ -47,6 +47,7 @@ def report_surroundings(
         _report_missing_nodes(evidence, copy, topics, notices)
         _report_uncommitted(copy, notices)
         _report_unknown(copy, notices)
+    _report_damaged_copies(evidence, copy, notices)
     planned = {topic.name: topic.topic_id for topic in topics}
     for directory in evidence.directories:
         _report_directory(directory, planned, notices)
@@ -99,6 +100,27 @@ def _report_unknown(copy: MetadataEvidence, notices: Notices) -> None:
             notice_codes.UNKNOWN_RECORDS,
             f"{place}: none of the records could be collected; collect again with this kdump",
         )
+
+
+def _report_damaged_copies(
+    evidence: Evidence, copy: MetadataEvidence | None, notices: Notices
+) -> None:
+    """Report copies that damage ends before the end of their records, if the plan has no later.
+
+    A copy without a record before the damage is not among the copies of the evidence.
+    """
+    end = LOG_BEGIN if copy is None else copy.end
+    for directory in evidence.directories:
+        metadata = directory.metadata
+        if metadata is None or not metadata.problems:
+            continue
+        highest = LogEnd(metadata.highest_epoch, metadata.highest_offset)
+        if highest > end and highest.offset > metadata.end_offset:
+            notices.add(
+                notice_codes.DAMAGED_COPY,
+                f"{place_of(directory)}: offsets {metadata.end_offset} to {highest.offset - 1};"
+                " collect on the other nodes, too: another copy may have them",
+            )
 
 
 def _report_directory(

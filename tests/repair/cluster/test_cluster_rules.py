@@ -35,11 +35,13 @@ from kdump.formats.dynamic_voter import DynamicVoter, parse_dynamic_voter
 from kdump.formats.json_document import DocumentError
 from kdump.formats.names import PartitionState
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
+from kdump.repair.rebuild.controller_snapshot import MARGIN_OFFSETS
 from kdump.state.metadata.cluster_plan import ClusterPlan, SourceKind
 from kdump.state.metadata.cluster_plan_json import decode_plan, encode_plan
 from kdump.state.metadata.disk_collection import (
     ClaimedPartition,
     CollectedDirectory,
+    CollectedMetadata,
     CollectedPartition,
     CollectedRecord,
     CollectedVoter,
@@ -1060,3 +1062,30 @@ def test_a_property_that_only_an_older_copy_has_can_be_set() -> None:
     plan = plan_of(disk(1, replica("a"), metadata=new), disk(2, metadata=old))
     (notice,) = (each for each in plan.notices if each.code == "old-copy-only")
     assert notice.override == "topic.a.config.retention.ms=7"
+
+
+@pytest.mark.parametrize(
+    ("others", "is_named"),
+    [
+        ((), True),
+        ((copy(end=400),), True),
+        ((copy(end=600),), False),
+        ((copy(end=400, epoch=4),), False),
+    ],
+    ids=["alone", "older copy", "later copy", "later epoch"],
+)
+@pytest.mark.parametrize("end", [0, 300])
+def test_records_after_damage_in_a_copy_are_a_loss_unless_another_copy_has_them(
+    others: tuple[CollectedMetadata, ...], is_named: bool, end: int
+) -> None:
+    damaged = copy(end=end, highest_offset=500, problems=("a.log: its checksum is wrong",))
+    disks = [disk(1, replica("a"), metadata=damaged)]
+    disks += (disk(node, metadata=each) for node, each in enumerate(others, start=2))
+    plan = plan_of(*disks)
+    assert (("damaged-copy", None) in refusing(plan)) is is_named
+    assert plan.snapshot_offset > 500 + MARGIN_OFFSETS - 1
+
+
+def test_a_damaged_end_of_a_copy_hides_no_records() -> None:
+    metadata = copy(problems=("a.log: its checksum is wrong",))
+    assert not refusing(plan_of(disk(1, replica("a"), metadata=metadata)))
