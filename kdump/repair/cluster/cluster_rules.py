@@ -42,6 +42,7 @@ from kdump.repair.cluster.overrides import (
 from kdump.repair.cluster.partition_choice import (
     MOST_EPOCH,
     PartitionPlanner,
+    with_remote_records,
     without_natural_gaps,
 )
 from kdump.repair.cluster.surroundings import report_surroundings
@@ -261,14 +262,16 @@ class _Planner(Struct, frozen=True):
             self.notices,
         )
         topics = []
+        known = {}
         for each in choices:
             planned = configs.plan(each)
-            plans = partitions.plan(without_natural_gaps(each, planned))
+            known[each.name] = with_remote_records(without_natural_gaps(each, planned), planned)
+            plans = partitions.plan(known[each.name])
             topics.append(PlannedTopic(each.name, each.topic_id, each.source, planned, plans))
         by_default = in_copy.get("broker:", {}).get(UNCLEAN_ELECTION, "false")
         settled, first_leaders = settle_unclean_elections(
             topics,
-            {each.name: each for each in choices},
+            known,
             by_default.strip().lower() == "true",
             self.overrides,
             self.notices,

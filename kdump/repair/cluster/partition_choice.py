@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -36,6 +36,7 @@ MOST_EPOCH: Final = 2**31 - 1
 _RECOVERED: Final = "RECOVERED"
 _CLEANUP_POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
+_REMOTE: Final = "remote.storage.enable"
 
 
 class PartitionPlanner(Struct):
@@ -526,12 +527,40 @@ def without_natural_gaps(topic: TopicChoice, configs: Iterable[PlannedConfig]) -
     is_compacted = any(each.name == _CLEANUP_POLICY and _COMPACT in each.value for each in configs)
     if not (is_cleaned or is_compacted):
         return topic
+    return _with_each(topic, _without_gaps)
+
+
+def with_remote_records(topic: TopicChoice, configs: Iterable[PlannedConfig]) -> TopicChoice:
+    """The same topic, but if it has tiered storage, logs begin with the records that are remote.
+
+    A leader finds them by its leader epochs. Those that it has no epoch of are lost: brokers delete
+    them, because they are of no epoch of its log.
+    """
+    is_tiered = any(
+        each.name == _REMOTE and each.value.strip().lower() == "true" for each in configs
+    )
+    return _with_each(topic, _from_first_epoch) if is_tiered else topic
+
+
+def _from_first_epoch(found: DiskReplica) -> DiskReplica:
+    partition, loaded = found.partition, found.partition.loaded
+    if loaded is None or partition.log_start_offset is None or not loaded.leader_epochs:
+        return found
+    first = loaded.leader_epochs[0].start_offset
+    changed = replace(
+        partition,
+        log_start_offset=min(partition.log_start_offset, first),
+        leader_epochs=partition.leader_epochs or loaded.leader_epochs,
+        loaded=replace(loaded, log_start_offset=min(loaded.log_start_offset, first)),
+    )
+    return replace(found, partition=changed)
+
+
+def _with_each(topic: TopicChoice, change: Callable[[DiskReplica], DiskReplica]) -> TopicChoice:
     return replace(
         topic,
-        replicas={n: [*map(_without_gaps, found)] for n, found in topic.replicas.items()},
-        all_directories={
-            n: [*map(_without_gaps, found)] for n, found in topic.all_directories.items()
-        },
+        replicas={n: [*map(change, found)] for n, found in topic.replicas.items()},
+        all_directories={n: [*map(change, found)] for n, found in topic.all_directories.items()},
     )
 
 

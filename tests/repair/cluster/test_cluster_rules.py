@@ -1089,3 +1089,28 @@ def test_records_after_damage_in_a_copy_are_a_loss_unless_another_copy_has_them(
 def test_a_damaged_end_of_a_copy_hides_no_records() -> None:
     metadata = copy(problems=("a.log: its checksum is wrong",))
     assert not refusing(plan_of(disk(1, replica("a"), metadata=metadata)))
+
+
+TIERED = config("a", "remote.storage.enable", "true")
+
+
+def test_the_replica_with_the_epochs_of_remote_records_leads() -> None:
+    metadata = copy(*topic_records("a", [(1, 2)]), TIERED)
+    disks = (
+        disk(1, replica("a", start=60, epochs=[(3, 60)]), metadata=metadata),
+        disk(2, replica("a", start=70, epochs=[(0, 0), (3, 60)])),
+    )
+    plan = plan_of(*disks)
+    assert (partition_of(plan, "a").leader, refusing(plan)) == (2, [])
+    other = plan_of(*disks, settings=[("topic.a.partition.0.leader", "1")])
+    assert refusing(other) == [("parted", "a")]
+    assert "offsets 0 to 59" in named(other, "parted")[0]
+
+
+def test_a_log_whose_records_are_all_remote_is_ahead_of_one_that_ends_before_it() -> None:
+    metadata = copy(*topic_records("a", [(1, 2)]), TIERED)
+    empty = replace(replica("a", start=100, epochs=[(0, 0), (3, 60)]), leader_epochs=())
+    plan = plan_of(
+        disk(1, empty, metadata=metadata), disk(2, replica("a", end=80, epochs=[(0, 0), (3, 60)]))
+    )
+    assert (partition_of(plan, "a").leader, refusing(plan)) == (1, [])
