@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.config_choice import UNCLEAN_ELECTION
+from kdump.repair.cluster.evidence import NOTHING, DiskReplica
 from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides
 from kdump.repair.cluster.topic_choice import TopicChoice
+from kdump.state.epochs.follower_truncation import lost_as_follower
 from kdump.state.metadata.cluster_plan import (
     FirstLeader,
     PlannedConfig,
@@ -89,20 +91,27 @@ def _is_on(topic: PlannedTopic, default: bool) -> bool:
 
 def _races(topic: PlannedTopic, choice: TopicChoice) -> Iterable[_Race]:
     for partition in topic.partitions:
-        ends = {
-            each.node_id: each.end
-            for each in reversed(choice.replicas.get(partition.partition, ()))
+        replicas = {
+            each.node_id: each for each in reversed(choice.replicas.get(partition.partition, ()))
         }
-        best = ends.get(partition.leader)
+        best = replicas.get(partition.leader)
         if best is None:
             continue
         behind = tuple(
             node
             for node in partition.replicas
-            if node != partition.leader and ends.get(node, (-1, -1)) < best
+            if node != partition.leader and _is_behind(replicas.get(node), best)
         )
         if behind:
             yield _Race(topic.name, partition.partition, partition.leader, behind)
+
+
+def _is_behind(replica: DiskReplica | None, leader: DiskReplica) -> bool:
+    """Whether the leader would lose records as a follower of the replica."""
+    if replica is None or replica.end != leader.end:
+        return (NOTHING if replica is None else replica.end) < leader.end
+    own, other = leader.loaded, replica.loaded
+    return own is not None and other is not None and any(lost_as_follower(own, other))
 
 
 def _start_order(races: Iterable[_Race]) -> list[int] | None:

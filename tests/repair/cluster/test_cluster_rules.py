@@ -1114,3 +1114,13 @@ def test_a_log_whose_records_are_all_remote_is_ahead_of_one_that_ends_before_it(
         disk(1, empty, metadata=metadata), disk(2, replica("a", end=80, epochs=[(0, 0), (3, 60)]))
     )
     assert (partition_of(plan, "a").leader, refusing(plan)) == (1, [])
+
+
+def test_a_replica_that_ends_alike_and_begins_later_must_not_lead_first() -> None:
+    unclean = config("a", "unclean.leader.election.enable", "true")
+    metadata = copy(*topic_records("a", [(2, 1)]), unclean)
+    plan = plan_of(disk(1, replica("a"), metadata=metadata), disk(2, replica("a", start=50)))
+    assert partition_of(plan, "a").leader == 1
+    assert named(plan, "start-order") == [
+        "node 1 must be up before 2; start the brokers in the order 1, 2"
+    ]
