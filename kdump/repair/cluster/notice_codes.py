@@ -113,6 +113,11 @@ RECREATED: Final = _refusal(
 PARTED: Final = _refusal(
     _CONTRADICTION, "parted", "partitions whose replicas parted: the loser truncates"
 )
+OFFSETS_AGAIN: Final = _refusal(
+    _CONTRADICTION,
+    "offsets-again",
+    "partitions whose leader gives offsets out again: consumers past them skip new records",
+)
 EXTRA_REPLICA: Final = _notice(
     _CONTRADICTION, "extra-replica", "directories on nodes that are not replicas in the copy"
 )

@@ -111,6 +111,7 @@ class PartitionPlanner(Struct):
             self._report_losses(topic, number, leader, replicas, by_node.get(leader))
             self._report_damaged(topic, number, leader, replicas, by_node)
             self._report_lacking(topic, number, leader, replicas, by_node)
+            self._report_empty_ahead(topic, number, leader, replicas, by_node)
         return PlannedTopicPartition(
             partition=number,
             replicas=replicas,
@@ -513,6 +514,28 @@ class PartitionPlanner(Struct):
                     override=f"topic.{topic.name}.partition.{number}.leader={node}"
                     if node in replicas and each.loaded is not None
                     else None,
+                )
+
+    def _report_empty_ahead(
+        self,
+        topic: TopicChoice,
+        number: int,
+        leader: int,
+        replicas: Iterable[int],
+        by_node: Mapping[int, DiskReplica],
+    ) -> None:
+        """Report empty logs that end after the leader's: retention deleted their records."""
+        end = _log_of(by_node.get(leader)).log_end_offset
+        for node in replicas:
+            log = _log_of(by_node.get(node))
+            if end < log.log_start_offset == log.log_end_offset:
+                self.notices.add(
+                    notice_codes.OFFSETS_AGAIN,
+                    f"node {leader} leads, and gives out offsets from {end} on; the log of node"
+                    f" {node} is empty and ends at {log.log_end_offset}",
+                    topic.name,
+                    number,
+                    override=f"topic.{topic.name}.partition.{number}.leader={node}",
                 )
 
 

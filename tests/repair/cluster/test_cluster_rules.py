@@ -1116,6 +1116,17 @@ def test_a_log_whose_records_are_all_remote_is_ahead_of_one_that_ends_before_it(
     assert (partition_of(plan, "a").leader, refusing(plan)) == (1, [])
 
 
+def test_an_empty_log_that_ends_after_the_leader_is_asked_about() -> None:
+    """All its records were deleted, and a start forgets their leader epochs."""
+    empty = replica("a", start=100, epochs=())
+    behind = plan_of(disk(1, empty), disk(2, replica("a", end=80, epochs=[(1, 0)])))
+    assert partition_of(behind, "a").leader == 2
+    assert refusing(behind) == [("offsets-again", "a")]
+    assert "offsets from 80 on" in named(behind, "offsets-again")[0]
+    alike = plan_of(disk(1, empty), disk(2, replica("a", start=50, epochs=[(3, 50)])))
+    assert (partition_of(alike, "a").leader, refusing(alike)) == (2, [])
+
+
 def test_a_replica_that_ends_alike_and_begins_later_must_not_lead_first() -> None:
     unclean = config("a", "unclean.leader.election.enable", "true")
     metadata = copy(*topic_records("a", [(2, 1)]), unclean)
