@@ -89,6 +89,7 @@ PARTITIONS: Final = st.builds(
     size_bytes=INT64,
     problems=tuples(TEXTS),
     missing_offsets=nullable(RANGES),
+    damaged_offsets=RANGES,
     is_cleaned=st.booleans(),
     dropped_swaps=RANGES,
     doubtful_offsets=RANGES,

@@ -331,6 +331,20 @@ def test_a_damaged_last_batch_is_missing_although_a_clean_shutdown_vouches_for_i
     assert (found.log_end_offset, found.missing_offsets) == (5, (range(2, 5),))
 
 
+@pytest.mark.parametrize("cleaned_to", [0, 9])
+def test_offsets_that_damage_took_are_named_whether_the_log_is_cleaned_or_not(
+    cleaned_to: int, quick_path: Path
+) -> None:
+    root = write_log_directory(quick_path / "d1", clean=True, recovery_points={("orders", 0): 11})
+    cleaned = offset_checkpoint({("orders", 0): cleaned_to} if cleaned_to else {})
+    (root / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(cleaned)
+    damaged = bytearray(batch([record(4), record(5)]))
+    damaged[-1] ^= 1
+    logs = [batch([record(0), record(1)]), bytes(damaged), batch([record(6)]), batch([record(10)])]
+    write_partition(root / "orders-0", {0: b"".join(logs)})
+    assert orders(root).damaged_offsets == (range(2, 6),)
+
+
 def test_a_directory_without_a_log_misses_no_offsets(quick_path: Path) -> None:
     root = write_log_directory(quick_path / "d1")
     write_partition(root / "orders-0", {})

@@ -136,7 +136,7 @@ def test_a_partition_is_one_line() -> None:
         (b'"size_bytes"', b'"sizes"', "log_directories[0].partitions[0].sizes: there is no such"),
         (b"[[0, 0], [3,", b"[[3, 0], [3,", "leader_epochs[1]: the epoch is not above the one"),
         (b"[[0, 0]", b"[[0]", "partitions[0].leader_epochs[0]: not an epoch and an offset"),
-        (b'"version": 4,', b'"version": 3,', "this kdump reads version 4"),
+        (b'"version": 5,', b'"version": 4,', "this kdump reads version 5"),
         (b"collection", b"plan", "not a kdump metadata collection"),
         (b"{", b"[" * 100_000, "not JSON: nested too deeply"),
         (b": 9,", b": NaN,", "not JSON: NaN"),

@@ -79,12 +79,15 @@ class HeaderSums(Struct):
         last: the last batch; None without one, or if it is of an old format.
         missing: the offsets that no batch has, from the start of the log to the last one. Those
             before a batch of an old format are not known: its first offset is not in its header.
+        damaged: those of them that are at damage: the cleaner did not remove them all.
     """
 
     runs: list[EpochSpan] = field(default_factory=list)
     highest_producer_id: int | None = None
     last: LastBatch | None = None
     missing: list[range] = field(default_factory=list)
+    damaged: list[range] = field(default_factory=list)
+    _is_after_damage: bool = False
     _end: int = 0
     _next: int | None = None
 
@@ -95,7 +98,7 @@ class HeaderSums(Struct):
     def end_log(self, end_offset: int) -> None:
         """Take note of where the log ends: its last batch may be damaged, and is missing then."""
         if self._next is not None and self._next < end_offset:
-            self.missing.append(range(self._next, end_offset))
+            self._miss(range(self._next, end_offset))
             self._next = end_offset
 
     def begin_segment(self, base_offset: int) -> None:
@@ -105,6 +108,7 @@ class HeaderSums(Struct):
     def pass_damage(self) -> None:
         """Take note of damage: what was between the batches around it is not known."""
         self._end = -1
+        self._is_after_damage = True
 
     def take(self, batches: BatchColumns) -> None:
         """Take in the next batches."""
@@ -130,8 +134,15 @@ class HeaderSums(Struct):
         before = ends[:-1]
         is_gap = (batches.base_offset > before) & (batches.magic >= _FIRST_MAGIC_WITH_EPOCHS)
         for row in np.flatnonzero(is_gap).tolist():
-            self.missing.append(range(int(before[row]), int(batches.base_offset[row])))
+            self._is_after_damage &= row == 0
+            self._miss(range(int(before[row]), int(batches.base_offset[row])))
+        self._is_after_damage = False
         self._next = int(ends[-1])
+
+    def _miss(self, offsets: range) -> None:
+        self.missing.append(offsets)
+        if self._is_after_damage:
+            self.damaged.append(offsets)
 
     def _take_last(self, batches: BatchColumns) -> None:
         before, epoch_before = self._end, -1

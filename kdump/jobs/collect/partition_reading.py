@@ -141,6 +141,7 @@ class _Reading:
             problems=tuple(self.problems),
             keeps_damage=self._keeps_damage(),
             missing_offsets=None if is_cleaned else self._missing_offsets(),
+            damaged_offsets=tuple(self.sums.damaged[:MOST_MISSING_RANGES]),
             is_cleaned=is_cleaned,
             dropped_swaps=dropped_swaps,
             doubtful_offsets=self.doubtful_batch,

@@ -588,7 +588,9 @@ def _with_each(topic: TopicChoice, change: Callable[[DiskReplica], DiskReplica])
 
 
 def _without_gaps(found: DiskReplica) -> DiskReplica:
-    return replace(found, partition=replace(found.partition, missing_offsets=None))
+    """The same replica, but only what damage took is missing."""
+    changed = replace(found.partition, missing_offsets=found.partition.damaged_offsets)
+    return replace(found, partition=changed)
 
 
 _KEEP_FIRST: Final = "keep them first with kdump recover --policy salvage"

@@ -25,7 +25,7 @@ from kdump.formats.json_document import (
 from kdump.formats.names import PartitionState
 
 COLLECTION_FORMAT: Final = "kdump metadata collection"
-COLLECTION_VERSION: Final = 4
+COLLECTION_VERSION: Final = 5
 
 STATE_WORDS: Final = {each.name.lower(): each for each in PartitionState}
 """``live``, ``future``, ``delete`` and ``stray``, as in the output of ``kdump ls``."""
@@ -83,6 +83,7 @@ class CollectedPartition(Struct, frozen=True):
         keeps_damage: whether some of the damage is still there when a broker has started.
         missing_offsets: those that no valid batch has, from the start of the log to the last one;
             None if the log was not read whole, or is cleaned.
+        damaged_offsets: those that no valid batch has where the log is damaged, cleaned or not.
         is_cleaned: whether the cleaner may have removed records, so that offsets are missing
             without any loss.
         dropped_swaps: the offsets from the first to the last record of each file that a start
@@ -108,6 +109,7 @@ class CollectedPartition(Struct, frozen=True):
     problems: tuple[str, ...] = ()
     keeps_damage: bool = False
     missing_offsets: tuple[range, ...] | None = None
+    damaged_offsets: tuple[range, ...] = ()
     is_cleaned: bool = False
     dropped_swaps: tuple[range, ...] = ()
     doubtful_offsets: tuple[range, ...] = ()
@@ -298,6 +300,7 @@ def _partition_fields(partition: CollectedPartition) -> dict[str, Any]:
     loaded, missing = partition.loaded, partition.missing_offsets
     return asdict(partition) | {
         "missing_offsets": None if missing is None else _range_pairs(missing),
+        "damaged_offsets": _range_pairs(partition.damaged_offsets),
         "dropped_swaps": _range_pairs(partition.dropped_swaps),
         "doubtful_offsets": _range_pairs(partition.doubtful_offsets),
         "state": partition.state.name.lower(),
@@ -392,6 +395,7 @@ def _partition(document: JsonObject) -> CollectedPartition:
         missing_offsets=None
         if document.value("missing_offsets") is None
         else _ranges(document, "missing_offsets"),
+        damaged_offsets=_ranges(document, "damaged_offsets"),
         is_cleaned=document.flag("is_cleaned"),
         dropped_swaps=_ranges(document, "dropped_swaps"),
         doubtful_offsets=_ranges(document, "doubtful_offsets"),

@@ -351,6 +351,19 @@ def test_what_the_cleaner_may_have_removed_is_not_missing(is_by_policy: bool) ->
     assert not {"damaged-leader", "damaged-follower"} & codes(plan)
 
 
+def test_what_damage_took_from_a_compacted_log_is_a_loss() -> None:
+    policy = config("orders", "cleanup.policy", "compact")
+    metadata = copy(*topic_records("orders", [(1, 2)]), policy)
+    damaged = replace(
+        replica("orders", missing=[range(10, 20), range(30, 40)]), damaged_offsets=(range(10, 20),)
+    )
+    plan = plan_of(disk(1, damaged, metadata=metadata), disk(2, replica("orders", end=90)))
+    assert refusing(plan) == [("damaged-leader", "orders")]
+    assert "offsets 10 to 19, which node 2 has" in named(plan, "damaged-leader")[0]
+    alike = plan_of(disk(1, damaged, metadata=metadata), disk(2, replica("orders")))
+    assert (partition_of(alike, "orders").leader, refusing(alike)) == (2, [])
+
+
 def test_a_replica_that_was_not_read_whole_is_taken_to_have_all_of_its_records() -> None:
     """Nothing says that it was cleaned: another partition without a log neither."""
     holed = replica("orders", missing=[range(10, 20)])
