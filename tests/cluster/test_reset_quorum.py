@@ -11,7 +11,7 @@ import pytest
 from builders.cluster_checks import answers_as_before, fingerprint
 from builders.cluster_disks import KILLED, ClusterDisks, directory_id
 from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
-from builders.cluster_nodes import controller
+from builders.cluster_nodes import ALONE, Node, controller
 from builders.in_process import run_kdump
 from builders.kraft_cluster import KraftCluster
 
@@ -64,3 +64,34 @@ def test_the_cluster_goes_on_with_new_voters(
         cluster.start(EARLY)
         after = answers_as_before(clients, cluster_disks.said, cluster.brokers)
         assert after["quorum"]["voters"] == voters
+
+
+def test_a_producer_has_a_new_id_although_the_last_ids_are_lost(
+    cluster_jvms: ClusterJvms, case_folder: Path
+) -> None:
+    """With the id of another producer its first batch is taken for a duplicate."""
+    folder = case_folder / "case"
+    folder.mkdir()
+    node = controller(101)
+    cluster = KraftCluster(
+        cluster_jvms, folder, [node, Node(1, ("b1",), "broker")], properties=ALONE
+    )
+    cluster.format()
+    with cluster.running() as clients:
+        clients.create_topic("orders", assignment=[[1]])
+    shutil.copytree(folder / "c101", folder / "behind")
+    _send_one(cluster, "first")
+    shutil.rmtree(folder / "c101")
+    (folder / "behind").rename(folder / "c101")
+    kdump("quorum", "reset", folder / "c101", "--voter", node.voter)
+    _send_one(cluster, "second")
+    with cluster.running() as clients:
+        (found,) = clients.read(("orders", 0), isolation="read_uncommitted").values()
+    assert [value for *_, value in found] == ["first", "second"]
+
+
+def _send_one(cluster: KraftCluster, value: str) -> None:
+    with cluster.running() as clients:
+        clients.wait_for_leaders("orders")
+        clients.open_producer(value)
+        clients.send(value, ("orders", 0), [("key", value)])

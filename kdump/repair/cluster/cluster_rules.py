@@ -48,7 +48,11 @@ from kdump.repair.cluster.partition_choice import (
 from kdump.repair.cluster.surroundings import report_surroundings
 from kdump.repair.cluster.topic_choice import TopicChooser, topic_ids
 from kdump.repair.cluster.unclean_elections import settle_unclean_elections
-from kdump.repair.rebuild.controller_snapshot import MARGIN_EPOCHS, MARGIN_OFFSETS
+from kdump.repair.rebuild.controller_snapshot import (
+    MARGIN_EPOCHS,
+    MARGIN_OFFSETS,
+    MARGIN_PRODUCER_IDS,
+)
 from kdump.repair.rebuild.new_voters import require_distinct
 from kdump.repair.rebuild.node_directories import derived_directory_id
 from kdump.state.metadata.cluster_plan import (
@@ -74,7 +78,6 @@ from kdump.state.metadata.metadata_image import (
 
 PRODUCER_ID_BLOCK: Final = 1000
 """``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``."""
-PRODUCER_ID_MARGIN: Final = 1000 * PRODUCER_ID_BLOCK
 DEFAULT_LISTENER: Final = "CONTROLLER"
 _MOST_OFFSET: Final = 2**63 - 1
 _KRAFT_VERSION_1_LEVEL: Final = 21
@@ -364,7 +367,7 @@ class _Planner(Struct, frozen=True):
                 f"--set next.producer.id={said}: there is a producer id {highest} on the disks"
             )
         block = highest // PRODUCER_ID_BLOCK + 1
-        number = block * PRODUCER_ID_BLOCK + PRODUCER_ID_MARGIN if said is None else said
+        number = block * PRODUCER_ID_BLOCK + MARGIN_PRODUCER_IDS if said is None else said
         if number > _MOST_OFFSET - PRODUCER_ID_BLOCK:
             raise UsageProblem(
                 f"there is no room above the producer id {highest}; leave out the collection"

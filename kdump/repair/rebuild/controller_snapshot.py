@@ -41,6 +41,8 @@ The figure is kdump's own: idle controllers write so many records in six days, o
 """
 MARGIN_EPOCHS: Final = 1_000
 """Likewise; every election is an epoch."""
+MARGIN_PRODUCER_IDS: Final = 1_000_000
+"""Likewise; controllers give out blocks of 1,000 ids."""
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_OFFSET: Final = 2**63 - 1
 
@@ -136,6 +138,16 @@ def without_lost_controllers(image: MetadataImage, node_ids: Iterable[int]) -> M
         **image.entities,
         EntityKind.CONTROLLER: {key: controllers[key] for key in controllers if key in kept},
     }
+    return MetadataImage(entities, image.end, image.timestamp_ms, image.pending)
+
+
+def with_later_producer_ids(image: MetadataImage) -> MetadataImage:
+    """The image with the margin above its next producer id: records that gave out more may be lost.
+
+    A broker takes the first batch of a new producer for a duplicate if another one had its id.
+    """
+    next_id = image.of(EntityKind.NEXT_PRODUCER_ID).get("", 0) + MARGIN_PRODUCER_IDS
+    entities = {**image.entities, EntityKind.NEXT_PRODUCER_ID: {"": next_id}}
     return MetadataImage(entities, image.end, image.timestamp_ms, image.pending)
 
 
