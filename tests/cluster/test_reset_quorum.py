@@ -66,20 +66,21 @@ def test_the_cluster_goes_on_with_new_voters(
         assert after["quorum"]["voters"] == voters
 
 
-def test_a_producer_has_a_new_id_although_the_last_ids_are_lost(
+def test_no_record_and_no_replica_is_lost_with_the_last_records_of_the_metadata(
     cluster_jvms: ClusterJvms, case_folder: Path
 ) -> None:
-    """With the id of another producer its first batch is taken for a duplicate."""
+    """They had the id of a producer, and leader epochs that are on the brokers' disks."""
     folder = case_folder / "case"
     folder.mkdir()
     node = controller(101)
-    cluster = KraftCluster(
-        cluster_jvms, folder, [node, Node(1, ("b1",), "broker")], properties=ALONE
-    )
+    brokers = [Node(number, (f"b{number}",), "broker") for number in (1, 2)]
+    cluster = KraftCluster(cluster_jvms, folder, [node, *brokers], properties=ALONE)
     cluster.format()
     with cluster.running() as clients:
-        clients.create_topic("orders", assignment=[[1]])
+        clients.create_topic("orders", assignment=[[1, 2]])
     shutil.copytree(folder / "c101", folder / "behind")
+    with cluster.running() as clients:
+        clients.wait_for_leaders("orders")
     _send_one(cluster, "first")
     shutil.rmtree(folder / "c101")
     (folder / "behind").rename(folder / "c101")
@@ -95,3 +96,4 @@ def _send_one(cluster: KraftCluster, value: str) -> None:
         clients.wait_for_leaders("orders")
         clients.open_producer(value)
         clients.send(value, ("orders", 0), [("key", value)])
+        clients.wait_for_replicas()

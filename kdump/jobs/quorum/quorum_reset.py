@@ -22,7 +22,7 @@ from kdump.repair.rebuild.controller_snapshot import (
     end_above,
     files_with_snapshot,
     snapshot_of_image,
-    with_later_producer_ids,
+    with_margins,
     without_lost_controllers,
 )
 from kdump.repair.rebuild.new_voters import require_distinct
@@ -116,7 +116,7 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
     voters = _voters(request, image)
     node_ids = [voter.node_id for voter in voters]
     dropped = tuple(sorted(set(image.of(EntityKind.CONTROLLER)) - set(node_ids)))
-    kept = with_later_producer_ids(without_lost_controllers(image, node_ids))
+    kept = with_margins(without_lost_controllers(image, node_ids))
     in_snapshot = voters if image.kraft_version else ()
     is_done = not dropped and _is_reset(request, image, in_snapshot)
     with phase("writing the snapshot"):

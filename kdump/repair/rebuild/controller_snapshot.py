@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kdump.errors import KdumpError
 from kdump.formats.message_encoder import EncodingError
@@ -141,13 +142,27 @@ def without_lost_controllers(image: MetadataImage, node_ids: Iterable[int]) -> M
     return MetadataImage(entities, image.end, image.timestamp_ms, image.pending)
 
 
-def with_later_producer_ids(image: MetadataImage) -> MetadataImage:
-    """The image with the margin above its next producer id: records that gave out more may be lost.
+def with_margins(image: MetadataImage) -> MetadataImage:
+    """The image with margins above its numbers: records with higher ones may be lost.
 
     A broker takes the first batch of a new producer for a duplicate if another one had its id.
+    Followers whose logs have a later leader epoch never get in sync, and brokers that run ignore a
+    partition with a lower epoch.
     """
     next_id = image.of(EntityKind.NEXT_PRODUCER_ID).get("", 0) + MARGIN_PRODUCER_IDS
-    entities = {**image.entities, EntityKind.NEXT_PRODUCER_ID: {"": next_id}}
+    partitions = {
+        key: replace(
+            each,
+            leader_epoch=each.leader_epoch + MARGIN_EPOCHS,
+            partition_epoch=each.partition_epoch + MARGIN_EPOCHS,
+        )
+        for key, each in image.of(EntityKind.PARTITION).items()
+    }
+    entities = {
+        **image.entities,
+        EntityKind.NEXT_PRODUCER_ID: {"": next_id},
+        EntityKind.PARTITION: partitions,
+    }
     return MetadataImage(entities, image.end, image.timestamp_ms, image.pending)
 
 
