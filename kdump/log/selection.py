@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
@@ -57,6 +58,18 @@ class PartitionSelection(Struct, frozen=True):
         ]
         return _any_matches(self.topics, [topic]) and _any_matches(tuple(globs), [topic])
 
+    def may_match_cut(self, directory_name: str, key: TopicPartition) -> bool:
+        """Whether a partition is selected by a topic of which ``key`` has only the beginning."""
+        return _may_match_cut(self.topics, key.topic) and (
+            not self.partitions
+            or any(
+                _is_number(glob, key.partition)
+                or fnmatchcase(directory_name, glob)
+                or _may_match_cut((glob,), key.topic)
+                for glob in self.partitions
+            )
+        )
+
     def topics_in(self, partitions: Iterable[Partition]) -> set[str]:
         """The topics of the selected partitions."""
         return {
@@ -98,6 +111,15 @@ def only_metadata(_directory_name: str, key: TopicPartition) -> bool:
 
 def _any_matches(globs: tuple[str, ...], candidates: list[str]) -> bool:
     return not globs or any(fnmatchcase(each, glob) for glob in globs for each in candidates)
+
+
+def _may_match_cut(globs: tuple[str, ...], beginning: str) -> bool:
+    """Whether one of the globs may match a text that begins so."""
+    literals = (re.split(r"[*?\[]", glob, maxsplit=1) for glob in globs)
+    return not globs or any(
+        literal.startswith(beginning) or bool(pattern and beginning.startswith(literal))
+        for literal, *pattern in literals
+    )
 
 
 def _is_number(glob: str, partition: int) -> bool:

@@ -393,6 +393,23 @@ def test_copies_that_remain_are_named(root: Path) -> None:
     ]
 
 
+def test_a_copy_whose_name_kafka_has_cut_is_named(root: Path) -> None:
+    topic = "t" * 230
+    suffix = f"-1.{'a' * 32}-delete"
+    cut = f"{topic[: 255 - len(suffix)]}{suffix}"
+    (root / "orders-0").rename(root / f"{topic}-0")
+    shutil.copytree(root / f"{topic}-0", root / cut)
+    shutil.copytree(root / f"{topic}-0", root / cut.replace("t" * 9, "u" * 9, 1))
+    (root / names.RECOVERY_POINT_CHECKPOINT).write_bytes(
+        offset_checkpoint({(topic, 0): END_OFFSET})
+    )
+
+    for selected in (f"--topic={topic}", f"--partition={topic}-*", f"--topic={topic[:220]}*"):
+        args = ("erase", "--dry-run", selected, "--key", ALICE.decode(), root)
+        copies = [(row["kind"], row["name"]) for row in of_type(rows_of(*args), "copy")]
+        assert copies == [("directory", cut)]
+
+
 def test_a_full_disk_leaves_everything_as_it_was(
     root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

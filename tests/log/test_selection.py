@@ -48,6 +48,32 @@ def test_a_partition_glob_matches_the_partition_and_the_name_of_its_directory(gl
 
 
 @pytest.mark.parametrize(
+    ("topics", "partitions", "may_be"),
+    [
+        ("", "", True),
+        ("orders-of-all", "", True),
+        ("ord", "", False),
+        ("payments", "", False),
+        ("orders-*", "", True),
+        ("o*", "", True),
+        ("*", "", True),
+        ("payments*", "", False),
+        ("", "orders-of-all-3", True),
+        ("", "payments-3", False),
+        ("", "3", True),
+        ("", "4", False),
+        ("", "*-delete", True),
+        ("orders-of-all", "4", False),
+    ],
+)
+def test_a_topic_that_is_cut_short_may_be_any_that_begins_so(
+    topics: str, partitions: str, may_be: bool
+) -> None:
+    selection = PartitionSelection(tuple(topics.split()), tuple(partitions.split()))
+    assert selection.may_match_cut("orders-3.0-delete", ORDERS) is may_be
+
+
+@pytest.mark.parametrize(
     ("selection", "is_selected"),
     [
         (EVERYTHING, True),

@@ -315,7 +315,7 @@ def _emit_copies(
         matching = [
             each
             for each in directory.partitions
-            if each in request.selection and not each.is_cluster_metadata
+            if request.may_hold(each) and not each.is_cluster_metadata
         ]
         others = [each.path.name for each in matching if not request.selects(each)]
         printer.emit_all(unsearched_copies(directory, "directory", others))

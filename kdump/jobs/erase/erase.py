@@ -36,7 +36,7 @@ from kdump.engine.job import Split
 from kdump.engine.splits import partition_splits
 from kdump.errors import KdumpError
 from kdump.formats import transaction_index
-from kdump.formats.names import FileKind, PartitionState, TopicPartition
+from kdump.formats.names import FileKind, PartitionState, TopicPartition, may_be_cut
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.jobs.erase.remains import (
@@ -134,6 +134,13 @@ class EraseRequest(Struct, frozen=True):
             and partition.topic_partition is not None
             and not partition.is_cluster_metadata
             and partition in self.selection
+        )
+
+    def may_hold(self, partition: Partition) -> bool:
+        """Whether a partition has records of what is selected, as far as its name tells."""
+        name, key = partition.path.name, partition.topic_partition
+        return partition in self.selection or (
+            key is not None and may_be_cut(name) and self.selection.may_match_cut(name, key)
         )
 
     def why_unchanged(self, directory: LogDirectory, partition: Partition) -> NotErased | None:
