@@ -73,20 +73,20 @@ class AvroDecoder(Struct, frozen=True):
         is_bytes = kind == "bytes" or (isinstance(kind, dict) and kind["type"] == "bytes")
         return cls(parsed, is_bytes, size, needs_strict)
 
-    def text(self, payload: WirePayload) -> str:
-        """The value as JSON.
+    def text(self, payload: WirePayload) -> tuple[str, bool]:
+        """The value as JSON; it is never a part of the payload.
 
         Raises:
             PayloadError: the payload does not fit the schema.
         """
         body = payload.body
         if self.is_bytes:
-            return as_json(body)
+            return as_json(body), True
         if self.size.most_bytes(len(body)) > MOST_BYTES:
             raise PayloadError(
                 f"its {len(body)} bytes may take more than {MOST_BYTES >> 20} MiB when decoded"
             )
-        return as_json(self._value(body))
+        return as_json(self._value(body)), True
 
     def _value(self, body: bytes) -> Any:
         import fastavro

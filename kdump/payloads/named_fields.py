@@ -1,7 +1,8 @@
 """Find records by a field of their decoded key or value.
 
 A payload is decoded with the schema that it names, or taken for JSON. What is neither cannot be
-looked at, and is counted: a field may hide in it.
+looked at, and is counted: a field may hide in it. So is a message of Protobuf with fields that its
+schema does not know.
 """
 
 from __future__ import annotations
@@ -126,32 +127,35 @@ class FieldMatcher:
         )
 
     def find(self, columns: RecordColumns) -> tuple[Flags, Flags]:
-        """Which records have one of the fields, and which of the others cannot be decoded."""
+        """Which records have one of the fields, and in which others one may hide."""
         named = np.zeros(columns.count, np.bool_)
         undecoded = np.zeros(columns.count, np.bool_)
         texts = self._payloads.searched(columns)
-        for (column, problems), fields in zip(texts, (self._of_keys, self._of_values), strict=True):
+        for each, fields in zip(texts, (self._of_keys, self._of_values), strict=True):
             if not fields:
                 continue
-            may_have = _may_have(column, fields)
-            for row, text in enumerate(column.to_pylist()):
+            may_have = _may_have(each.column, fields)
+            for row, text in enumerate(each.column.to_pylist()):
                 looked_for = fields if may_have[row] else ()
-                found = None if row in problems else _has(text, looked_for)
+                found = None if row in each.problems else _has(text, looked_for)
+                if row in each.partial:
+                    found = found or None
                 if found is not False:  # most records have none
                     named[row] |= found is True
                     undecoded[row] |= found is None
         return named, undecoded & ~named
 
     def find_in(self, key: bytes | None, value: bytes | None) -> bool | None:
-        """Whether a record without headers has one of the fields; None if it cannot be decoded."""
+        """Whether a record without headers has one of the fields; None if one may hide in it."""
         found: list[bool | None] = []
         for decoder, payload, fields in (
             (self._payloads.key, key, self._of_keys),
             (self._payloads.value, value, self._of_values),
         ):
             if decoder is not None and payload is not None:
-                text = decoder.decode(payload).text
-                found.append(None if text is None else _has(text.encode(), fields))
+                decoded = decoder.decode(payload)
+                has = None if decoded.text is None else _has(decoded.text.encode(), fields)
+                found.append(has if decoded.is_whole else has or None)
         return True if True in found else None if None in found else False
 
 

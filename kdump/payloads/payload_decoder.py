@@ -64,11 +64,13 @@ class Decoded(Struct, frozen=True):
         text: None if there is a problem.
         problem: why it cannot be shown as text, as a sentence.
         schema: with which it was written; None if that is not known.
+        is_whole: whether the text has everything; not fields that a schema of Protobuf lacks.
     """
 
     text: str | None
     problem: str | None = None
     schema: StoredSchema | None = None
+    is_whole: bool = True
 
 
 class Texts(NamedTuple):
@@ -77,19 +79,21 @@ class Texts(NamedTuple):
     Attributes:
         column: large_string; null where the payload is, or cannot be shown as text.
         problems: why it cannot, by row.
+        partial: rows of texts that are not whole.
     """
 
     column: pa.Array
     problems: dict[int, str]
+    partial: frozenset[int] = frozenset()
 
 
 class _SchemaDecoder(Protocol):
-    def text(self, payload: WirePayload) -> str: ...
+    def text(self, payload: WirePayload) -> tuple[str, bool]: ...
 
 
 class _JsonDecoder(Struct, frozen=True):
-    def text(self, payload: WirePayload) -> str:
-        return checked_json(payload.body)
+    def text(self, payload: WirePayload) -> tuple[str, bool]:
+        return checked_json(payload.body), True
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,8 @@ class PayloadDecoder:
         if isinstance(decoder, SchemaProblem):
             return Decoded(None, f"schema {schema.schema_id}: {decoder}", schema)
         try:
-            return Decoded(decoder.text(wire), None, schema)
+            text, is_whole = decoder.text(wire)
+            return Decoded(text, None, schema, is_whole)
         except PayloadError as problem:
             return Decoded(None, f"schema {schema.schema_id}: {problem}", schema)
 
@@ -198,13 +203,16 @@ class PayloadDecoder:
             for row, each in zip(rows, decoded, strict=True)
             if each.problem is not None
         }
+        partial = frozenset(
+            row for row, each in zip(rows, decoded, strict=True) if not each.is_whole
+        )
         if len(rows) == len(values):
-            return Texts(found, problems)
+            return Texts(found, problems, partial)
         is_decoded = np.zeros(len(values), np.bool_)
         is_decoded[rows] = True
         plain = utf8_texts(pc.if_else(is_decoded, pa.scalar(None, values.type), values))
         column = pc.replace_with_mask(plain.column, is_decoded, found)
-        return Texts(column, plain.problems | problems)
+        return Texts(column, plain.problems | problems, partial)
 
 
 @functools.lru_cache(_MOST_PREPARED)

@@ -78,8 +78,8 @@ class ProtobufDecoder(Struct, frozen=True):
             raise SchemaProblem(f"its schema is malformed: {describe_foreign(failure)}") from None
         return cls(files.descriptors[_ROOT], _ROOT not in files.texts, pool)
 
-    def text(self, payload: WirePayload) -> str:
-        """The message as JSON.
+    def text(self, payload: WirePayload) -> tuple[str, bool]:
+        """The message as JSON, and whether the schema knows all its fields.
 
         Raises:
             PayloadError: the payload does not fit the schema.
@@ -93,11 +93,14 @@ class ProtobufDecoder(Struct, frozen=True):
         message = self._class_of(indexes)()
         try:
             message.ParseFromString(data)
-            return as_json(
+            text = as_json(
                 json_format.MessageToDict(
                     message, always_print_fields_with_no_presence=True, descriptor_pool=self.pool
                 )
             )
+            size_bytes = message.ByteSize()
+            message.DiscardUnknownFields()
+            return text, message.ByteSize() == size_bytes
         except PayloadError:
             raise
         except RecursionError:

@@ -141,5 +141,6 @@ def _texts(decoder: PayloadDecoder | None, payloads: pa.Array, headers: HeadersA
 def _searched(decoder: PayloadDecoder | None, payloads: pa.Array, headers: HeadersAt) -> Texts:
     if decoder is None:
         return Texts(payloads, {})
-    column, problems = _texts(decoder, payloads, headers)
-    return Texts(pc.coalesce(column.cast(_BINARY), payloads), problems)
+    found = _texts(decoder, payloads, headers)
+    column = pc.coalesce(found.column.cast(_BINARY), payloads)
+    return Texts(column, found.problems, found.partial)

@@ -25,7 +25,9 @@ from builders.schema_topic import (
     context,
     new_client,
     registered,
+    schema_key,
     schema_record,
+    schema_value,
     write_schemas_topic,
 )
 from kdump.jobs.erase.certificate import keyed_hash
@@ -93,7 +95,7 @@ def test_what_cannot_be_decoded_is_counted(root: Path) -> None:
     assert (partition["erased_records"], partition["undecoded_records"]) == (1, 1)
     assert outcome.exit_status & 4
     said = erase(root, "--where", "value.id = alice").stdout.decode()
-    assert f"1 record in {root}/orders-0 cannot be decoded, and no field was looked for" in said
+    assert f"1 record in {root}/orders-0 cannot be decoded, or only in part, and a field" in said
     assert "alice" not in said
 
 
@@ -126,6 +128,43 @@ def test_without_schemas_their_records_cannot_be_decoded(root: Path, tmp_path: P
     (tmp_path / "_schemas-0").rename(elsewhere / "_schemas-0")
     erase(root, "--where", "value.id = alice", "--schemas", str(elsewhere))
     assert offsets(root) == [0, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_fields_that_a_schema_does_not_know_are_not_passed_over(
+    is_old: bool, tmp_path: Path
+) -> None:
+    """As with the schemas of another registry."""
+    text = (
+        'syntax = "proto3"; message Order { Customer who = 1; } message Customer { string id = 1; }'
+    )
+    rows = [
+        record(at, b"shop", b"\0\0\0\0\1\0" + body)
+        for at, body in enumerate(
+            [
+                b"\x0a\x05\x0a\x03bob",
+                b"\x0a\x05\x0a\x03bob\x12\x05alice",  # Order has no field 2,
+                b"\x0a\x07\x12\x05alice",  # and Customer none
+                b"\x0a\x07\x0a\x05alice\x12\x00",
+            ]
+        )
+    ]
+    root = write_log_directory(tmp_path / "logs", clean=True)
+    log = b"".join(message(each.offset, each.key, each.value) for each in rows)
+    write_partition(root / "orders-0", {0: log if is_old else batch(rows)})
+    write_schemas_topic(
+        root, [(schema_key("orders", 1), schema_value("orders", 1, 1, text, kind="PROTOBUF"))]
+    )
+
+    outcome = erase(root, "--where", "value.who.id = alice", "--output", "jsonl")
+
+    assert outcome.exit_status == 5
+    (partition,) = of_type(objects(outcome.stdout), "partition")
+    assert (partition["erased_records"], partition["undecoded_records"]) == (1, 2)
+    assert offsets(root) == [0, 1, 2]
+    row, outcome = finish(root)
+    assert (row["undecoded_records"], outcome.exit_status) == (2, 4)
+    assert any("2 records" in each for each in certificate_of(root)["not_reached"])
 
 
 def finish(root: Path, *options: str) -> tuple[dict[str, Any], Outcome]:
@@ -336,5 +375,5 @@ def test_every_partition_that_loses_records_is_listed(tmp_path: Path) -> None:
     said = erase(root, "--where", "value.customer.id = alice", "--dry-run").stdout.decode()
 
     assert said.count(": 1 of 1 record to erase, 1 batch rewritten\n") == 30
-    assert said.count("cannot be decoded, and no field was looked for") == 20
+    assert said.count("cannot be decoded, or only in part, and a field") == 20
     assert "… and 10 more (--verbose shows all)" in said

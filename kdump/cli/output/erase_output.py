@@ -265,11 +265,11 @@ def _asked(keys: int, fields: int) -> str:
 
 
 def undecoded_lines(records: int, where: str = "") -> Iterator[str]:
-    """Yield that no field could be looked for in some records, if there are any."""
+    """Yield that fields may hide in some records, if there are any."""
     if records:
         yield (
-            f"{counted(records, 'record')}{where and f' {where}'} cannot be decoded, and no field"
-            " was looked for there: give their --schemas, or erase by --offsets"
+            f"{counted(records, 'record')}{where and f' {where}'} cannot be decoded, or only in"
+            " part, and a field may be there: give their --schemas, or erase by --offsets"
         )
 
 

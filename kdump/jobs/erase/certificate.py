@@ -118,7 +118,7 @@ def encode_certificate(
         directories: the log directories.
         named: the keys that were searched.
         fields: those that were looked for.
-        undecoded_records: records of these topics in which none could be looked for.
+        undecoded_records: records of these topics that cannot be decoded, or only in part.
         remote: the remote storage that was searched; None if none was.
         remote_topics: topics with remote storage in these log directories.
         now_ms: the current time.
@@ -209,7 +209,7 @@ def _beside_fields(fields: FieldsOfTopics, undecoded_records: int) -> Iterable[s
     if undecoded_records:
         yield (
             f"fields of {counted(undecoded_records, 'record')} of these topics and of undo data:"
-            " the key or the value cannot be decoded"
+            " the key or the value cannot be decoded, or only in part"
         )
 
 

@@ -28,7 +28,7 @@ AMOUNT_FIELDS: Final = (
     Field(
         "undecoded_records",
         COUNT,
-        "Records in which no field could be looked for: their key or value cannot be decoded.",
+        "Records in which a field may hide: their key or value cannot be decoded, or only in part.",
     ),
 )
 """What is erased of a log, or of a part of one."""
@@ -128,8 +128,8 @@ CERTIFICATE: Final = RowType(
         Field(
             "undecoded_records",
             COUNT,
-            "Records of the topics of these fields that cannot be decoded: none was looked for in"
-            " them.",
+            "Records of the topics of these fields that cannot be decoded, or only in part: one may"
+            " be in them.",
         ),
     ),
 )

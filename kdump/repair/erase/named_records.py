@@ -54,7 +54,7 @@ class Look(NamedTuple):
 
     Attributes:
         named: which are named.
-        undecoded: which others cannot be decoded, so that a field may hide in them.
+        undecoded: which others cannot be decoded, or only in part: a field may hide in them.
     """
 
     named: Flags

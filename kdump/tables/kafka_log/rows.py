@@ -111,7 +111,7 @@ class Rows:
 
     def _in_column(self, texts: Texts) -> Texts:
         """Texts in a column that holds at most 2 GiB, and without problems of control records."""
-        column, problems = texts
+        column, problems = texts.column, texts.problems
         if column.nbytes > _LARGEST_COLUMN:
             sizes = pc.fill_null(pc.binary_length(column), 0)
             is_within = pc.less_equal(pc.cumulative_sum(sizes), _LARGEST_COLUMN)
