@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from builders.batches import batch, record
 from builders.message_sets import message
+from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.repair.erase.key_search import LEAST_BYTES, FoundKeys, KeyPatterns, KeySearch
 from kdump.repair.erase.named_records import NamedRecords
@@ -102,6 +103,26 @@ def test_a_damaged_batch_is_searched_all_the_same(tmp_path: Path) -> None:
     assert not found.is_clean
 
 
+@pytest.mark.parametrize("log", [batch([record(0, b"alice")]), message(0, b"alice", b"v")])
+def test_a_flipped_bit_may_be_in_a_key(tmp_path: Path, log: bytes) -> None:
+    damaged = log.replace(b"alice", b"alicf")
+
+    found = found_in(tmp_path, damaged, b"alice")
+
+    assert (found.records, found.raw, found.unreadable_batches) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_that_says_it_is_empty_may_hide_records(tmp_path: Path, codec: Codec) -> None:
+    log = bytearray(batch([record(0, b"alice", b"v" * 300)], codec=codec))
+    log[record_batch.HEADER_BYTES - 4 : record_batch.HEADER_BYTES] = bytes(4)
+    crc = record_batch.compute_crc(log)
+    log[record_batch.CRC_START : record_batch.CHECKED_START] = crc.to_bytes(4, "big")
+    assert record_batch.has_right_crc(log)
+
+    assert found_in(tmp_path, bytes(log), b"alice").unreadable_batches == 1
+
+
 @pytest.mark.parametrize("name", [f"{0:020d}.log", f"{0:020d}.index", "anything"])
 def test_bytes_that_are_no_records_are_searched(tmp_path: Path, name: str) -> None:
     content = bytes(3000) + b"alice" + bytes(3000)
@@ -130,10 +151,13 @@ TORN = batch([record(0, b"alice", b"v" * 300)], codec=Codec.GZIP)[40:]
         (f"{0:020d}.kafka", True),
         (".kdump-7-cut", True),
         ("backup.gz", True),
+        ("backup.snapshot", True),
+        ("orders.index", True),
         ("leader-epoch-checkpoint", True),
         (f"{0:020d}.timeindex.deleted", False),
         (f"damaged-{0:020d}.index-40-90", False),
         (f"{0:020d}.snapshot", False),
+        (f"{0:020d}_{'A' * 22}.index", False),
     ],
 )
 def test_a_piece_of_a_batch_may_hide_records_wherever_one_may_be(

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kdump.formats.record_batch import LARGEST_RECORD_BYTES
+from kdump.formats.record_batch import HEADER_BYTES, LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.named_records import NamedRecords, RecordMatcher
 from kdump.repair.erase.searched_content import SearchedContent, UndecodedBytes, searched
@@ -250,9 +250,9 @@ class _FileSearch:
             else:
                 mentions += 1
             offsets.append(message.offset)
-        unreadable = raw = 0
+        batches = found.window.batches
+        unreadable, raw = int(not batches.is_valid[0]), 0
         if found.problem is not None:
-            batches = found.window.batches
             unreadable = 1
             raw = self._raw(int(batches.position[0]), int(batches.next_position[0]))
         places = tuple(offsets[:_MOST_PLACES])
@@ -279,13 +279,19 @@ class _FileSearch:
                     rows.add(row)
             elif columns.problems:
                 raw += 1
-        for row in columns.problems:
-            start = int(columns.batches.position[row])
-            raw += self._raw(start, int(columns.batches.next_position[row]))
+        batches = columns.batches
+        is_hidden = (batches.records_count == 0) & (batches.size_bytes > HEADER_BYTES)
+        hidden = {*columns.problems, *np.flatnonzero(is_hidden).tolist()}
+        for row in hidden:
+            raw += self._raw(int(batches.position[row]), int(batches.next_position[row]))
+        # A flipped bit may be in a key.
+        damaged = set(np.flatnonzero(~batches.is_valid).tolist())
+        if columns.is_continued:
+            damaged.discard(0)  # counted where it begins
         offsets = columns.offset[sorted(rows)[:_MOST_PLACES]].tolist()
         undecoded = int(np.count_nonzero(is_undecoded))
-        problems = len(columns.problems)
-        return FoundKeys(0, records, mentions, raw, problems, tuple(offsets), undecoded)
+        unreadable = len(hidden | damaged)
+        return FoundKeys(0, records, mentions, raw, unreadable, tuple(offsets), undecoded)
 
     def _is_mention(self, columns: RecordColumns, row: int, position: int, key: bytes) -> bool:
         for start, size in (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import enum
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Self
 
@@ -16,6 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from kdump.dump.files import DumpKind
+from kdump.formats.names import quarantined_from
 from kdump.scan.batches import read_chunks
 from kdump.scan.last_block import LastBlock
 from kdump.scan.records import RecordColumns
@@ -28,6 +30,10 @@ _CHUNK_BYTES: Final = 1 << 20
 _IS_CONTROL: Final = np.array(
     [(byte < 0x20 and byte not in b"\t\n\r") or byte == 0x7F for byte in range(256)]
 )
+
+
+_OF_A_SEGMENT: Final = re.compile(r"[0-9]{20}[._]")
+"""How the names of indexes and snapshots begin; those of remote segments have an id, too."""
 
 
 class SearchedContent(enum.Enum):
@@ -50,7 +56,11 @@ class SearchedContent(enum.Enum):
 def _content_of(name: str) -> SearchedContent:
     is_copy = ".log" in name
     otherwise = SearchedContent.BATCHES if is_copy else SearchedContent.ANYTHING
-    return _BY_KIND.get(DumpKind.of(name), otherwise)
+    found = _BY_KIND.get(DumpKind.of(name), otherwise)
+    is_kafkas = found is not SearchedContent.PLAIN or _OF_A_SEGMENT.match(
+        quarantined_from(name) or name
+    )
+    return found if is_kafkas else otherwise
 
 
 _BY_KIND: Final[Mapping[DumpKind | None, SearchedContent]] = {
