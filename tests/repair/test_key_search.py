@@ -69,6 +69,36 @@ def test_a_word_counts_where_it_stands_alone(
     assert (found.records, found.mentions, found.raw) == (0, mentions, 0)
 
 
+UUID = b"1b4e28ba-2fa1-11d2-883f-0016d3cca427"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_mentioned"),
+    [
+        (b"\x48" + UUID + b"\x06bob", True),  # Avro: twice the size, an H
+        (b"\x06bob\x48" + UUID, True),
+        (b"\x14alice-4711\x30" + b"b" * 24, True),  # the size of the next is a digit
+        (b"\x0a\x0aalice-4711\x32\x03bob", True),  # Protobuf: field 6 is called 2
+        (b"\x81\xa2id\xaaalice-4711", True),  # MessagePack
+        (b"\xa1\x62id\x6aalice-4711", True),  # CBOR
+        (b"\x16malice-4711", False),
+        (b"\x16alice-47112", False),
+        (b"\xabmalice-4711", False),
+        (b"\0\0\0\0\1\x48user-4711-0123-0123-0123-012345678901", True),
+        (b"\0\0\0\0\1\x4csuperuser-4711-0123-0123-0123-01234567", False),
+        (b"Huser-4711-0123-0123-0123-012345678901", False),
+    ],
+)
+def test_sizes_of_strings_are_no_part_of_a_word(
+    tmp_path: Path, value: bytes, is_mentioned: bool
+) -> None:
+    log = batch([record(0, b"k", value)])
+    (path := tmp_path / f"{0:020d}.log").write_bytes(log)
+    named = NamedRecords(frozenset({b"alice-4711", UUID}), (b"user-",))
+
+    assert KeySearch(named).file(local(path), {path.name}).mentions == is_mentioned
+
+
 def test_bytes_that_are_no_words_count_anywhere(tmp_path: Path) -> None:
     log = batch([record(0, b"k", b"a" + (4711).to_bytes(8) + b"b")])
 

@@ -4,16 +4,18 @@ A key may be that of a record, or be inside other fields, or in any bytes.
 
 Records that can be read are searched field by field. A key is found if a record has it, or if it
 occurs in another key, in a value or in a header; in keys and values, one of printable characters
-must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`` or ``alice2``. All
-other bytes of a file are searched as they are (:mod:`kdump.repair.erase.searched_content`). Keys of
-less than :data:`LEAST_BYTES` bytes occur everywhere by chance: they are searched only as whole keys
-of records. So are keys of digits in the small files of Kafka, which are full of other numbers.
+must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`` or ``alice2``. It
+also does if the byte before it is its size, as binary formats write it, whatever follows. All other
+bytes of a file are searched as they are (:mod:`kdump.repair.erase.searched_content`). Keys of less
+than :data:`LEAST_BYTES` bytes occur everywhere by chance: they are searched only as whole keys of
+records. So are keys of digits in the small files of Kafka, which are full of other numbers.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
@@ -38,10 +40,43 @@ _WIDE_BYTES: Final = 8
 _CHUNK_BYTES: Final = 1 << 20
 _MOST_PLACES: Final = 100
 """So many offsets of a file are kept, as examples."""
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _WORD: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") | (
     frozenset(range(0x80, 0x100))
 )
 """Letters and digits, also those that UTF-8 encodes."""
+
+
+def _sizes_of_strings(byte: int) -> set[int]:
+    """How many bytes a string may have after this byte, in formats that write its size first.
+
+    Avro, and Protobuf, Thrift and Java; MessagePack; CBOR. To them, letters and digits are sizes.
+    """
+    sizes = {byte} if byte % 2 else {byte, byte // 2}
+    if 0xA0 <= byte < 0xC0:
+        sizes.add(byte - 0xA0)
+    if 0x60 <= byte < 0x78:
+        sizes.add(byte - 0x60)
+    return sizes
+
+
+def _begins_string(data: bytes, at: int, least_bytes: int) -> bool:
+    """Whether a string of at least so many bytes begins in binary data, by the size before it.
+
+    In CBOR most letters would be its size, so that each begins a string.
+    """
+    sizes = _sizes_of_strings(data[at - 1]) - {data[at - 1] - 0x60}
+    ends = (at + size for size in sizes if least_bytes <= size <= len(data) - at)
+    return any(not _is_binary(data[at:end]) for end in ends) and _is_binary(data)
+
+
+def _is_binary(data: bytes) -> bool:
+    """Whether something is no text in UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return True
+    return _CONTROL.search(data) is not None
 
 
 class FoundKeys(Struct, frozen=True):
@@ -107,9 +142,11 @@ class KeyPatterns:
         if not all(0x20 <= byte < 0x7F or byte >= 0x80 for byte in key):
             return True
         end = at + len(key)
-        if at and around[at - 1] in _WORD and key[0] in _WORD:
-            return False
         is_begun = key in self._prefixes
+        if at and len(key) in _sizes_of_strings(around[at - 1]):
+            return True
+        if at and around[at - 1] in _WORD and key[0] in _WORD:
+            return is_begun and _begins_string(around, at, len(key))
         return is_begun or end == len(around) or around[end] not in _WORD or key[-1] not in _WORD
 
 
