@@ -247,6 +247,7 @@ ALICES: Final = batch([record(0, b"shop", b'{"customer": {"id": "alice"}}')])
         (f"orders-0/{0:020d}.log.deleted", ALICES, 1),
         (f"orders-0/{0:020d}.log.deleted", message(0, b"shop", b'{"customer":{"id":"alice"}}'), 1),
         ("saved.log", ALICES, 1),
+        (f"backup-2026/orders-0/{0:020d}.log", ALICES, 1),
         # A field of another topic may mean something else.
         (f"prices-0/{0:020d}.log", ALICES, 0),
     ],
@@ -255,7 +256,7 @@ def test_a_field_that_is_elsewhere_keeps_an_erasure_from_being_finished(
     name: str, log: bytes, remains: int, root: Path
 ) -> None:
     erase(root, "--where", "value.customer.id = alice")
-    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_bytes(log)
 
     row, outcome = finish(root)

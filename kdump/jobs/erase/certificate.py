@@ -43,8 +43,8 @@ _ALWAYS_OUT_OF_REACH: Final = (
         " cleaner and earlier runs have deleted was not overwritten"
     ),
     (
-        "keys in another form, such as encoded, encrypted, or in other upper and lower case, in"
-        " values and headers"
+        "keys in another form, such as encoded, encrypted, in other upper and lower case, or as a"
+        " part of a longer word, in keys, values, headers and other files"
     ),
 )
 

@@ -118,11 +118,12 @@ def files_to_search(log_dir: Location, skipped: Collection[str] = ()) -> list[Se
 
 
 def _topic_of(path: Location, depth: int) -> str | None:
-    """The topic of a file so deep in a log directory; None if its directory does not tell."""
-    for _ in range(depth - 1):
-        path = path.parent
+    """The topic of a file so deep in a log directory; None if its directory does not tell.
+
+    A directory in which others are may be a copy of a log directory, whatever its name.
+    """
     folder = path.parent.name
-    if not depth or may_be_cut(folder):
+    if depth != 1 or may_be_cut(folder):
         return None
     try:
         return parse_partition_directory_name(folder).topic
