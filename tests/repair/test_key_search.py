@@ -142,6 +142,15 @@ def test_a_flipped_bit_may_be_in_a_key(tmp_path: Path, log: bytes) -> None:
     assert (found.records, found.raw, found.unreadable_batches) == (0, 0, 1)
 
 
+def test_a_message_whose_value_reaches_past_it_may_hide_records(tmp_path: Path) -> None:
+    log = bytearray(message(0, b"alice", b"v"))
+    log[-2] = 99  # the size of the value
+
+    found = found_in(tmp_path, bytes(log), b"alice")
+
+    assert (found.records, found.raw, found.unreadable_batches) == (0, 1, 1)
+
+
 @pytest.mark.parametrize("codec", Codec)
 def test_a_batch_that_says_it_is_empty_may_hide_records(tmp_path: Path, codec: Codec) -> None:
     log = bytearray(batch([record(0, b"alice", b"v" * 300)], codec=codec))

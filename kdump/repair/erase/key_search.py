@@ -24,6 +24,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import HEADER_BYTES, LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.named_records import NamedRecords, RecordMatcher
@@ -277,19 +278,25 @@ class _FileSearch:
     def _in_messages(self, found: MessageSet) -> FoundKeys:
         records = mentions = undecoded = 0
         offsets = []
+        problem = found.problem
         for message in found.messages:
-            is_named = self._matcher.names(message.offset, message.key, message.value)
+            try:
+                key, value = message.key, message.value
+            except FormatError as failure:
+                problem = failure
+                continue
+            is_named = self._matcher.names(message.offset, key, value)
             undecoded += is_named is None
             if is_named:
                 records += 1
-            elif not (self._is_in(message.key) or self._is_in(message.value)):
+            elif not (self._is_in(key) or self._is_in(value)):
                 continue
             else:
                 mentions += 1
             offsets.append(message.offset)
         batches = found.window.batches
         unreadable, raw = int(not batches.is_valid[0]), 0
-        if found.problem is not None:
+        if problem is not None:
             unreadable = 1
             raw = self._raw(int(batches.position[0]), int(batches.next_position[0]))
         places = tuple(offsets[:_MOST_PLACES])
