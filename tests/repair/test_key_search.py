@@ -79,6 +79,7 @@ UUID = b"1b4e28ba-2fa1-11d2-883f-0016d3cca427"
         (b"\x06bob\x48" + UUID, True),
         (b"\x14alice-4711\x30" + b"b" * 24, True),  # the size of the next is a digit
         (b"\x0a\x0aalice-4711\x32\x03bob", True),  # Protobuf: field 6 is called 2
+        (b"\0\x0balice-4711a", True),  # Kafka: one more than the size
         (b"\x81\xa2id\xaaalice-4711", True),  # MessagePack
         (b"\xa1\x62id\x6aalice-4711", True),  # CBOR
         (b"\x16malice-4711", False),

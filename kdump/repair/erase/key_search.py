@@ -51,9 +51,12 @@ _WORD: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopq
 def _sizes_of_strings(byte: int) -> set[int]:
     """How many bytes a string may have after this byte, in formats that write its size first.
 
-    Avro, and Protobuf, Thrift and Java; MessagePack; CBOR. To them, letters and digits are sizes.
+    Protobuf, Thrift and Java; Kafka itself; Avro; MessagePack; CBOR. To them, letters and digits
+    are sizes.
     """
-    sizes = {byte} if byte % 2 else {byte, byte // 2}
+    sizes = {byte, byte - 1}
+    if byte % 2 == 0:
+        sizes.add(byte // 2)
     if 0xA0 <= byte < 0xC0:
         sizes.add(byte - 0xA0)
     if 0x60 <= byte < 0x78:
