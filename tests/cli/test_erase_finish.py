@@ -399,6 +399,25 @@ def test_a_record_that_came_back_is_found_by_its_hash(root: Path, codec: Codec) 
     assert (row["file"], row["offsets"]) == (f"orders-0/{0:020d}.log.deleted", [7])
 
 
+@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize("damaged_byte", [-2, -4])
+def test_what_may_hide_a_record_is_found_without_the_keys(
+    root: Path, is_old: bool, damaged_byte: int
+) -> None:
+    """In the key, or, in the old format, in the size of the value."""
+    assert finish(root).exit_status == 0
+    log = bytearray(message(7, ALICE, b"v") if is_old else batch([record(7, ALICE, b"v")]))
+    log[damaged_byte] ^= 64
+    (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(log)
+
+    outcome = verify(root, "--output=jsonl")
+
+    assert outcome.exit_status == 4
+    rows = [json.loads(line) for line in outcome.stdout.splitlines()]
+    (row,) = of_type(rows, "remains")
+    assert row["unreadable_batches"] == 1
+
+
 def test_what_is_no_certificate_is_refused(root: Path) -> None:
     (root.parent / "erased.json").write_bytes(b"{}")
 

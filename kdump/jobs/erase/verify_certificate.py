@@ -27,7 +27,13 @@ from kdump.log.directory import LogDirectory
 from kdump.phases import phase
 from kdump.repair.erase.key_search import FoundKeys, KeySearch, fields_of_topics
 from kdump.repair.erase.named_records import NamedRecords
-from kdump.repair.erase.searched_content import SearchedContent, UndecodedBytes, searched
+from kdump.repair.erase.searched_content import (
+    SearchedContent,
+    UndecodedBytes,
+    batches_to_doubt,
+    decoded_messages,
+    searched,
+)
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
@@ -66,12 +72,11 @@ class HashedKeysJob(Struct, frozen=True):
         return total
 
     def _in_messages(self, found: MessageSet) -> FoundKeys:
+        messages, may_hide = decoded_messages(found)
         offsets = [
-            each.offset
-            for each in found.messages
-            if each.key is not None and self.certificate.has(each.key)
+            offset for offset, key, _ in messages if key is not None and self.certificate.has(key)
         ]
-        return FoundKeys(0, len(offsets), 0, 0, int(found.problem is not None), tuple(offsets))
+        return FoundKeys(0, len(offsets), 0, 0, int(may_hide), tuple(offsets))
 
     def _in_columns(self, columns: RecordColumns) -> FoundKeys:
         rows = np.flatnonzero((columns.key_size >= 0) & ~is_control(columns.batches)[columns.batch])
@@ -87,7 +92,7 @@ class HashedKeysJob(Struct, frozen=True):
             is_found = pc.is_in(keys, value_set=pa.array(found, pa.large_binary()))
             found_rows = rows[is_found.to_numpy(zero_copy_only=False)]
             offsets = tuple(columns.offset[found_rows].tolist())
-        return FoundKeys(0, len(offsets), 0, 0, len(columns.problems), offsets)
+        return FoundKeys(0, len(offsets), 0, 0, len(batches_to_doubt(columns)), offsets)
 
 
 class SearchedAgain(Struct, frozen=True):

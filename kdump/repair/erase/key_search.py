@@ -24,11 +24,16 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kdump.formats.errors import FormatError
-from kdump.formats.record_batch import HEADER_BYTES, LARGEST_RECORD_BYTES
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.named_records import NamedRecords, RecordMatcher
-from kdump.repair.erase.searched_content import SearchedContent, UndecodedBytes, searched
+from kdump.repair.erase.searched_content import (
+    SearchedContent,
+    UndecodedBytes,
+    batches_to_doubt,
+    decoded_messages,
+    searched,
+)
 from kdump.scan.batches import Bytes, read_chunks
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet
@@ -279,16 +284,11 @@ class _FileSearch:
         return count
 
     def _in_messages(self, found: MessageSet) -> FoundKeys:
-        records = mentions = undecoded = 0
+        records = mentions = undecoded = raw = 0
         offsets = []
-        problem = found.problem
-        for message in found.messages:
-            try:
-                key, value = message.key, message.value
-            except FormatError as failure:
-                problem = failure
-                continue
-            is_named = self._matcher.names(message.offset, key, value)
+        messages, may_hide = decoded_messages(found)
+        for offset, key, value in messages:
+            is_named = self._matcher.names(offset, key, value)
             undecoded += is_named is None
             if is_named:
                 records += 1
@@ -296,14 +296,12 @@ class _FileSearch:
                 continue
             else:
                 mentions += 1
-            offsets.append(message.offset)
-        batches = found.window.batches
-        unreadable, raw = int(not batches.is_valid[0]), 0
-        if problem is not None:
-            unreadable = 1
+            offsets.append(offset)
+        if may_hide:
+            batches = found.window.batches
             raw = self._raw(int(batches.position[0]), int(batches.next_position[0]))
         places = tuple(offsets[:_MOST_PLACES])
-        return FoundKeys(0, records, mentions, raw, unreadable, places, undecoded)
+        return FoundKeys(0, records, mentions, raw, int(may_hide), places, undecoded)
 
     def _is_in(self, content: bytes | None) -> bool:
         if not content:
@@ -326,19 +324,13 @@ class _FileSearch:
                     rows.add(row)
             elif columns.problems:
                 raw += 1
-        batches = columns.batches
-        is_hidden = (batches.records_count == 0) & (batches.size_bytes > HEADER_BYTES)
-        hidden = {*columns.problems, *np.flatnonzero(is_hidden).tolist()}
-        for row in hidden:
-            raw += self._raw(int(batches.position[row]), int(batches.next_position[row]))
-        # A flipped bit may be in a key.
-        damaged = set(np.flatnonzero(~batches.is_valid).tolist())
-        if columns.is_continued:
-            damaged.discard(0)  # counted where it begins
+        doubtful = batches_to_doubt(columns)
+        for row in doubtful:
+            start = int(columns.batches.position[row])
+            raw += self._raw(start, int(columns.batches.next_position[row]))
         offsets = columns.offset[sorted(rows)[:_MOST_PLACES]].tolist()
         undecoded = int(np.count_nonzero(is_undecoded))
-        unreadable = len(hidden | damaged)
-        return FoundKeys(0, records, mentions, raw, unreadable, tuple(offsets), undecoded)
+        return FoundKeys(0, records, mentions, raw, len(doubtful), tuple(offsets), undecoded)
 
     def _is_mention(self, columns: RecordColumns, row: int, position: int, key: bytes) -> bool:
         for start, size in (

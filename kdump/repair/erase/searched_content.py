@@ -17,7 +17,9 @@ import numpy as np
 from msgspec import Struct
 
 from kdump.dump.files import DumpKind
+from kdump.formats.errors import FormatError
 from kdump.formats.names import quarantined_from
+from kdump.formats.record_batch import HEADER_BYTES
 from kdump.scan.batches import read_chunks
 from kdump.scan.last_block import LastBlock
 from kdump.scan.records import RecordColumns
@@ -126,6 +128,35 @@ def searched(
             not has_batches and _is_text(source, each.start, each.end)
         )
         yield UndecodedBytes(each.start, each.end, may_hide=not is_seen)
+
+
+def batches_to_doubt(columns: RecordColumns) -> list[int]:
+    """The rows of batches in which records may hide.
+
+    They cannot be decoded, or say that they have no records; or are damaged: a flipped bit may be
+    in a key.
+    """
+    batches = columns.batches
+    may_hide = (batches.records_count == 0) & (batches.size_bytes > HEADER_BYTES)
+    may_hide |= ~batches.is_valid
+    if columns.is_continued:
+        may_hide[0] = False  # counted where it begins
+    may_hide[list(columns.problems)] = True
+    return np.flatnonzero(may_hide).tolist()
+
+
+def decoded_messages(
+    found: MessageSet,
+) -> tuple[list[tuple[int, bytes | None, bytes | None]], bool]:
+    """Offset, key and value of each message, and whether others may hide in the set."""
+    decoded = []
+    may_hide = found.problem is not None or not found.window.batches.is_valid[0]
+    for message in found.messages:
+        try:
+            decoded.append((message.offset, message.key, message.value))
+        except FormatError:
+            may_hide = True
+    return decoded, may_hide
 
 
 def _is_text(source: ByteSource, start: int, end: int) -> bool:
