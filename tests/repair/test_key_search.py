@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builders.batches import batch, record
 from builders.message_sets import message
 from kdump.formats import record_batch
-from kdump.formats.compression import Codec
+from kdump.formats.compression import Codec, compress
 from kdump.repair.erase.key_search import LEAST_BYTES, FoundKeys, KeyPatterns, KeySearch
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.storage.local_disk import local
@@ -141,6 +141,14 @@ def test_a_flipped_bit_may_be_in_a_key(tmp_path: Path, log: bytes) -> None:
     found = found_in(tmp_path, damaged, b"alice")
 
     assert (found.records, found.raw, found.unreadable_batches) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_key_of_a_message_that_holds_others_is_found(tmp_path: Path, magic: int) -> None:
+    held = compress(Codec.GZIP, message(0, b"bob", magic=magic), magic=magic)
+    log = message(0, b"alice", held, magic=magic, attributes=Codec.GZIP)
+
+    assert found_in(tmp_path, log, b"alice").records == 1
 
 
 def test_a_message_whose_value_reaches_past_it_may_hide_records(tmp_path: Path) -> None:

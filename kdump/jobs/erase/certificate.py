@@ -43,6 +43,11 @@ _ALWAYS_OUT_OF_REACH: Final = (
         " cleaner and earlier runs have deleted was not overwritten"
     ),
     (
+        "bytes that no reader decodes: compressed data other than whole batches in indexes and in"
+        " snapshots of producers, and what follows the end of compressed data, or the last whole"
+        " message in it, in a batch"
+    ),
+    (
         "keys in another form, such as encoded, encrypted, in other upper and lower case, or as a"
         " part of a longer word, in keys, values, headers and other files"
     ),
