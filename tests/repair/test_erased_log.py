@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import random
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -405,6 +406,18 @@ def test_a_damaged_batch_is_refused_because_records_may_hide_in_it(
         erased(path, bytes(log), NamedRecords(frozenset(named)))
 
     assert refused.value.refusal.position == len(log) // 2
+
+
+def test_a_message_whose_value_reaches_past_it_is_refused(path: Path) -> None:
+    """A right checksum does not make it decodable."""
+    second = bytearray(message(1, b"k", b"v"))
+    second[-2] = 99  # the size of the value
+    second[12:16] = zlib.crc32(second[16:]).to_bytes(4, "big")
+
+    with pytest.raises(Refused) as refused:
+        erased(path, message(0) + bytes(second), NamedRecords(frozenset({b"nobody"})))
+
+    assert refused.value.refusal.position == len(message(0))
 
 
 @pytest.mark.parametrize("tail", [bytes(100), b"key" * 40], ids=["zeroes", "anything"])

@@ -29,6 +29,7 @@ from kdump.broker.cleaner.rebuilt_batches import (
 )
 from kdump.broker.cleaner.record_retention import NO_HORIZON
 from kdump.formats import record_batch
+from kdump.formats.errors import FormatError
 from kdump.formats.message_set import Message
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES, Record
 from kdump.repair.erase.erased_list import Erased
@@ -189,10 +190,13 @@ class LogToErase(Struct, frozen=True):
             window, with_records=True, largest_record_bytes=self.largest_record_bytes
         ):
             assert isinstance(found, MessageSet)
+            position = int(found.window.batches.position[0])
             if found.problem is not None:
-                position = int(found.window.batches.position[0])
                 raise refused_records(found.problem, self.path.name, position)
-            names = [self._names(each) for each in found.messages]
+            try:
+                names = [self._names(each) for each in found.messages]
+            except FormatError as problem:
+                raise refused_records(problem, self.path.name, position) from problem
             yield _Run(
                 found.window,
                 np.array([names.count(True)]),
