@@ -206,6 +206,7 @@ TORN = batch([record(0, b"alice", b"v" * 300)], codec=Codec.GZIP)[40:]
         (f"damaged-{0:020d}.index-40-90", False),
         (f"{0:020d}.snapshot", False),
         (f"{0:020d}_{'A' * 22}.index", False),
+        (f"{0:020d}-{'A' * 22}.snapshot", False),
     ],
 )
 def test_a_piece_of_a_batch_may_hide_records_wherever_one_may_be(

@@ -35,7 +35,7 @@ _IS_CONTROL: Final = np.array(
 )
 
 
-_OF_A_SEGMENT: Final = re.compile(r"[0-9]{20}[._]")
+_OF_A_SEGMENT: Final = re.compile(r"[0-9]{20}[-._]")
 """How the names of indexes and snapshots begin; those of remote segments have an id, too."""
 
 
