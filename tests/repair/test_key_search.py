@@ -82,6 +82,8 @@ UUID = b"1b4e28ba-2fa1-11d2-883f-0016d3cca427"
         (b"\0\x0balice-4711a", True),  # Kafka: one more than the size
         (b"\x81\xa2id\xaaalice-4711", True),  # MessagePack
         (b"\xa1\x62id\x6aalice-4711", True),  # CBOR
+        (b"jalice-4711", True),
+        (b"by jalice-4711", False),
         (b"\x16malice-4711", False),
         (b"\x16alice-47112", False),
         (b"\xabmalice-4711", False),

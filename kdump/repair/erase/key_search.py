@@ -5,7 +5,7 @@ A key may be that of a record, or be inside other fields, or in any bytes.
 Records that can be read are searched field by field. A key is found if a record has it, or if it
 occurs in another key, in a value or in a header; in keys and values, one of printable characters
 must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`` or ``alice2``. It
-also does if the byte before it is its size, as binary formats write it, whatever follows. All other
+also does if the byte before it is its size, as binary formats write it, and not in text. All other
 bytes of a file are searched as they are (:mod:`kdump.repair.erase.searched_content`). Keys of less
 than :data:`LEAST_BYTES` bytes occur everywhere by chance: they are searched only as whole keys of
 records. So are keys of digits in the small files of Kafka, which are full of other numbers.
@@ -152,7 +152,9 @@ class KeyPatterns:
             return True
         end = at + len(key)
         is_begun = key in self._prefixes
-        if at and len(key) in _sizes_of_strings(around[at - 1]):
+        # In text, a letter is a letter; but a payload may be nothing else than a string.
+        is_size = at > 0 and len(key) in _sizes_of_strings(around[at - 1])
+        if is_size and (at == 1 or _is_binary(around)):
             return True
         if at and around[at - 1] in _WORD and key[0] in _WORD:
             return is_begun and _begins_string(around, at, len(key))
