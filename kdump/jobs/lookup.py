@@ -21,6 +21,7 @@ from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
 from kdump.log.bounds import is_certain_end
+from kdump.log.broker import require_one_cluster
 from kdump.log.directory import LogDirectory
 from kdump.log.first_record import FoundRecord
 from kdump.log.living import while_it_changes
@@ -464,8 +465,10 @@ def lookup(
     """Look into each replica of the selected partitions; gives answers by topic and number.
 
     Raises:
+        UsageProblem: the log directories belong to several clusters.
         KdumpError: the engine failed.
     """
+    require_one_cluster((each.path, each.cluster_id) for each in request.directories)
     groups = selected_replicas(request)
     splits = [lookup_split(replica) for group in groups for replica in group]
     answers = iter(run_job(LookupJob(request.question), splits, options))

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from kdump.errors import UsageProblem
 from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import LogDirectory
@@ -21,6 +22,26 @@ _Place = tuple[LogDirectory, Partition]
 def _broker(directory: LogDirectory) -> Broker | None:
     """Return the cluster and node of a directory; None if it does not say."""
     return None if directory.node_id is None else (directory.cluster_id, directory.node_id)
+
+
+def require_one_cluster(clusters: Iterable[tuple[Location, str | None]]) -> None:
+    """Refuse log directories of several clusters: their partitions of one name are no replicas.
+
+    Args:
+        clusters: log directories with the id of their cluster; None if it is not known.
+
+    Raises:
+        UsageProblem: they are of several; it names a directory of each.
+    """
+    found: dict[str, Location] = {}
+    for path, cluster_id in clusters:
+        if cluster_id is not None:
+            found.setdefault(cluster_id, path)
+    if len(found) > 1:
+        places = ", ".join(f"{path} to {cluster_id}" for cluster_id, path in found.items())
+        raise UsageProblem(
+            f"the log directories belong to several clusters ({places}): name those of one cluster"
+        )
 
 
 def needs_partition_metadata(directory: LogDirectory) -> bool:

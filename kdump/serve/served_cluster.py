@@ -14,6 +14,7 @@ from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, COORDINATOR_TOPICS, TopicPartition
 from kdump.formats.uuids import parse_uuid
 from kdump.jobs.metadata.metadata_copies import read_copies
+from kdump.log.broker import require_one_cluster
 from kdump.log.directory import LogDirectory
 from kdump.log.replicas import (
     Replica,
@@ -145,8 +146,10 @@ def open_cluster(
         on_failure: takes each replica whose end cannot be read, and why.
 
     Raises:
-        UsageProblem: no directory is of the broker that was named.
+        UsageProblem: no directory is of the broker that was named, or they belong to several
+            clusters.
     """
+    require_one_cluster((each.path, each.cluster_id) for each in request.directories)
     nodes = {each.node_id for each in request.directories}
     known_nodes = sorted(each for each in nodes if each is not None)
     if request.broker_id is not None and request.broker_id not in known_nodes:

@@ -81,6 +81,7 @@ def command(
     largest_record_bytes = max_record_bytes or LARGEST_RECORD_BYTES
     with without_garbage_collection():
         named = _named_directories(paths, diagnostics)
+        _require_one_cluster(named)
         sides = sides_of(named)
         if len(sides) < (1 if elect_name else 2):
             if diagnostics.status:
@@ -313,6 +314,19 @@ def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> l
         except OSError as failure:
             diagnostics.report(path, failure)
     return found
+
+
+def _require_one_cluster(named: Sequence[NamedDirectory]) -> None:
+    """Refuse log directories of several clusters; partitions that were named are compared.
+
+    Raises:
+        UsageProblem: they are of several.
+    """
+    from kdump.log.broker import require_one_cluster
+
+    if not all(each.is_partition for each in named):
+        around = [each.log_directory for each in named if each.log_directory is not None]
+        require_one_cluster((each.path, each.cluster_id) for each in around)
 
 
 def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics) -> None:

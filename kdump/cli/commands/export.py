@@ -187,8 +187,13 @@ def _payloads(
 def _targets(
     paths: Sequence[Location], selection: PartitionSelection, diagnostics: Any
 ) -> tuple[ChosenReplicas[FoundPartition], list[FoundPartition]]:
-    """The partitions to export, each once, and those of other topics with the same names."""
+    """The partitions to export, each once, and those of other topics with the same names.
+
+    Raises:
+        UsageProblem: the log directories belong to several clusters, or a copy has another name.
+    """
     from kdump.cli.shared.record_targets import TargetFinder, one_of_each
+    from kdump.log.broker import require_one_cluster
     from kdump.log.replicas import left_in_copies, of_one_topic
 
     finder = TargetFinder(selection, diagnostics, "exported", has_segments=False, has_copies=False)
@@ -207,10 +212,10 @@ def _targets(
                     same.append(found)
     if (said := left_in_copies(finder.left_out, by_key.keys(), "exported")) is not None:
         write_notice(f"{said}; name the directory to export it")
+    every = [each for same in by_key.values() for each in same]
+    require_one_cluster((each.partition.path.parent, each.cluster_id) for each in every)
     # Files are named after the topic.
-    of_topic, other_topics = of_one_topic(
-        (each for same in by_key.values() for each in same), lambda: _topic_ids(paths)
-    )
+    of_topic, other_topics = of_one_topic(every, lambda: _topic_ids(paths))
     if other_topics:
         write_notice(
             f"not exported: {counted(len(other_topics), 'replica')} of another topic with"

@@ -56,7 +56,8 @@ def find_copies(paths: Sequence[Location], problems: CopyProblems) -> list[Metad
     Raises:
         UsageProblem: the log directories have none, or they belong to several clusters.
     """
-    from kdump.jobs.metadata.metadata_copies import read_copies, require_one_cluster
+    from kdump.jobs.metadata.metadata_copies import read_copies
+    from kdump.log.broker import require_one_cluster
 
     with phase("looking at what is named"):
         paths = each_once(paths)
@@ -77,7 +78,7 @@ def find_copies(paths: Sequence[Location], problems: CopyProblems) -> list[Metad
             f"no {CLUSTER_METADATA_TOPIC}-0 in {named}: name a log directory of a"
             f" controller or a broker, or the directory in its metadata.log.dir"
         )
-    require_one_cluster(copies)
+    require_one_cluster((each.log_dir, each.cluster_id) for each in copies)
     return copies
 
 

@@ -14,12 +14,17 @@ from kdump.formats.names import PartitionState
 from kdump.jobs.listing.partition_facts import loaded_or_reported
 from kdump.log.directory import DirectoryKind, directory_kind, read_log_directory
 from kdump.log.partition import Partition
-from kdump.log.replicas import ChosenReplicas, choose_replicas
+from kdump.log.replicas import ChosenReplicas
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
-from kdump.tables.kafka_log.found_partitions import FoundPartition, lone_partition, lone_segment
+from kdump.tables.kafka_log.found_partitions import (
+    FoundPartition,
+    choose_found,
+    lone_partition,
+    lone_segment,
+)
 from kdump.tiered.left_in_tier import left_in_tier
 from kdump.words import counted
 
@@ -120,13 +125,16 @@ def one_of_each(
         diagnostics: takes the replicas that cannot be read: they may be better.
         done: what the command does with records, as in "searched".
         hint: what to do to have the others, too.
+
+    Raises:
+        UsageProblem: they belong to several clusters.
     """
 
     def failed(replica: FoundPartition, failure: OSError) -> None:
         diagnostics.report(replica.partition.path, failure)
 
     with phase("choosing among replicas"):
-        replicas = choose_replicas(found, failed)
+        replicas = choose_found(found, failed)
     if replicas.others:
         count = counted(len(replicas.others), "other replica")
         first = replicas.others[0].partition.path

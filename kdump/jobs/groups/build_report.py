@@ -23,6 +23,7 @@ from kdump.jobs.groups.group_report import (
     ShareOffsetReport,
 )
 from kdump.log.batch_validity import NO_OFFSET
+from kdump.log.broker import require_one_cluster
 from kdump.log.replicas import Replica, replicas_by_partition
 from kdump.phases import phase
 from kdump.state.compacted.latest_records import LatestRecords
@@ -74,8 +75,10 @@ def report_groups(
     """Read the groups, and the ends of the logs that they consume.
 
     Raises:
+        UsageProblem: the log directories belong to several clusters.
         KdumpError: the engine failed.
     """
+    require_one_cluster((each.path, each.cluster_id) for each in request.directories)
     return _Reporting(request).report(options)
 
 

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from kdump.errors import UsageProblem
 from kdump.formats.errors import FormatError
 from kdump.formats.names import QUORUM_STATE, FileKind
 from kdump.formats.quorum_state import QuorumState
@@ -122,19 +121,6 @@ def read_copies(directories: Iterable[LogDirectory]) -> list[MetadataCopy]:
                 with phase(f"reading {partition.path}"):
                     copies.append(_read_copy(directory, partition))
     return sorted(copies, key=lambda copy: copy.end, reverse=True)
-
-
-def require_one_cluster(copies: Iterable[MetadataCopy]) -> None:
-    """Refuse copies of several clusters.
-
-    Raises:
-        UsageProblem: they are of several.
-    """
-    clusters = {copy.cluster_id for copy in copies if copy.cluster_id is not None}
-    if len(clusters) > 1:
-        raise UsageProblem(
-            f"the log directories belong to several clusters: {', '.join(sorted(clusters))}"
-        )
 
 
 def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:

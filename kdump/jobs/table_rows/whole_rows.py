@@ -19,7 +19,7 @@ from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC
 from kdump.jobs.groups.group_report import GroupsRequest
 from kdump.jobs.groups.offset_rows import offset_row
 from kdump.jobs.listing.listed_rows import partition_row
-from kdump.jobs.metadata.metadata_copies import read_copies, require_one_cluster
+from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.jobs.metadata.metadata_questions import ShownMetadata, show_metadata
 from kdump.jobs.problems.found_problems import report_all
 from kdump.jobs.table_rows.log_tables import TOPICS
@@ -33,6 +33,7 @@ from kdump.jobs.table_rows.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTI
 from kdump.jobs.transactions.open_transactions import TxnsRequest, txns
 from kdump.jobs.transactions.shown_transactions import ShownTransactions
 from kdump.jobs.transactions.transaction_rows import open_transaction_row, transaction_row
+from kdump.log.broker import require_one_cluster
 from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
 from kdump.log.selection import EVERYTHING, only_metadata
 from kdump.state.metadata.metadata_image import EntityKind
@@ -89,6 +90,9 @@ class WholeReader(Struct, frozen=True):
 
     def splits(self, filters: PushedFilters, /) -> Sequence[WholeSplit]:
         found = WholeSplit(self.options, directory_kinds(self.options))  # refuses other paths
+        if len(found.directories) > 1:
+            roots = found.read(lambda _name, _key: False)
+            require_one_cluster((each.path, each.cluster_id) for each in roots)
         return [] if filters.is_empty else [found]
 
     def read(self, split: WholeSplit, filters: PushedFilters, /) -> Iterator[pa.RecordBatch]:
@@ -124,13 +128,8 @@ def _is_of_topic(resource: str) -> bool:
 
 
 def _shown_metadata(split: WholeSplit) -> ShownMetadata | None:
-    """The metadata of the most advanced copy; None if no log directory has one.
-
-    Raises:
-        UsageProblem: the log directories belong to several clusters.
-    """
+    """The metadata of the most advanced copy; None if no log directory has one."""
     copies = read_copies(split.read(only_metadata))
-    require_one_cluster(copies)
     if not copies:
         return None
     return show_metadata(copies, MetadataPoint(), LoggedProblems().remark)

@@ -22,6 +22,7 @@ from kdump.jobs.transactions.partition_transactions import (
     TxnsSplit,
     all_txns,
 )
+from kdump.log.broker import require_one_cluster
 from kdump.log.directory import LogDirectory
 from kdump.log.log_search import ReplicaEnd
 from kdump.log.replicas import Replica, of_each_topic, rank_replicas, replicas_by_partition
@@ -154,8 +155,10 @@ def txns(
     """Find the transactions of partitions and coordinators.
 
     Raises:
+        UsageProblem: the log directories belong to several clusters.
         KdumpError: the engine failed.
     """
+    require_one_cluster((each.path, each.cluster_id) for each in request.directories)
     problems: list[Problem] = []
     damages: list[Damage] = []
     with phase("reading the cluster's metadata"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -15,11 +15,12 @@ from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log import directory
+from kdump.log.broker import require_one_cluster
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.lock_holders import note_holder_around
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
-from kdump.log.replicas import choose_replicas, left_in_copies
+from kdump.log.replicas import ChosenReplicas, choose_replicas, left_in_copies
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
@@ -48,6 +49,7 @@ class FoundPartition(Struct, frozen=True):
         is_whole: whether these are all segments; a segment that was named itself is not.
         offset_problems: checkpoints that should have the offsets, and cannot be read or are
             malformed.
+        cluster_id: of the log directory; None if it does not say, or the partition is not in one.
     """
 
     partition: Partition
@@ -57,6 +59,7 @@ class FoundPartition(Struct, frozen=True):
     topic_partition: TopicPartition | None
     is_whole: bool = True
     offset_problems: tuple[FileProblem, ...] = ()
+    cluster_id: str | None = None
 
     @classmethod
     def in_directory(
@@ -69,6 +72,7 @@ class FoundPartition(Struct, frozen=True):
             partition.segments,
             key,
             offset_problems=around.offset_problems(),
+            cluster_id=around.cluster_id,
         )
 
     def of(self, partition: Partition) -> FoundPartition:
@@ -86,6 +90,19 @@ class FoundPartition(Struct, frozen=True):
         """Whether it is the log that a broker has of a partition, and not a part or a copy."""
         is_live = self.partition.state is PartitionState.LIVE
         return self.is_whole and is_live and self.topic_partition is not None
+
+
+def choose_found(
+    found: Iterable[FoundPartition], on_failure: Callable[[FoundPartition, OSError], None]
+) -> ChosenReplicas[FoundPartition]:
+    """Choose the most advanced replica of each partition, as :func:`choose_replicas` does.
+
+    Raises:
+        UsageProblem: they belong to several clusters.
+    """
+    replicas = list(found)
+    require_one_cluster((each.partition.path.parent, each.cluster_id) for each in replicas)
+    return choose_replicas(replicas, on_failure)
 
 
 class _Seen(Struct):
@@ -114,7 +131,7 @@ def find_partitions(
 
     Raises:
         UsageProblem: a path is not Kafka's, or none of the paths has a topic or partition that an
-            option names.
+            option names; or replicas to choose from belong to several clusters.
         KdumpError: a selected partition cannot be listed; or the mode is ``FAILFAST``, and a
             checkpoint that should have its offsets cannot be read or is malformed.
         OSError: a file cannot be read.
@@ -139,7 +156,7 @@ def find_partitions(
         with unreadable_logged(is_skipped=skips_unreadable):
             raise failure
 
-    replicas = choose_replicas((each for each in found if each.is_replica), failed)
+    replicas = choose_found((each for each in found if each.is_replica), failed)
     return replicas.without_others(found)
 
 
