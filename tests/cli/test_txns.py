@@ -354,3 +354,20 @@ def test_without_the_coordinators_partition_nothing_is_said_to_hang(cluster: Pat
         if row["is_hanging"] is None and row["end_command"] is None
     ]
     assert unknown == [3]
+
+
+def test_records_of_an_unknown_version_are_counted(tmp_path: Path) -> None:
+    later = b"\0\x09"
+    rows = [
+        (later + key_of("key")[2:], value_of()),
+        (key_of("value"), later + value_of()[2:]),
+        (key_of("known"), value_of()),
+    ]
+    write_partition(write_log_directory(tmp_path) / "__transaction_state-0", {0: log_of(rows)})
+    outcome = run_kdump(["txns", "--output", "jsonl", "."], tmp_path)
+    ids = [row["transactional_id"] for row in of_type(objects(outcome.stdout), "transaction")]
+    assert (outcome.exit_status, ids) == (4, ["known"])
+    assert outcome.stderr.endswith(
+        b"__transaction_state-0: 2 records of a version that is unknown here: a coordinator skips"
+        b" them, too\n"
+    )

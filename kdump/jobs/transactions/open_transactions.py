@@ -42,6 +42,7 @@ from kdump.state.transactions.transaction_coordinator import (
     CoordinatorTransaction,
 )
 from kdump.state.transactions.transaction_sizes import TransactionSize
+from kdump.words import counted
 
 _SNAPSHOT_READ_BYTES = 64 << 10
 """About how much is read of a partition after a clean shutdown: a snapshot, and its last batch."""
@@ -182,8 +183,7 @@ def txns(
         if isinstance(outcome, TxnsResult):
             read.append((each, outcome))
             damages += outcome.damages
-            problem = _loading_problem(each, outcome)
-            problems += [] if problem is None else [problem]
+            problems += _loading_problems(each, outcome)
         elif isinstance(outcome, NotLoadable):
             problems.append(Problem(str(each.replica.partition.path), outcome.what, True))
         else:
@@ -268,13 +268,18 @@ def _split(each: PartitionTransactions) -> TxnsSplit:
     )
 
 
-def _loading_problem(each: PartitionTransactions, result: TxnsResult) -> Problem | None:
-    """Why a coordinator does not load its log; None if it does."""
-    unreadable = None if result.coordinator is None else result.coordinator.unreadable
-    if unreadable is None:
-        return None
-    what = f"offset {unreadable.offset}: {unreadable.what}: a coordinator stops loading there"
-    return Problem(str(each.replica.partition.path), what, True)
+def _loading_problems(each: PartitionTransactions, result: TxnsResult) -> Iterator[Problem]:
+    """Why a coordinator does not load its log, or what of it."""
+    if result.coordinator is None:
+        return
+    path, unreadable = str(each.replica.partition.path), result.coordinator.unreadable
+    if unreadable is not None:
+        what = f"offset {unreadable.offset}: {unreadable.what}: a coordinator stops loading there"
+        yield Problem(path, what, True)
+    if result.coordinator.unknown_versions:
+        count = counted(result.coordinator.unknown_versions, "record")
+        what = f"{count} of a version that is unknown here: a coordinator skips them, too"
+        yield Problem(path, what, True)
 
 
 def _coordinators(
