@@ -48,6 +48,7 @@ def partition_record(
     replicas: Sequence[int],
     directories: Sequence[int],
     leader: int | None = None,
+    leader_epoch: int = 0,
 ) -> bytes:
     """Encode a new or updated partition, with numbers for the ids of its directories.
 
@@ -61,7 +62,7 @@ def partition_record(
         + _numbers(replicas)
         + _numbers(())
         + _numbers(())
-        + struct.pack(">iii", replicas[0] if leader is None else leader, 0, 0)
+        + struct.pack(">iii", replicas[0] if leader is None else leader, leader_epoch, 0)
         + _ids(directories)
         + b"\x00"
     )

@@ -15,7 +15,7 @@ from builders.in_process import Outcome, run_on_terminal
 from builders.json_answers import all_objects, objects
 from builders.json_schemas import problems_of_objects
 from builders.lock_holder import held_elsewhere
-from builders.metadata_log import feature_record, topic_record, write_metadata_log
+from builders.metadata_log import feature_record, partition_record, topic_record, write_metadata_log
 from builders.trees import contents_of
 from kdump.apply import disk_space
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
@@ -179,6 +179,21 @@ def test_a_second_reset_has_nothing_to_do(controllers: Path) -> None:
     assert contents_of(home) == before
     assert b"1 voter in the snapshot: 1002" in reset(home, "1002@h:2").stdout
     assert contents_of(home) != before
+
+
+@pytest.mark.parametrize("epoch", [2**31 - 1500, 2**31 - 1])
+def test_an_epoch_with_little_room_above_it_is_no_hindrance(epoch: int, tmp_path: Path) -> None:
+    home = tmp_path
+    partition = partition_record(1, 0, [7], [9], leader_epoch=epoch)
+    records = [feature_record("metadata.version", 30), topic_record("orders", 1), partition]
+    write_metadata_log(home, records)
+    (home / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=7\n")
+    done = reset(home, "7@h:1")
+    assert done.exit_status == 0, done.stderr
+    before = contents_of(home)
+    done = reset(home, "7@h:1")
+    assert b"nothing to do" in done.stdout, done.stderr
+    assert contents_of(home) == before
 
 
 def test_a_directory_that_is_behind_another_is_refused(controllers: Path) -> None:

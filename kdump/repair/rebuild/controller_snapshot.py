@@ -147,14 +147,15 @@ def with_margins(image: MetadataImage) -> MetadataImage:
 
     A broker takes the first batch of a new producer for a duplicate if another one had its id.
     Followers whose logs have a later leader epoch never get in sync, and brokers that run ignore a
-    partition with a lower epoch.
+    partition with a lower epoch. A number without room for its margin is raised less, or stays.
     """
-    next_id = image.of(EntityKind.NEXT_PRODUCER_ID).get("", 0) + MARGIN_PRODUCER_IDS
+    next_id = image.of(EntityKind.NEXT_PRODUCER_ID).get("", 0)
+    next_id = _raised(next_id, MARGIN_PRODUCER_IDS, _MAX_OFFSET)
     partitions = {
         key: replace(
             each,
-            leader_epoch=each.leader_epoch + MARGIN_EPOCHS,
-            partition_epoch=each.partition_epoch + MARGIN_EPOCHS,
+            leader_epoch=_raised(each.leader_epoch, MARGIN_EPOCHS, _MAX_EPOCH),
+            partition_epoch=_raised(each.partition_epoch, MARGIN_EPOCHS, _MAX_EPOCH),
         )
         for key, each in image.of(EntityKind.PARTITION).items()
     }
@@ -164,6 +165,11 @@ def with_margins(image: MetadataImage) -> MetadataImage:
         EntityKind.PARTITION: partitions,
     }
     return MetadataImage(entities, image.end, image.timestamp_ms, image.pending)
+
+
+def _raised(number: int, margin: int, most: int) -> int:
+    # Later elections and blocks of ids need room, too.
+    return max(number, min(number + margin, most - margin))
 
 
 def files_with_snapshot(
