@@ -345,6 +345,18 @@ def test_offsets_that_damage_took_are_named_whether_the_log_is_cleaned_or_not(
     assert orders(root).damaged_offsets == (range(2, 6),)
 
 
+def test_a_quick_collection_names_no_offsets_of_segments_that_it_does_not_read(
+    quick_path: Path,
+) -> None:
+    root = write_epochs(quick_path / "d1", RISING, RISING_CHECKPOINT)
+    (root / "orders-0" / f"{28:020d}.snapshot").unlink()
+    log = root / "orders-0" / f"{25:020d}.log"
+    damaged = bytearray(log.read_bytes())
+    damaged[100] ^= 1
+    log.write_bytes(damaged)
+    assert orders(root, is_quick=True).damaged_offsets == (range(25, 26),)
+
+
 def test_a_directory_without_a_log_misses_no_offsets(quick_path: Path) -> None:
     root = write_log_directory(quick_path / "d1")
     write_partition(root / "orders-0", {})

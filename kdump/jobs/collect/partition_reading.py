@@ -180,7 +180,11 @@ class _Reading:
         log = None if end is None else self._of_last_snapshot(end.offset)
         first = len(pairs) if log is not None else self._first_to_replay(replay)
         is_needed = not self.split.is_quick or not self._has_all_epochs(history, pairs[:first], end)
-        self.sums.begin_log(self.log_start)
+        start = self.log_start
+        if not is_needed and first < len(pairs):
+            # Offsets of segments that are not read are not missing.
+            start = max(start or 0, pairs[first][0].base_offset)
+        self.sums.begin_log(start)
         is_whole = self._read_segments(pairs[:first]) if is_needed else not first
         is_complete = self._read_segments(pairs[first:], replay)
         self.is_read_whole = is_complete and is_whole
