@@ -525,6 +525,8 @@ class PartitionPlanner(Struct):
         by_node: Mapping[int, DiskReplica],
     ) -> None:
         """Report empty logs that end after the leader's: retention deleted their records."""
+        if leader not in by_node and not self._has_all_disks(leader, None):
+            return
         end = _log_of(by_node.get(leader)).log_end_offset
         for node in replicas:
             log = _log_of(by_node.get(node))

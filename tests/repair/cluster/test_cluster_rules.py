@@ -1140,6 +1140,15 @@ def test_an_empty_log_that_ends_after_the_leader_is_asked_about() -> None:
     assert (partition_of(alike, "a").leader, refusing(alike)) == (2, [])
 
 
+def test_where_a_leader_begins_whose_disk_was_not_collected_is_not_known() -> None:
+    empty = replica("a", start=100, epochs=())
+    metadata = copy(*topic_records("a", [(1, 2)]), broker(1), broker(2))
+    settings = [("topic.a.partition.0.leader", "2")]
+    plan = plan_of(disk(1, empty, metadata=metadata), settings=settings)
+    assert partition_of(plan, "a").leader == 2
+    assert "offsets-again" not in codes(plan)
+
+
 def test_a_replica_that_ends_alike_and_begins_later_must_not_lead_first() -> None:
     unclean = config("a", "unclean.leader.election.enable", "true")
     metadata = copy(*topic_records("a", [(2, 1)]), unclean)
