@@ -211,7 +211,7 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
         path, error = problem.path, problem.error
         place, severity = Place(str(path)), None
         if isinstance(error, BrokenLinkError):
-            error = FormatError(error.strerror or str(error))
+            error = FormatError(reason_of(error))
         elif isinstance(error, OSError):
             yield unreadable(path, error)
             continue
