@@ -81,7 +81,7 @@ class ChangeRun:
         Raises:
             OSError: the disk fails.
         """
-        self.done = preview(targets, self.writing)
+        self.done = preview(list(targets), self.writing)
 
     def changed(self, results: Iterable[Result]) -> list[tuple[Result, PlanResult]]:
         """The results with their plans, without the directories that could not be changed.

@@ -156,7 +156,7 @@ def plan_and_apply(targets: Sequence[TargetDirectory], writing: Writing) -> list
     return in_order
 
 
-def preview(targets: Iterable[TargetDirectory], writing: Writing) -> list[PlanResult]:
+def preview(targets: Sequence[TargetDirectory], writing: Writing) -> list[PlanResult]:
     """Plan the way to each target state for a dry run.
 
     Unlike with :func:`plan_and_apply`, a plan that cannot be made is a failure in its result: what
@@ -165,7 +165,8 @@ def preview(targets: Iterable[TargetDirectory], writing: Writing) -> list[PlanRe
     Raises:
         OSError: the disk fails.
     """
-    return [_previewed(each, writing) for each in targets]
+    with phase("planning the changes", len(targets)) as planning:
+        return [_previewed(each, writing) for each in planning.over(targets)]
 
 
 def _previewed(target: TargetDirectory, writing: Writing) -> PlanResult:
