@@ -207,7 +207,9 @@ TORN = batch([record(0, b"alice", b"v" * 300)], codec=Codec.GZIP)[40:]
         (f"{0:020d}.timeindex.deleted", False),
         (f"damaged-{0:020d}.index-40-90", False),
         (f"{0:020d}.snapshot", False),
-        (f"{0:020d}_{'A' * 22}.index", False),
+        (f"4711_{'A' * 21}_.index", False),
+        (f"0_{'A' * 21}-.txnindex.deleted", False),
+        ("4711_orders.index", True),
         (f"{0:020d}-{'A' * 22}.snapshot", False),
     ],
 )

@@ -35,8 +35,11 @@ _IS_CONTROL: Final = np.array(
 )
 
 
-_OF_A_SEGMENT: Final = re.compile(r"[0-9]{20}[-._]")
-"""How the names of indexes and snapshots begin; those of remote segments have an id, too."""
+_OF_A_SEGMENT: Final = re.compile(r"[0-9]{20}[-.]|[0-9]{1,19}_[A-Za-z0-9_-]{22}\.")
+"""How the names of indexes and snapshots begin; those of remote segments have an id, too.
+
+A broker's cache of their indexes has the plain number of the offset (``RemoteIndexCache``).
+"""
 
 
 class SearchedContent(enum.Enum):
