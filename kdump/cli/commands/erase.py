@@ -29,6 +29,7 @@ from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import emit_findings
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.phases import phase
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -192,7 +193,8 @@ def command(
             raise UsageProblem(f"{'; '.join(wide)}; nothing has been changed")
         with ErasedLogs(request) as logs:
             made = logs.preview if repair.dry_run else logs.write
-            found = [made(each) if each.is_changed else each for each in found]
+            with phase("making the new logs", len(found)) as making:
+                found = [made(each) if each.is_changed else each for each in making.over(found)]
             if not repair.dry_run:
                 run.apply(targets(request, found))
     report = ErasureReport(run.operations(), repair, is_masked=mask.is_given)

@@ -55,7 +55,7 @@ from kdump.log.partition import LeftoverKind, Partition
 from kdump.log.remote_files import RemotePlace
 from kdump.log.segment import Segment
 from kdump.log.selection import PartitionSelection
-from kdump.phases import phase
+from kdump.phases import during, phase
 from kdump.repair.erase.erased_list import (
     FILE_NAME,
     ErasedPartition,
@@ -423,6 +423,7 @@ class ErasedLogs:
     def __enter__(self) -> Self:
         return self
 
+    @during("removing new files that are not in use")
     def __exit__(self, *_: object) -> None:
         for log_dir, paths in self._staged.items():
             left = [path for path in paths if status_of(path) is not None]
