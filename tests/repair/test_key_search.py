@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,17 @@ def test_a_word_counts_where_it_stands_alone(
     found = found_in(tmp_path, log, b"alice")
 
     assert (found.records, found.mentions, found.raw) == (0, mentions, 0)
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_field_is_looked_at_once_however_often_a_key_is_in_it(tmp_path: Path, magic: int) -> None:
+    value = b" d1234" * 50_000  # d is the size of four bytes in CBOR
+    log = batch([record(0, b"k", value)]) if magic == 2 else message(0, key=b"k", value=value)
+
+    begin = time.process_time()
+    assert found_in(tmp_path, log, b"1234").is_clean
+
+    assert time.process_time() - begin < 5
 
 
 UUID = b"1b4e28ba-2fa1-11d2-883f-0016d3cca427"

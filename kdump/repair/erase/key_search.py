@@ -17,7 +17,7 @@ import functools
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -76,7 +76,7 @@ def _begins_string(data: bytes, at: int, least_bytes: int) -> bool:
     """
     sizes = _sizes_of_strings(data[at - 1]) - {data[at - 1] - 0x60}
     ends = (at + size for size in sizes if least_bytes <= size <= len(data) - at)
-    return any(not _is_binary(data[at:end]) for end in ends) and _is_binary(data)
+    return any(not _is_binary(data[at:end]) for end in ends) and _is_binary_field(data)
 
 
 def _is_binary(data: bytes) -> bool:
@@ -86,6 +86,10 @@ def _is_binary(data: bytes) -> bool:
     except UnicodeDecodeError:
         return True
     return _CONTROL.search(data) is not None
+
+
+_is_binary_field: Final = functools.lru_cache(maxsize=1)(_is_binary)
+"""A key may be in the same field at very many places."""
 
 
 class FoundKeys(Struct, frozen=True):
@@ -154,7 +158,7 @@ class KeyPatterns:
         is_begun = key in self._prefixes
         # In text, a letter is a letter; but a payload may be nothing else than a string.
         is_size = at > 0 and len(key) in _sizes_of_strings(around[at - 1])
-        if is_size and (at == 1 or _is_binary(around)):
+        if is_size and (at == 1 or _is_binary_field(around)):
             return True
         if at and around[at - 1] in _WORD and key[0] in _WORD:
             return is_begun and _begins_string(around, at, len(key))
@@ -318,10 +322,11 @@ class _FileSearch:
         rows = set(np.flatnonzero(named).tolist())
         records = len(rows)
         mentions = raw = 0
+        field_at = functools.lru_cache(maxsize=1)(lambda at, to: columns.data[at:to].tobytes())
         for position, key in self._patterns.places(columns.data):
             row = int(np.searchsorted(columns.end, position, "right"))
             if row < columns.count and position >= columns.key_start[row]:
-                if not named[row] and self._is_mention(columns, row, position, key):
+                if not named[row] and self._is_mention(columns, row, position, key, field_at):
                     mentions += 1
                     rows.add(row)
             elif columns.problems:
@@ -334,14 +339,20 @@ class _FileSearch:
         undecoded = int(np.count_nonzero(is_undecoded))
         return FoundKeys(0, records, mentions, raw, len(doubtful), tuple(offsets), undecoded)
 
-    def _is_mention(self, columns: RecordColumns, row: int, position: int, key: bytes) -> bool:
+    def _is_mention(
+        self,
+        columns: RecordColumns,
+        row: int,
+        position: int,
+        key: bytes,
+        field_at: Callable[[int, int], bytes],
+    ) -> bool:
         for start, size in (
             (columns.key_start, columns.key_size),
             (columns.value_start, columns.value_size),
         ):
             begin, end = int(start[row]), int(start[row]) + max(0, int(size[row]))
             if begin <= position and position + len(key) <= end:
-                around = columns.data[begin:end].tobytes()
-                return self._patterns.stands_alone(key, around, position - begin)
+                return self._patterns.stands_alone(key, field_at(begin, end), position - begin)
         # In a header, or across two fields: what is beside it says nothing.
         return True
