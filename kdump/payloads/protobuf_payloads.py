@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
@@ -33,6 +33,7 @@ NOT_INSTALLED: Final = "Protobuf needs the extra 'protobuf': pip install 'kafka-
 _ROOT: Final = "kdump_root.proto"
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _MOST_NAME: Final = 200
+_ANY: Final = "google.protobuf.Any"
 
 
 class ProtobufDecoder(Struct, frozen=True):
@@ -98,15 +99,30 @@ class ProtobufDecoder(Struct, frozen=True):
                     message, always_print_fields_with_no_presence=True, descriptor_pool=self.pool
                 )
             )
-            size_bytes = message.ByteSize()
-            message.DiscardUnknownFields()
-            return text, message.ByteSize() == size_bytes
+            return text, self._is_known(message, has_any='"@type":' in text)
         except PayloadError:
             raise
         except RecursionError:
             raise PayloadError("it is nested too deeply") from None
         except Exception as failure:  # noqa: BLE001 - hostile input, and a library's own errors
             raise PayloadError(f"it does not fit its schema: {describe_foreign(failure)}") from None
+
+    def _is_known(self, message: Any, *, has_any: bool) -> bool:
+        """Whether the schema knows all fields of a message, also of those in an ``Any``."""
+        from google.protobuf.message_factory import GetMessageClass
+
+        size_bytes = message.ByteSize()
+        message.DiscardUnknownFields()
+        if message.ByteSize() != size_bytes:
+            return False
+        if not has_any:
+            return True
+        if message.DESCRIPTOR.full_name == _ANY and message.type_url:
+            kind = self.pool.FindMessageTypeByName(message.TypeName())
+            held = [GetMessageClass(kind).FromString(message.value)]
+        else:
+            held = list(_messages_in(message))
+        return all(self._is_known(each, has_any=True) for each in held)
 
     def _class_of(self, indexes: tuple[int, ...]) -> Any:
         found = self.classes.get(indexes)
@@ -223,3 +239,17 @@ def _from_base64(text: str, path: str) -> FileDescriptorProto | None:
         raise SchemaProblem(f"its schema is malformed: {describe_foreign(failure)}") from None
     found.name = path
     return found
+
+
+def _messages_in(message: Any) -> Iterator[Any]:
+    """The messages in the fields of a message."""
+    for descriptor, value in message.ListFields():
+        if descriptor.message_type is None:
+            continue
+        if descriptor.message_type.GetOptions().map_entry:
+            if descriptor.message_type.fields_by_name["value"].message_type is not None:
+                yield from value.values()
+        elif descriptor.is_repeated:
+            yield from value
+        else:
+            yield value

@@ -151,6 +151,34 @@ def decode_with(text: str, body: bytes = b"\0") -> Decoded:
     return decoder.decode(b"\0\0\0\0\x03" + body)
 
 
+ANYS: Final = """syntax = "proto3"; import "google/protobuf/any.proto";
+message M {
+  google.protobuf.Any one = 1;
+  repeated google.protobuf.Any more = 2;
+  map<string, google.protobuf.Any> named = 3;
+  map<string, string> texts = 4;
+}
+message N { string id = 1; }
+"""
+
+
+@pytest.mark.parametrize("field", [1, 2, 3])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_field_that_no_schema_knows_may_be_in_an_any(field: int, is_whole: bool) -> None:
+    def sized(number: int, content: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    held = sized(1, b"bob") + (b"" if is_whole else sized(9, b"alice"))
+    packed = sized(1, b"type.googleapis.com/N") + sized(2, held)
+    body = sized(field, sized(1, b"k") + sized(2, packed) if field == 3 else packed)
+    body += sized(4, sized(1, b"k") + sized(2, b"v"))
+
+    decoded = decode_with(ANYS, b"\0" + body)
+
+    assert '"id":"bob"' in (decoded.text or "")
+    assert decoded.is_whole is is_whole
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
