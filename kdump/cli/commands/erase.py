@@ -188,14 +188,14 @@ def command(
         in_remote, undecoded = (
             ([], 0) if remote is None else find_in_remote(request, remote, engine)
         )
-        wide = [] if yes else _wide_lines(found, is_masked=mask.is_given)
-        if wide and not repair.dry_run:
-            raise UsageProblem(f"{'; '.join(wide)}; nothing has been changed")
+        if not (yes or repair.dry_run):
+            _require_few(found, is_masked=mask.is_given)
         with ErasedLogs(request) as logs:
-            made = logs.preview if repair.dry_run else logs.write
-            with phase("making the new logs", len(found)) as making:
-                found = [made(each) if each.is_changed else each for each in making.over(found)]
             if not repair.dry_run:
+                with phase("making the new logs", len(found)) as making:
+                    found = [
+                        logs.write(each) if each.is_changed else each for each in making.over(found)
+                    ]
                 run.apply(targets(request, found))
     report = ErasureReport(run.operations(), repair, is_masked=mask.is_given)
     with run.report() as printer:
@@ -210,7 +210,8 @@ def command(
         printer.emit_text(undecoded_lines(undecoded, "in remote segments"))
         printer.emit(summary(found, repair, time.monotonic() - begin, is_masked=mask.is_given))
         printer.emit_text(report.unchanged.lines())
-        printer.emit_text(wide)
+        if repair.dry_run and not yes:
+            printer.emit_text(_wide_lines(found, is_masked=mask.is_given))
     status = diagnostics.status | status_of(found)
     is_left = bool(severe or in_remote or undecoded)
     return run.status(status | (ExitStatus.DAMAGE_LEFT if is_left else ExitStatus.SOUND))
@@ -285,6 +286,17 @@ def _report_not_selected(
         more = [f"and {len(missing) - MAX_LISTED} more"] if len(missing) > MAX_LISTED else []
         listed = " ".join([", ".join(missing[:MAX_LISTED]), *more])
         write_notice(f"{named.offsets_file}: not among the selected partitions: {listed}")
+
+
+def _require_few(found: Sequence[PartitionErasure], *, is_masked: bool) -> None:
+    """Refuse to erase or mask a large share of a topic.
+
+    Raises:
+        UsageProblem: it was not confirmed.
+    """
+    wide = list(_wide_lines(found, is_masked=is_masked))
+    if wide:
+        raise UsageProblem(f"{'; '.join(wide)}; nothing has been changed")
 
 
 def _wide_lines(found: Sequence[PartitionErasure], *, is_masked: bool) -> list[str]:

@@ -452,10 +452,14 @@ class ErasedLogs:
         files: dict[str, TargetFile] = {}
         gone: list[ErasedSegment] = []
         keys: set[bytes] = set()
-        for segment, amount in _losing(found):
+        lost = {each.base_offset: each.amount for each in found.segments}
+        for segment in found.partition.segments:
+            amount = lost.get(segment.base_offset, MatchedAmount())
+            if not amount.erased_records:
+                continue
             outcome = self._write_segment(found, segment, amount)
             if isinstance(outcome, Refusal):
-                return _refused(found, outcome)
+                return replace(found, problem=outcome, segments=())  # none of them loses anything
             log = self._log_to_erase(found, segment)
             erased = log.erased()
             keys |= erased.keys
@@ -475,23 +479,6 @@ class ErasedLogs:
                 )
             )
         return replace(found, files=files, erased=tuple(gone), keys=frozenset(keys))
-
-    def preview(self, found: PartitionErasure) -> PartitionErasure:
-        """Make the new logs of a partition without writing them.
-
-        Returns:
-            The partition; with the reason, if :meth:`write` would leave it unchanged.
-
-        Raises:
-            OSError: the disk fails.
-        """
-        for segment, _ in _losing(found):
-            rewriter = GroupRewriter(self._group(found, segment))
-            for _ in rewriter.pieces([self._log_to_erase(found, segment).chunks()]):
-                pass
-            if isinstance(rewriter.outcome, Refusal):
-                return _refused(found, rewriter.outcome)
-        return found
 
     def _log_to_erase(self, found: PartitionErasure, segment: Segment) -> LogToErase:
         return LogToErase(
@@ -514,7 +501,15 @@ class ErasedLogs:
     ) -> RewrittenGroup | Refusal:
         partition = found.partition
         log = partition.path / segment.log_name
-        group = self._group(found, segment)
+        group = GroupToRewrite(
+            path=partition.path,
+            base_offsets=(segment.base_offset,),
+            parts=(),
+            skipped=Amount(),
+            aborted_txns=_aborted_txns(partition, segment),
+            settings=self._index_settings(found),
+            modified_ms=log.status().modified_ms,
+        )
         to_erase = self._log_to_erase(found, segment)
         rewriter = GroupRewriter(group)
         staged = (partition.path / staged_name(segment.base_offset)).local_path
@@ -535,38 +530,12 @@ class ErasedLogs:
         _require_erased(replace(to_erase, path=partition.path / staged.name), amount)
         return outcome
 
-    def _group(self, found: PartitionErasure, segment: Segment) -> GroupToRewrite:
-        partition = found.partition
-        return GroupToRewrite(
-            path=partition.path,
-            base_offsets=(segment.base_offset,),
-            parts=(),
-            skipped=Amount(),
-            aborted_txns=_aborted_txns(partition, segment),
-            settings=self._index_settings(found),
-            modified_ms=(partition.path / segment.log_name).status().modified_ms,
-        )
-
     def _index_settings(self, found: PartitionErasure) -> IndexSettings:
         settings = self._request.settings[found.directory.path]
         topic = settings.topic(found.key.topic)
         return IndexSettings(
             topic.index_interval_bytes, topic.segment_index_bytes, settings.kafka_version
         )
-
-
-def _losing(found: PartitionErasure) -> Iterator[tuple[Segment, MatchedAmount]]:
-    """The segments of a partition that lose records, and how much."""
-    amounts = {each.base_offset: each.amount for each in found.segments}
-    for segment in found.partition.segments:
-        amount = amounts.get(segment.base_offset, MatchedAmount())
-        if amount.erased_records:
-            yield segment, amount
-
-
-def _refused(found: PartitionErasure, problem: Refusal) -> PartitionErasure:
-    """The partition left unchanged: none of its segments loses anything."""
-    return replace(found, problem=problem, segments=())
 
 
 def _require_erased(written: LogToErase, amount: MatchedAmount) -> None:
