@@ -59,7 +59,7 @@ class PartitionSelection(Struct, frozen=True):
         return _any_matches(self.topics, [topic]) and _any_matches(tuple(globs), [topic])
 
     def may_match_cut(self, directory_name: str, key: TopicPartition) -> bool:
-        """Whether a partition is selected by a topic of which ``key`` has only the beginning."""
+        """Whether a topic whose name begins with that of ``key`` may be selected."""
         return _may_match_cut(self.topics, key.topic) and (
             not self.partitions
             or any(
