@@ -181,7 +181,7 @@ def rebuilding(
     return Rebuilding(cluster, ["--accept-loss"])
 
 
-@pytest.mark.parametrize("seed", [*range(30), 7148])
+@pytest.mark.parametrize("seed", [*range(30), 7148, 9691])
 def test_a_plan_names_every_record_that_it_loses(
     rebuilding: Rebuilding, cluster_disks: ClusterDisks
 ) -> None:

@@ -611,15 +611,16 @@ def _doubtful(replica: DiskReplica, held: LoadedReplica, leader: LoadedReplica) 
     records may be those of other offsets, which the leader perhaps has.
     """
     loaded = replica.partition.loaded
-    if loaded is None:
-        # A leader without its leader epoch has none of its records.
+    if loaded is None or loaded.log_start_offset > held.log_end_offset:
+        # A start keeps none of it. A leader without its leader epoch has none of its records.
         is_older = leader.latest_epoch < replica.highest_epoch
         end = held.log_end_offset if is_older else leader.log_end_offset
         for each in replica.partition.doubtful_offsets:
-            yield from filter(None, (range(max(each.start, end), each.stop),))
-    if loaded is not None and held.log_end_offset > held.log_start_offset:
+            start = max(each.start, end, held.log_start_offset)
+            yield from filter(None, (range(start, each.stop),))
+    elif held.log_end_offset > held.log_start_offset:
         start = max(held.log_end_offset, leader.log_end_offset)
-        if start < loaded.log_end_offset and loaded.log_start_offset <= held.log_end_offset:
+        if start < loaded.log_end_offset:
             yield range(start, loaded.log_end_offset)
 
 

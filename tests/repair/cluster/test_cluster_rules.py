@@ -41,6 +41,7 @@ from kdump.state.metadata.cluster_plan_json import decode_plan, encode_plan
 from kdump.state.metadata.disk_collection import (
     ClaimedPartition,
     CollectedDirectory,
+    CollectedLoad,
     CollectedMetadata,
     CollectedPartition,
     CollectedRecord,
@@ -468,16 +469,17 @@ def test_a_batch_in_doubt_of_a_directory_that_is_not_loaded_is_asked_for() -> No
     assert "offsets 60 to 69 may be in no other log" in what
 
 
+@pytest.mark.parametrize("loaded", [None, CollectedLoad(999_999, 999_999, ())])
 @pytest.mark.parametrize(
     ("leader_end", "epoch", "lost"),
     [(30, 2, "35 to 46"), (40, 2, "40 to 46"), (40, 3, "35 to 46"), (50, 2, None)],
 )
-def test_a_last_batch_in_doubt_of_a_log_that_is_not_loaded_is_asked_for(
-    leader_end: int, epoch: int, lost: str | None
+def test_a_last_batch_in_doubt_of_a_log_that_no_start_keeps_is_asked_for(
+    leader_end: int, epoch: int, lost: str | None, loaded: CollectedLoad | None
 ) -> None:
     in_doubt = replace(
         replica("orders", end=21, epochs=[(2, 0)]),
-        loaded=None,
+        loaded=loaded,
         highest_epoch=epoch,
         doubtful_offsets=(range(35, 47),),
     )
