@@ -368,6 +368,6 @@ def test_records_of_an_unknown_version_are_counted(tmp_path: Path) -> None:
     ids = [row["transactional_id"] for row in of_type(objects(outcome.stdout), "transaction")]
     assert (outcome.exit_status, ids) == (4, ["known"])
     assert outcome.stderr.endswith(
-        b"__transaction_state-0: 2 records of a version that is unknown here: a coordinator skips"
-        b" them, too\n"
+        b"__transaction_state-0: 2 records of an unknown version: a coordinator skips such records,"
+        b" too\n"
     )

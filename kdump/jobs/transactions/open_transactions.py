@@ -278,7 +278,7 @@ def _loading_problems(each: PartitionTransactions, result: TxnsResult) -> Iterat
         yield Problem(path, what, True)
     if result.coordinator.unknown_versions:
         count = counted(result.coordinator.unknown_versions, "record")
-        what = f"{count} of a version that is unknown here: a coordinator skips them, too"
+        what = f"{count} of an unknown version: a coordinator skips such records, too"
         yield Problem(path, what, True)
 
 
