@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
@@ -32,6 +31,7 @@ from kdump.repair.erase.searched_content import (
     UndecodedBytes,
     batches_to_doubt,
     decoded_messages,
+    has_controls,
     searched,
 )
 from kdump.scan.batches import Bytes, read_chunks
@@ -46,7 +46,6 @@ _WIDE_BYTES: Final = 8
 _CHUNK_BYTES: Final = 1 << 20
 _MOST_PLACES: Final = 100
 """So many offsets of a file are kept, as examples."""
-_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _WORD: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") | (
     frozenset(range(0x80, 0x100))
 )
@@ -85,7 +84,7 @@ def _is_binary(data: bytes) -> bool:
         data.decode()
     except UnicodeDecodeError:
         return True
-    return _CONTROL.search(data) is not None
+    return has_controls(data)
 
 
 _is_binary_field: Final = functools.lru_cache(maxsize=1)(_is_binary)

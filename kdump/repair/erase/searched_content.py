@@ -173,13 +173,18 @@ def decoded_messages(
     return decoded, may_hide
 
 
+def has_controls(data: bytes) -> bool:
+    """Whether there are control characters, other than tabs and ends of lines."""
+    return bool(_IS_CONTROL[np.frombuffer(data, np.uint8)].any())
+
+
 def _is_text(source: ByteSource, start: int, end: int) -> bool:
     """Whether a range is text in UTF-8 without control characters."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for chunk in read_chunks(source, start, end, _CHUNK_BYTES):
             data = bytes(chunk)
-            if _IS_CONTROL[np.frombuffer(data, np.uint8)].any():
+            if has_controls(data):
                 return False
             decoder.decode(data)
         decoder.decode(b"", final=True)
