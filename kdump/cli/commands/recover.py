@@ -94,13 +94,12 @@ def command(
     report = RecoveryReport(run.operations(), repair)
     status = diagnostics.status
     # What a broker would do is known even where a run would be refused.
-    is_preview = repair.dry_run
-    changed = list(zip(results, run.done, strict=True)) if is_preview else run.changed(results)
+    changed = list(zip(results, run.done, strict=True)) if repair.dry_run else run.changed(results)
     with run.report() as printer:
         for result, done in changed:
             printer.emit_all(report.events(result, done))
             status |= recovery_status(result, done, repair)
-        if not is_preview:
+        if not repair.dry_run:
             run.emit_failures(printer)
         printer.emit_text(report.rest())
         if repair.dry_run and policy_name is RecoverPolicy.BROKER:
