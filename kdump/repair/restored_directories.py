@@ -30,7 +30,7 @@ from kdump.formats.names import (
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.state.metadata.cluster import ClusterImage
-from kdump.state.metadata.config_keys import REMOTE_STORAGE_ENABLE
+from kdump.state.metadata.config_keys import REMOTE_STORAGE_ENABLE, is_true
 from kdump.words import counted, shell_command, undo_command
 
 GONE_STATES: Final = (PartitionState.STRAY, PartitionState.DELETE)
@@ -291,7 +291,7 @@ def is_remote(candidate: Candidate, cluster: ClusterImage | None) -> bool:
     topic = None if cluster is None else cluster.topic_of(candidate.topic_id or "")
     if topic is None:
         return False
-    return topic.configs.get(REMOTE_STORAGE_ENABLE, "").strip().lower() == "true"
+    return is_true(topic.configs.get(REMOTE_STORAGE_ENABLE, ""))
 
 
 def _stray(cause: StrayCause, why: str) -> StartForecast:

@@ -67,6 +67,7 @@ from kdump.state.metadata.cluster_plan import (
     SourceKind,
 )
 from kdump.state.metadata.collected_image import image_of_records
+from kdump.state.metadata.config_keys import is_true
 from kdump.state.metadata.disk_collection import DiskCollection
 from kdump.state.metadata.image_records import DIRECTORY_ASSIGNMENT, ImageLoss, records_of
 from kdump.state.metadata.metadata_image import (
@@ -275,7 +276,7 @@ class _Planner(Struct, frozen=True):
         settled, first_leaders = settle_unclean_elections(
             topics,
             known,
-            by_default.strip().lower() == "true",
+            is_true(by_default),
             self.overrides,
             self.notices,
         )

@@ -24,6 +24,7 @@ from kdump.state.metadata.cluster_plan import (
     Source,
     SourceKind,
 )
+from kdump.state.metadata.config_keys import CLEANUP_POLICY, REMOTE_STORAGE_ENABLE, is_true
 from kdump.state.metadata.disk_collection import joined
 from kdump.state.metadata.metadata_entities import (
     MIGRATING_DIRECTORY,
@@ -34,9 +35,7 @@ from kdump.words import counted
 
 MOST_EPOCH: Final = 2**31 - 1
 _RECOVERED: Final = "RECOVERED"
-_CLEANUP_POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
-_REMOTE: Final = "remote.storage.enable"
 
 
 class PartitionPlanner(Struct):
@@ -549,7 +548,7 @@ def without_natural_gaps(topic: TopicChoice, configs: Iterable[PlannedConfig]) -
     """
     every = [each for found in topic.all_directories.values() for each in found]
     is_cleaned = any(each.partition.is_cleaned for each in every)
-    is_compacted = any(each.name == _CLEANUP_POLICY and _COMPACT in each.value for each in configs)
+    is_compacted = any(each.name == CLEANUP_POLICY and _COMPACT in each.value for each in configs)
     if not (is_cleaned or is_compacted):
         return topic
     return _with_each(topic, _without_gaps)
@@ -561,9 +560,7 @@ def with_remote_records(topic: TopicChoice, configs: Iterable[PlannedConfig]) ->
     A leader finds them by its leader epochs. Those that it has no epoch of are lost: brokers delete
     them, because they are of no epoch of its log.
     """
-    is_tiered = any(
-        each.name == _REMOTE and each.value.strip().lower() == "true" for each in configs
-    )
+    is_tiered = any(each.name == REMOTE_STORAGE_ENABLE and is_true(each.value) for each in configs)
     return _with_each(topic, _from_first_epoch) if is_tiered else topic
 
 

@@ -27,6 +27,7 @@ from kdump.state.metadata.cluster_plan import (
     Source,
     SourceKind,
 )
+from kdump.state.metadata.config_keys import is_true
 
 
 class _Race(Struct, frozen=True):
@@ -86,7 +87,7 @@ def settle_unclean_elections(
 def _is_on(topic: PlannedTopic, default: bool) -> bool:
     values = {each.name: each.value for each in topic.configs}
     value = values.get(UNCLEAN_ELECTION)
-    return default if value is None else value.strip().lower() == "true"
+    return default if value is None else is_true(value)
 
 
 def _races(topic: PlannedTopic, choice: TopicChoice) -> Iterable[_Race]:

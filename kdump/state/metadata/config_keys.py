@@ -187,6 +187,11 @@ def parse_boolean(text: str) -> bool:
     return text.upper() == "TRUE"
 
 
+def is_true(text: str) -> bool:
+    """Whether a property of type BOOLEAN is on; what is no boolean is off."""
+    return text.strip().lower() == "true"
+
+
 def _parse_ratio(text: str) -> float:
     ratio = parse_double(text)
     if ratio is None or ratio < 0 or ratio > 1:
