@@ -137,6 +137,31 @@ def cut_last_batch(path: Path) -> None:
     os.truncate(log, at)
 
 
+def delete_the_oldest(path: Path, drawn: random.Random) -> None:
+    """Delete the oldest segments as retention does; perhaps all, so that an empty one is left."""
+    batches = [
+        data for log in sorted(path.glob("*.log")) for _, data in batches_of(log.read_bytes())
+    ]
+    if not batches:
+        return
+    kept = batches[drawn.randrange(1, len(batches) + 1) :]
+    last = batches[-1]
+    end = int.from_bytes(last[:8]) + int.from_bytes(last[23:27]) + 1
+    start = int.from_bytes(kept[0][:8]) if kept else end
+    for each in path.iterdir():
+        if each.name[0].isdigit():
+            each.unlink()
+    (path / f"{start:020d}.log").write_bytes(b"".join(kept))
+    _set_start(path, start)
+    checkpoint = path / names.LEADER_EPOCH_CHECKPOINT
+    if checkpoint.exists() and checkpoint.read_bytes() != GARBLED:
+        entries = decode_leader_epoch_checkpoint(checkpoint.read_bytes())
+        before = [each.epoch for each in entries if each.start_offset <= start][-1:]
+        after = [each for each in entries if each.start_offset > start]
+        first = [EpochEntry(epoch, start) for epoch in before]
+        checkpoint.write_bytes(encode_leader_epoch_checkpoint([*first, *after]))
+
+
 def empty_logs(path: Path, _drawn: random.Random) -> None:
     for log in path.glob("*.log"):
         os.truncate(log, 0)
@@ -324,6 +349,8 @@ MORE_DAMAGES: Final[tuple[Damage, ...]] = (
     *(raise_high_watermark, raise_recovery_point),
 )
 """With those of small files, leftover files and whole directories."""
+DAMAGES_AND_RETENTION: Final = (*MORE_DAMAGES, delete_the_oldest)
+"""With what is no damage: a broker that deleted the oldest records, and perhaps all."""
 
 
 def damage_some(
@@ -386,11 +413,11 @@ def held(valid: Path, damaged: Path, *, misplaced: bool = False) -> set[Held]:
         damaged: the same afterwards.
         misplaced: whether to count those with another base offset, too.
     """
+    swapped = [path for path in damaged.glob("*.log.swap") if not path.with_suffix("").exists()]
+    # A start gives the second ones their name.
+    content = b"".join(path.read_bytes() for path in (*damaged.glob("*.log"), *swapped))
     found = set()
     for log in valid.glob("*.log"):
-        # A start gives the second one its name.
-        places = [damaged / log.name, damaged / f"{log.name}.swap"]
-        content = next((each.read_bytes() for each in places if each.exists()), b"")
         for _, data in batches_of(log.read_bytes()):
             is_like = re.escape(data[8:12]) + b".{4}" + re.escape(data[16:])
             pattern = (b".{8}" if misplaced else re.escape(data[:8])) + is_like

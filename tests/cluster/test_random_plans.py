@@ -14,6 +14,7 @@ from builders.cluster_disks import KILLED, ClusterDisks
 from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
 from builders.cluster_nodes import controller
 from builders.damaged_replicas import (
+    DAMAGES_AND_RETENTION,
     DISKS,
     MORE_DAMAGES,
     Held,
@@ -35,6 +36,8 @@ SEEDS: Final = (37, 92, 1002)
 """With the first two, a ``-delete`` directory is all that is left of a partition; with the first,
 the file of an unfinished swap, of another; with the last, a ``-stray`` directory has what no log
 has. With all, ``-future`` directories lead."""
+WITH_RETENTION: Final = 10_000
+"""From this seed on; what a seed stands for changes with the damages that it chooses from."""
 EMPTY: Final = CollectedLoad(0, 0, ())
 """What a broker creates where it has no replica."""
 NOT_LOADED: Final = ("-delete", "-stray")
@@ -122,7 +125,8 @@ def held_of(path: Path, before: Path, name: str) -> set[Held]:
 def before_start(collections: list[DiskCollection], name: str) -> int:
     """The largest start of a replica within its log: what is before it was deleted.
 
-    It may also be where a torn log ends now, if that is below its high watermark.
+    It may also be where a torn log ends now, if that is not its high watermark; or, if it is, or
+    there is none, the end of a log of which retention deleted all records.
     """
     starts = (
         each.log_start_offset
@@ -130,7 +134,11 @@ def before_start(collections: list[DiskCollection], name: str) -> int:
         if each.log_start_offset is not None
         and each.log_end_offset is not None
         and each.log_start_offset <= each.log_end_offset
-        and each.log_start_offset < max(each.log_end_offset, each.high_watermark or 0)
+        and (
+            each.log_start_offset < each.log_end_offset
+            or each.high_watermark is None
+            or each.log_start_offset <= each.high_watermark
+        )
     )
     return max(starts, default=0)
 
@@ -176,12 +184,13 @@ def rebuilding(
             shutil.rmtree(folder / node.disks[0])
     for disk in DISKS if seed % 2 else ():  # nothing was flushed
         (folder / disk / names.RECOVERY_POINT_CHECKPOINT).unlink()
-    damage_some(folder, partitions_of(folder), seed, MORE_DAMAGES)
+    damages = MORE_DAMAGES if seed < WITH_RETENTION else DAMAGES_AND_RETENTION
+    damage_some(folder, partitions_of(folder), seed, damages)
     cluster = KraftCluster(cluster_jvms, folder, [controller(201), *cluster_disks.brokers])
     return Rebuilding(cluster, ["--accept-loss"])
 
 
-@pytest.mark.parametrize("seed", [*range(30), 7148, 9691])
+@pytest.mark.parametrize("seed", [*range(30), 7148, 9691, *range(10_000, 10_015)])
 def test_a_plan_names_every_record_that_it_loses(
     rebuilding: Rebuilding, cluster_disks: ClusterDisks
 ) -> None:

@@ -449,9 +449,10 @@ class PartitionPlanner(Struct):
             what = "its records"
             if held is not None:
                 # What is before the leader's log was deleted.
-                lost = [e for e in lost_as_follower(held, log) if e.start >= log.log_start_offset]
+                start = log.log_start_offset
+                lost = [range(max(e.start, start), e.stop) for e in lost_as_follower(held, log)]
                 within = () if leader is None else lacked(leader, [each])
-                ranges = tuple(joined([*lost, *_doubtful(each, held, log), *within]))
+                ranges = tuple(joined(filter(None, [*lost, *_doubtful(each, held, log), *within])))
                 what = f"offsets {_offsets(ranges)}" if ranges else ""
             if what:
                 restore = "restore it with kdump undelete"

@@ -401,8 +401,9 @@ def test_a_deleted_directory_may_have_what_is_missing_in_the_middle_of_the_log()
         (replica("orders", end=120, epochs=[(0, 0), (1, 60)]), "offsets 60 to 99"),
         (replica("orders", end=120, epochs=[(0, 0), (1, 100)]), None),
         (replica("orders", end=150, epochs=[(0, 120)], start=120), None),
+        (replica("orders", end=60, epochs=[], start=60), "offsets 60 to 99"),
     ],
-    ids=["has more", "parted", "has as much", "was deleted"],
+    ids=["has more", "parted", "has as much", "was deleted", "was deleted in part"],
 )
 def test_records_that_only_a_stray_directory_has_are_named(
     log: CollectedPartition, offsets: str | None
