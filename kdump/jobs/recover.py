@@ -16,7 +16,7 @@ from kdump.apply.lock import require_unlocked
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root, with_known_log_starts
 from kdump.broker.loader.load_report import LoadReport
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.check.collector import Collector
 from kdump.check.directory import check_directory, check_emptied
 from kdump.check.findings import Finding

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
-from kdump.broker.loader.loader import Recovered, recover_partition
+from kdump.broker.loader.loader import recover_partition
 from kdump.broker.loader.metadata_log import finish_metadata_log, metadata_context
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.log.partition import Partition
 from kdump.repair.policies import Policy
 from kdump.target.refusal import Refusal

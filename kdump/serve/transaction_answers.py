@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.clock import current_time_ms
 from kdump.errors import KdumpError
 from kdump.formats.names import TopicPartition

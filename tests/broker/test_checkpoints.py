@@ -11,7 +11,8 @@ from builders.log_directories import write_log_directory, write_partition
 from builders.recovery import joined
 from kdump.broker.loader.checkpoints import is_loaded, rebuilt_root, recovered_root
 from kdump.broker.loader.load_context import load_context
-from kdump.broker.loader.loader import Recovered, recover_partition
+from kdump.broker.loader.loader import recover_partition
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import names
 from kdump.formats.checkpoints import (
     EpochEntry,

@@ -12,7 +12,7 @@ from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, positions
 from kdump.broker.loader.load_context import LoadContext
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import read_lone_partition
 from kdump.repair.partition_repair import repair_partition

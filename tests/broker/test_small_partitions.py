@@ -18,8 +18,9 @@ from builders.verified import END_OFFSET, LogModel
 from builders.violations import CASES, OF_TRANSACTIONS, Case
 from kdump.broker.loader import loader
 from kdump.broker.loader.load_context import IndexSettings, LoadContext
-from kdump.broker.loader.loader import Recovered, load_directory, recover_usual
-from kdump.broker.loader.small_partition import SmallLoadTerms, load_small
+from kdump.broker.loader.loader import load_directory, recover_usual
+from kdump.broker.loader.recovered_partition import Recovered
+from kdump.broker.loader.small_partition import load_small
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import TRANSACTIONAL_FLAG
 from kdump.storage.local_disk import local
@@ -172,8 +173,5 @@ def test_usual_partitions_are_loaded_in_plain_python(tmp_path: Path, is_clean: b
 def test_a_partition_that_is_not_as_usual_is_left_to_the_loader(tmp_path: Path) -> None:
     folder = write_partition(tmp_path / "orders-1", {0: of_producer(0)[:-1]})
     directory = VirtualDirectory(local(folder))
-    terms = SmallLoadTerms(
-        is_clean=False, recovery_point=0, expire_before_ms=None, settings=IndexSettings()
-    )
-    assert load_small(directory, terms) is None
+    assert load_small(directory, LoadContext()) is None
     assert directory.untouched_sizes() is not None

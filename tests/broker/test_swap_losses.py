@@ -16,7 +16,7 @@ from builders.recovery import joined, load, log_name, marker, positions, recover
 from builders.valid_batches import valid_batches_of
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import HandledLeftover, LeftoverOutcome
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats.record_batch import TRANSACTIONAL_FLAG
 from kdump.log.directory import read_lone_partition
 from kdump.repair.partition_repair import repair_partition

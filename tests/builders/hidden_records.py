@@ -15,7 +15,7 @@ from builders.loading import Arena, Clock, LoaderServer, files_of
 from builders.log_directories import offset_checkpoint
 from builders.small_file_damage import damage_small_files
 from kdump.broker.loader.load_context import IndexSettings, LoadContext, load_context
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.check.part import Level
 from kdump.formats import names
 from kdump.formats.checkpoints import (

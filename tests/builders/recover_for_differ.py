@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from builders.apply_target import apply_target
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root
 from kdump.broker.loader.load_context import IndexSettings, load_context
-from kdump.broker.loader.loader import Recovered, recover_partition
+from kdump.broker.loader.loader import recover_partition
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats.kafka_versions import KAFKA_4_3_1
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory

@@ -10,7 +10,8 @@ from typing import Any
 from builders.apply_target import apply_target
 from builders.batches import batch, record
 from kdump.broker.loader.load_context import IndexSettings, LoadContext
-from kdump.broker.loader.loader import Recovered, recover_partition
+from kdump.broker.loader.loader import recover_partition
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import offset_index, producer_snapshot, time_index, transaction_index
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG

@@ -16,7 +16,8 @@ from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.apply.segment_names import SEGMENT_SUFFIXES, is_temporary
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root
 from kdump.broker.loader.load_context import load_context
-from kdump.broker.loader.loader import Recovered, recover_partition
+from kdump.broker.loader.loader import recover_partition
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import names
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import DirectoryKind, read_log_directory

@@ -11,7 +11,7 @@ from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
 from kdump.broker.loader.load_context import LoadContext, load_context
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import names, producer_snapshot
 from kdump.formats.names import TopicPartition
 from kdump.formats.producer_snapshot import ProducerEntry

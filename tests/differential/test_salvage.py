@@ -17,7 +17,7 @@ from builders.loading import Arena, Clock, LoaderServer, files_of
 from builders.valid_batches import offsets_of, valid_batches_of
 from kdump.broker.loader.load_context import IndexSettings, load_context
 from kdump.broker.loader.load_report import Cause
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.kafka_versions import KAFKA_4_3_1

@@ -15,7 +15,7 @@ from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.samples import seeds
 from builders.small_file_damage import damage_small_files
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats.names import PartitionState
 from kdump.jobs.groups.consumed_logs import ConsumedLogs
 from kdump.jobs.listing.partition_facts import loaded_or_reported

@@ -21,7 +21,7 @@ from builders.trees import contents_of
 from kdump.apply.apply import apply_plan
 from kdump.apply.plan import Plan
 from kdump.broker.loader.load_context import IndexSettings
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.engine.spark import SparkEngine
 from kdump.jobs.loading.load_partition import RecoverJob
 from kdump.jobs.loading.load_split import LoadSplit, load_split

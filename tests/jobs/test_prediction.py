@@ -15,7 +15,7 @@ from builders.recover_for_differ import recover
 from builders.samples import seeds
 from builders.verified import said_of
 from kdump.broker.loader.load_context import IndexSettings
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.check.part import Level
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from builders.log_directories import offset_checkpoint
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.job import Split
 from kdump.engine.progress import Silent

@@ -37,7 +37,7 @@ from builders.damaged_replicas import (
 from builders.dead_clusters import partition_of
 from builders.samples import seeds
 from kdump.broker.loader.load_context import load_context
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT
 from kdump.jobs.diff.diff import DiffSplit, ReplicaToCompare, compare_replicas
 from kdump.jobs.diff.results import PartitionDiff

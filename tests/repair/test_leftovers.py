@@ -14,7 +14,8 @@ from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, recovered
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import HandledLeftover, LeftoverOutcome
-from kdump.broker.loader.loader import Recovered, recover_partition
+from kdump.broker.loader.loader import recover_partition
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.log.directory import read_lone_partition
 from kdump.repair.rebuild.leftovers import resolve_leftovers
 from kdump.repair.rebuild.repaired import Repaired

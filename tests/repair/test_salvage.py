@@ -18,7 +18,8 @@ from builders.recovery import joined, log_name, marker, of_producer, positions
 from builders.valid_batches import offsets_of, valid_batches_of
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import AddedMarker, Cause, SplitSegment
-from kdump.broker.loader.loader import Recovered, load_directory, recover_partition
+from kdump.broker.loader.loader import load_directory, recover_partition
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats.record_batch import CRC_START, LENGTH_START
 from kdump.log.directory import read_lone_partition
 from kdump.repair.partition_repair import repair_partition

@@ -20,7 +20,7 @@ from builders.valid_batches import valid_batches_of
 from builders.verified import findings_in
 from kdump.broker.loader.load_context import IndexSettings, LoadContext
 from kdump.broker.loader.load_report import Cause
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.check.findings import Severity
 from kdump.check.part import Level
 from kdump.formats.names import leading_offset

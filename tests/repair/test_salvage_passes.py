@@ -16,7 +16,7 @@ from builders.log_directories import write_partition
 from builders.recovery import marker, of_producer
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.load_report import Cause
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import producer_snapshot
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import CRC_START, TRANSACTIONAL_FLAG

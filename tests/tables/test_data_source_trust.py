@@ -36,7 +36,7 @@ from builders.read_records import (
 from builders.recovery import files_after, joined, load, marker, of_producer
 from builders.samples import seeds
 from builders.source_tables import offsets_of, rows_of
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.broker.loader.swapped_partition import as_loaded
 from kdump.cli.main import cli
 from kdump.errors import KdumpError

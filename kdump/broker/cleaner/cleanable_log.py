@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 
 from msgspec import Struct
 
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.broker.loader.segment_times import last_timestamp_ms, modified_ms
 from kdump.formats import offset_index, time_index
 from kdump.formats.names import FileKind

@@ -50,7 +50,8 @@ from kdump.broker.cleaner.record_retention import (
 from kdump.broker.cleaner.segment_groups import Group, group_segments
 from kdump.broker.loader.load_context import LoadContext
 from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
-from kdump.broker.loader.loader import Recovered, load_directory
+from kdump.broker.loader.loader import load_directory
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import offset_index, transaction_index
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_offset_checkpoint, readable_offsets

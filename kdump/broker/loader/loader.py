@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.broker.loader.claims import Claims
@@ -24,7 +23,7 @@ from kdump.broker.loader.hidden_batches import (
 from kdump.broker.loader.indexes import InvalidOffset
 from kdump.broker.loader.interrupted_swaps import drop_orphan, required_offset
 from kdump.broker.loader.load_context import LoadContext
-from kdump.broker.loader.load_report import LoadReport, Recorder
+from kdump.broker.loader.load_report import Recorder
 from kdump.broker.loader.loaded_segment import (
     LoadedSegment,
     OffsetOverflow,
@@ -32,16 +31,15 @@ from kdump.broker.loader.loaded_segment import (
 )
 from kdump.broker.loader.log_segments import LogSegments
 from kdump.broker.loader.producer_replay import rebuild_producers
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.broker.loader.segment_recovery import recover_segment
 from kdump.broker.loader.segment_split import replace_segments, split_segment
-from kdump.broker.loader.small_partition import SmallLoadTerms, load_small
+from kdump.broker.loader.small_partition import load_small
 from kdump.broker.loader.swap_losses import SwapRules, resolve_swaps
 from kdump.formats import names
-from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.partition_metadata import decode_partition_metadata
-from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import wrap_int64
 from kdump.log.partition import Partition
 from kdump.state.epochs.epoch_history import begin_before
@@ -49,7 +47,6 @@ from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.state.transactions.producer_state_manager import ProducerStateManager
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
-from kdump.target.target_file import TargetFile
 from kdump.target.virtual_directory import (
     INDEX_SUFFIXES,
     Content,
@@ -61,51 +58,6 @@ from kdump.target.virtual_directory import (
 Value = TypeVar("Value")
 
 _INT64_MAX: Final = 2**63 - 1
-
-
-class Recovered(Struct, frozen=True):
-    """A partition as a broker leaves it.
-
-    Attributes:
-        files: target state of each file, by name.
-        log_start_offset: first offset of the log.
-        log_end_offset: end of the log, exclusive.
-        recovery_point: the new line in the recovery point checkpoint.
-        checkpointed_log_start_offset: the new line in the log start checkpoint; None for no line.
-        active_base_offset: base offset of the active segment.
-        leader_epochs: as a broker then has them in memory.
-        account: what was done, for people.
-        producers: as a broker then has them in memory.
-        first_unstable_offset: first offset of the first transaction that is open or whose end is
-            not replicated; None if there is none.
-        unstable_batch_offset: base offset of the batch that is found there, which is what limits
-            the last stable offset; None likewise.
-    """
-
-    files: dict[str, TargetFile]
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
-    checkpointed_log_start_offset: int | None
-    active_base_offset: int
-    leader_epochs: tuple[EpochEntry, ...]
-    report: LoadReport
-    producers: tuple[ProducerEntry, ...] = ()
-    first_unstable_offset: int | None = None
-    unstable_batch_offset: int | None = None
-
-    @property
-    def dropped_offsets(self) -> list[range]:
-        """The offsets of valid batches that the broker no longer has, in ranges that rise.
-
-        What only begins before the start of the log counts as deleted.
-        """
-        report, start = self.report, self.log_start_offset
-        losses = [each.loss.offsets for each in report.cuts]
-        losses += [each.loss.offsets for each in report.dropped]
-        hidden = [each.loss.offsets for each in report.hidden]
-        losses += [each for each in hidden if each is not None and each[0] >= start]
-        return [range(first, last + 1) for first, last in sorted(filter(None, losses))]
 
 
 def recover_partition(partition: Partition, context: LoadContext) -> Recovered | Refusal:
@@ -133,7 +85,7 @@ def recover_usual(path: Location, context: LoadContext) -> Recovered | None:
     Raises:
         OSError: the directory cannot be listed.
     """
-    return _load_usual(VirtualDirectory(path), context)
+    return load_small(VirtualDirectory(path), context)
 
 
 def load_directory(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:
@@ -142,7 +94,7 @@ def load_directory(directory: VirtualDirectory, context: LoadContext) -> Recover
     Raises:
         OSError: as :func:`recover_partition`.
     """
-    usual = _load_usual(directory, context)
+    usual = load_small(directory, context)
     if usual is not None:
         return usual
     try:
@@ -154,32 +106,6 @@ def load_directory(directory: VirtualDirectory, context: LoadContext) -> Recover
         return Refusal(str(problem), file, "LogSegmentOffsetOverflowException")
     except InvalidOffset as problem:
         return Refusal(str(problem), directory.path.name, "InvalidOffsetException")
-
-
-def _load_usual(directory: VirtualDirectory, context: LoadContext) -> Recovered | None:
-    if context.log_start_offset:
-        return None  # part of the log may no longer be read
-    terms = SmallLoadTerms(
-        context.is_clean,
-        context.recovery_point,
-        context.expire_before_ms,
-        context.settings,
-        context.high_watermark,
-    )
-    small = load_small(directory, terms)
-    if small is None:
-        return None
-    return Recovered(
-        files=small.files,
-        log_start_offset=small.log_start_offset,
-        log_end_offset=small.log_end_offset,
-        recovery_point=small.recovery_point,
-        checkpointed_log_start_offset=None,
-        active_base_offset=small.active_base_offset,
-        leader_epochs=small.leader_epochs,
-        report=small.report,
-        producers=small.producers,
-    )
 
 
 class _Loader:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import IndexSettings, LoadContext
 from kdump.broker.loader.load_report import Dropped, HandledLeftover, LeftoverOutcome, measure_loss
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
 from kdump.formats.names import FileKind, MetadataSnapshotName, SnapshotStage

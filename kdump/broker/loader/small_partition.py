@@ -17,14 +17,12 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
-from msgspec import Struct
-
 from kdump.broker.loader.claims import Claims
-from kdump.broker.loader.load_context import IndexSettings
+from kdump.broker.loader.load_context import IndexSettings, LoadContext
 from kdump.broker.loader.load_report import LoadReport, RecoveredSegment
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import names, producer_snapshot, record_batch
 from kdump.formats.checkpoints import (
-    EpochEntry,
     encode_leader_epoch_checkpoint,
     known_leader_epochs,
 )
@@ -67,59 +65,19 @@ _GONE: Final = Gone()
 _NO_PRODUCERS: Final = producer_snapshot.encode(())
 
 
-class SmallLoadTerms(Struct, frozen=True):
-    """What loading depends on besides the directory, for a log that begins with a segment.
-
-    Attributes:
-        is_clean: whether the log directory has a clean shutdown marker.
-        recovery_point: from ``recovery-point-offset-checkpoint``; 0 if it has no line.
-        expire_before_ms: producers last seen at or before this time expire; None if none does.
-        settings: index settings of the topic.
-        high_watermark: from ``replication-offset-checkpoint``; 0 if it has no line.
-    """
-
-    is_clean: bool
-    recovery_point: int
-    expire_before_ms: int | None
-    settings: IndexSettings
-    high_watermark: int = 0
-
-
-class SmallLoad(Struct, frozen=True):
-    """What loading a small partition leads to; the same as the loader's outcome says.
-
-    Attributes:
-        files: target state of each file, by name.
-        log_start_offset: first offset of the log.
-        log_end_offset: end of the log, exclusive.
-        recovery_point: the new line in the recovery point checkpoint.
-        active_base_offset: base offset of the active segment.
-        leader_epochs: as a broker then has them in memory.
-        report: which segments are recovered.
-        producers: as a broker then has them in memory.
-    """
-
-    files: dict[str, TargetFile]
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
-    active_base_offset: int
-    leader_epochs: tuple[EpochEntry, ...]
-    report: LoadReport
-    producers: tuple[ProducerEntry, ...]
-
-
-def load_small(directory: VirtualDirectory, terms: SmallLoadTerms) -> SmallLoad | None:
+def load_small(directory: VirtualDirectory, context: LoadContext) -> Recovered | None:
     """Load a partition; None, and the directory is unchanged, if anything is not as usual.
 
     What cannot be read is not as usual either: the loader reports it.
     """
+    if context.log_start_offset:
+        return None  # part of the log may no longer be read
     sizes = directory.untouched_sizes()
     if sizes is None:
         return None
     try:
-        partition = _SmallPartition(directory, sizes, terms)
-        end_offset = partition.end_of_clean_log() if terms.is_clean else partition.recover()
+        partition = _SmallPartition(directory, sizes, context)
+        end_offset = partition.end_of_clean_log() if context.is_clean else partition.recover()
         loaded = partition.loaded(end_offset)
     except (UnusualError, FormatError, OSError):
         return None
@@ -143,11 +101,11 @@ class _SmallPartition:
     """
 
     def __init__(
-        self, directory: VirtualDirectory, sizes: dict[str, int], terms: SmallLoadTerms
+        self, directory: VirtualDirectory, sizes: dict[str, int], context: LoadContext
     ) -> None:
         self._directory = directory
         self._sizes = sizes
-        self._terms = terms
+        self._context = context
         offsets = _offsets_by_suffix(sizes)
         self._bases = sorted(offsets[_LOG])
         for suffix in _INDEX_SUFFIXES:
@@ -170,7 +128,7 @@ class _SmallPartition:
         self._last_headers: dict[int, HeaderFields] = {}
         """The last batch of each producer, after the last entry of the active segment's index."""
         self._claims = Claims(
-            (terms.recovery_point, terms.high_watermark),
+            (context.recovery_point, context.high_watermark),
             self._epochs.entries,
             tuple(self._snapshots),
         )
@@ -218,7 +176,7 @@ class _SmallPartition:
 
     def _require_whole_entries(self, base_offset: int) -> None:
         """Leave indexes that closing the active segment would trim, or that are too large."""
-        most_bytes = self._terms.settings.max_bytes
+        most_bytes = self._context.settings.max_bytes
         for suffix, entry in ((_OFFSET_INDEX, _OFFSET_ENTRY), (_TIME_INDEX, _TIME_ENTRY)):
             size_bytes = self._sizes[_named(base_offset, suffix)]
             if size_bytes % entry.size or size_bytes > most_bytes // entry.size * entry.size:
@@ -241,9 +199,9 @@ class _SmallPartition:
 
     def recover(self) -> int:
         """Recover the unflushed segments; returns the log end offset."""
-        if self._terms.recovery_point == _INT64_MAX:
+        if self._context.recovery_point == _INT64_MAX:
             raise UnusualError
-        at = max(0, bisect_right(self._bases, self._terms.recovery_point) - 1)
+        at = max(0, bisect_right(self._bases, self._context.recovery_point) - 1)
         unflushed = self._bases[at:]
         first = unflushed[0]
         # To recover the first one, a broker loads the snapshot where it begins, and deletes those
@@ -265,7 +223,7 @@ class _SmallPartition:
 
     def _recover_segment(self, base_offset: int) -> int:
         """Check a segment and rebuild its indexes; returns where it ends."""
-        settings = self._terms.settings
+        settings = self._context.settings
         log = self._read(_named(base_offset, _LOG))
         index = _IndexContent(base_offset, settings)
         last_offset = base_offset - 1
@@ -328,7 +286,7 @@ class _SmallPartition:
 
     def _load(self, entries: Iterable[ProducerEntry]) -> None:
         self._producers = Producers()
-        expire_before_ms = self._terms.expire_before_ms
+        expire_before_ms = self._context.expire_before_ms
         for entry in entries:
             if entry.current_txn_first_offset >= 0:
                 raise UnusualError
@@ -337,7 +295,7 @@ class _SmallPartition:
 
     # Both
 
-    def loaded(self, end_offset: int) -> SmallLoad:
+    def loaded(self, end_offset: int) -> Recovered:
         """Load the producers at the end of the log, and stop."""
         start_offset = max(0, self._bases[0])
         claims = self._claims
@@ -357,8 +315,8 @@ class _SmallPartition:
         self._load_last_snapshot(start_offset, end_offset)
         self._require_known_producers()
         recovery_point = end_offset
-        if not self._terms.is_clean:
-            recovery_point = min(self._terms.recovery_point, end_offset)
+        if not self._context.is_clean:
+            recovery_point = min(self._context.recovery_point, end_offset)
         files = self._target_files()
         report = LoadReport(
             cuts=(),
@@ -375,11 +333,12 @@ class _SmallPartition:
                 if name.endswith(_INDEX_SUFFIXES) and isinstance(files[name], NewBytes)
             ),
         )
-        return SmallLoad(
+        return Recovered(
             files=files,
             log_start_offset=start_offset,
             log_end_offset=end_offset,
             recovery_point=max(recovery_point, start_offset, end_offset),
+            checkpointed_log_start_offset=None,
             active_base_offset=self._bases[-1],
             leader_epochs=self._epochs.entries,
             report=report,
@@ -398,7 +357,7 @@ class _SmallPartition:
 
     def _load_last_snapshot(self, start_offset: int, end_offset: int) -> None:
         """Load the snapshot at the end of the log, and drop those that are not inside it."""
-        if self._terms.is_clean and not self._snapshots:
+        if self._context.is_clean and not self._snapshots:
             # As after an upgrade: snapshots are taken, unless the log is empty from the start.
             if self._bases[-1] or end_offset:
                 raise UnusualError

@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
-from kdump.broker.loader.loader import Recovered, load_directory
+from kdump.broker.loader.loader import load_directory
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.broker.loader.segment_times import last_timestamp_ms, modified_ms
 from kdump.broker.retention.retention import (
     Reason,

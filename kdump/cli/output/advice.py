@@ -308,7 +308,7 @@ def _is_log_refused(result: PartitionRecovery) -> bool:
 
 def _unread_segments(result: PartitionRecovery) -> int:
     """Count the segments of a partition that loading does not read."""
-    from kdump.broker.loader.loader import Recovered
+    from kdump.broker.loader.recovered_partition import Recovered
 
     if result.unchanged or not isinstance(result.outcome, Recovered):
         return 0

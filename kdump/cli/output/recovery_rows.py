@@ -299,7 +299,7 @@ def leftover_row(leftover: HandledLeftover) -> dict[str, Any]:
 
 
 def _bounds_row(outcome: Outcome | None) -> dict[str, Any]:
-    from kdump.broker.loader.loader import Recovered
+    from kdump.broker.loader.recovered_partition import Recovered
     from kdump.repair.salvage.recovered_0_7 import Recovered07
 
     row: dict[str, Any] = dict.fromkeys(

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.engine.job import Split
 from kdump.errors import reason_of

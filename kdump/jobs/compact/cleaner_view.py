@@ -16,7 +16,8 @@ from kdump.broker.cleaner.cleanable_range import Hold
 from kdump.broker.cleaner.log_to_clean import LogToClean, log_to_clean
 from kdump.broker.loader.load_context import IndexSettings, LoadContext
 from kdump.broker.loader.loaded_segment import open_segment
-from kdump.broker.loader.loader import Recovered, load_directory
+from kdump.broker.loader.loader import load_directory
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.broker.retention.retention import SegmentFate, fates
 from kdump.broker.retention.retention_outcome import retainable_log
 from kdump.engine.job import Split

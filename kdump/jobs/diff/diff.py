@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kdump.broker.loader import swapped_partition
 from kdump.broker.loader.load_context import LoadContext
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split

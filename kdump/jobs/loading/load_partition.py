@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kdump.broker.loader.loader import Recovered, recover_usual
+from kdump.broker.loader.loader import recover_usual
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import names
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.jobs.problems.unreadable import Unreadable

@@ -20,7 +20,7 @@ from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.broker.loader.loader import Recovered
+    from kdump.broker.loader.recovered_partition import Recovered
 
 
 def replaced_logs(
@@ -58,7 +58,7 @@ def _loaded(
 ) -> Recovered | None:
     """What a broker makes of a partition; None if it does not load it."""
     # Imported here, because hardly any broker stops at that moment.
-    from kdump.broker.loader.loader import Recovered
+    from kdump.broker.loader.recovered_partition import Recovered
     from kdump.jobs.loading.load_partition import RecoverJob
 
     outcome = RecoverJob().run(load_split(partition, directory, settings, now_ms=now_ms))

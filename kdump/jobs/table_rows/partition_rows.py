@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import Struct
 
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.jobs.listing.listed_rows import partition_row, remote_fields
 from kdump.jobs.listing.partition_facts import LonePartition, loaded_or_reported

@@ -21,7 +21,7 @@ from kdump.broker.loader.checkpoints import (
     rebuilt_root,
     recovered_root,
 )
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.check import invariants
 from kdump.check.findings import Finding, Severity
 from kdump.check.invariants import INVARIANTS, Remedy

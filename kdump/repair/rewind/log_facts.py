@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
-from kdump.broker.loader.loader import Recovered, load_directory
+from kdump.broker.loader.loader import load_directory
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, TopicPartition

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats import names
 from kdump.formats.message_set import Message
 from kdump.formats.names import FileKind, FileStage

@@ -32,7 +32,8 @@ from kdump.broker.loader.load_report import (
     SplitSegment,
 )
 from kdump.broker.loader.loaded_segment import INDEX_MISSING
-from kdump.broker.loader.loader import Recovered, load_directory
+from kdump.broker.loader.loader import load_directory
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.broker.loader.swap_losses import SwapRules
 from kdump.formats import names, transaction_index
 from kdump.formats.checkpoints import EpochEntry, known_leader_epochs

@@ -25,7 +25,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
-from kdump.broker.loader.loader import Recovered, load_directory
+from kdump.broker.loader.loader import load_directory
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names, producer_snapshot
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint

@@ -17,7 +17,7 @@ from kdump.broker.loader.load_report import (
     SwapLoss,
     WrongTxn,
 )
-from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.recovered_partition import Recovered
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.recovered_0_7 import Recovered07
 from kdump.repair.verdict.verdict import (
