@@ -75,10 +75,7 @@ class JsonObject(Struct, frozen=True):
         return self.fields[name]
 
     def text(self, name: str) -> str:
-        value = self.value(name)
-        if type(value) is not str:
-            _refuse(self.path(name), "a string", value)
-        return value
+        return checked_text(self.value(name), self.path(name))
 
     def number(self, name: str, *, least: int = 0, most: int = MOST) -> int:
         """An integer in a range."""
@@ -97,86 +94,70 @@ class JsonObject(Struct, frozen=True):
 
     def flag(self, name: str) -> bool:
         """A boolean."""
-        value = self.value(name)
-        if type(value) is not bool:
-            _refuse(self.path(name), "true or false", value)
-        return value
-
-    def uuid(self, name: str) -> str:
-        """A UUID as Kafka writes it."""
-        value = self.value(name)
-        if not _is_uuid(value):
-            _refuse(self.path(name), "a UUID of 22 characters", value)
-        return str(value)
-
-    def word(self, name: str, words: Mapping[str, Value]) -> Value:
-        """One of some words, as what it stands for."""
-        value = self.value(name)
-        if type(value) is not str or value not in words:
-            _refuse(self.path(name), f"one of {', '.join(words)}", value)
-        return words[value]
+        return checked_flag(self.value(name), self.path(name))
 
     def optional(self, read: Callable[[str], Value], name: str) -> Value | None:
         """A field that may be null, read by one of the other methods."""
         return None if self.value(name) is None else read(name)
 
-    def optional_int32(self, name: str) -> int | None:
-        """A number of 32 bits that may be null."""
-        return None if self.value(name) is None else self.number(name, most=MOST_INT32)
-
     def object(self, name: str) -> JsonObject:
         return JsonObject.of(self.value(name), self.path(name))
 
-    def each(self, name: str) -> Iterator[tuple[Any, str]]:
-        """The elements of a list, each with its path."""
-        values = self.value(name)
-        where = self.path(name)
-        if type(values) is not list:
-            _refuse(where, "a list", values)
-        return ((value, f"{where}[{index}]") for index, value in enumerate(values))
+    def _each(self, name: str) -> Iterator[tuple[Any, str]]:
+        return elements(self.value(name), self.path(name))
 
     def objects(self, name: str) -> Iterator[JsonObject]:
         """The objects of a list."""
-        return (JsonObject.of(value, where) for value, where in self.each(name))
-
-    def numbers(self, name: str, *, most: int = MOST) -> tuple[int, ...]:
-        """A list of integers in a range."""
-        return tuple(
-            checked_number(value, where, least=0, most=most) for value, where in self.each(name)
-        )
+        return (JsonObject.of(value, where) for value, where in self._each(name))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
-        found = []
-        for value, where in self.each(name):
-            if type(value) is not str:
-                _refuse(where, "a string", value)
-            found.append(value)
-        return tuple(found)
+        return tuple(checked_text(value, where) for value, where in self._each(name))
 
-    def uuids(self, name: str) -> tuple[str, ...]:
-        """A list of UUIDs."""
-        found = []
-        for value, where in self.each(name):
-            if not _is_uuid(value):
-                _refuse(where, "a UUID of 22 characters", value)
-            found.append(value)
-        return tuple(found)
+
+# --- what a value is: each raises DocumentError with the path if it is something else
 
 
 def checked_number(value: Any, where: str, *, least: int = 0, most: int = MOST) -> int:
-    """An integer in a range.
-
-    Raises:
-        DocumentError: it is not.
-    """
+    """An integer in a range."""
     if type(value) is not int or not least <= value <= most:
         _refuse(where, f"a number from {least} to {most}", value)
     return value
 
 
-def _is_uuid(value: Any) -> bool:
-    return type(value) is str and len(value) == _UUID_LENGTH and parse_uuid(value) is not None
+def checked_text(value: Any, where: str) -> str:
+    """A string."""
+    if type(value) is not str:
+        _refuse(where, "a string", value)
+    return value
+
+
+def checked_flag(value: Any, where: str) -> bool:
+    """A boolean."""
+    if type(value) is not bool:
+        _refuse(where, "true or false", value)
+    return value
+
+
+def checked_uuid(value: Any, where: str) -> str:
+    """A UUID as Kafka writes it."""
+    if type(value) is not str or len(value) != _UUID_LENGTH or parse_uuid(value) is None:
+        _refuse(where, "a UUID of 22 characters", value)
+    return value
+
+
+def checked_word(value: Any, where: str, words: Mapping[str, Value]) -> Value:
+    """One of some words, as what it stands for."""
+    if type(value) is not str or value not in words:
+        _refuse(where, f"one of {', '.join(words)}", value)
+    return words[value]
+
+
+def elements(values: Any, where: str) -> Iterator[tuple[Any, str]]:
+    """The elements of a list, each with its path."""
+    if type(values) is not list:
+        _refuse(where, "a list", values)
+    return ((value, f"{where}[{index}]") for index, value in enumerate(values))
 
 
 _UUID_LENGTH: Final = 22

@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from kdump.formats.dynamic_voter import DynamicVoter
+from kdump.formats.json_document import (
+    MOST_INT32,
+    DocumentError,
+    JsonObject,
+    checked_number,
+    checked_text,
+    elements,
+)
+from kdump.formats.json_struct import Form, Int16, Int32, Uuid, number, word
 from kdump.formats.uuids import parse_uuid
 from kdump.state.metadata.disk_collection import CollectedRecord
-from kdump.state.metadata.metadata_entities import PartitionRegistration
+from kdump.state.metadata.metadata_entities import RECOVERY_CODES, PartitionRegistration
 from kdump.state.metadata.metadata_image import TOPIC_RESOURCE
 
 
@@ -49,7 +58,25 @@ class Source(NamedTuple):
         return f"{self.kind.value}: {self.detail}"
 
 
-Sources = Mapping[str, Source]
+def _read_source(value: Any, where: str) -> Source:
+    text = checked_text(value, where)
+    kind, colon, detail = text.partition(": ")
+    if not colon or kind not in _SOURCE_KINDS:
+        raise DocumentError(f"{where}: not one of {', '.join(_SOURCE_KINDS)}, and a detail: {text}")
+    return Source(_SOURCE_KINDS[kind], detail)
+
+
+def _read_sources(value: Any, where: str) -> Sources:
+    sources = JsonObject.of(value, where)
+    return {name: _read_source(each, sources.path(name)) for name, each in sources.fields.items()}
+
+
+_SOURCE_KINDS: Final = {each.value: each for each in SourceKind}
+DocumentSource: TypeAlias = Annotated[Source, Form(_read_source, str)]
+Sources: TypeAlias = Annotated[
+    Mapping[str, Source],
+    Form(_read_sources, lambda sources: {name: str(each) for name, each in sources.items()}),
+]
 """The source of a decision by the name of its field."""
 
 
@@ -60,10 +87,10 @@ class PlannedController(Struct, frozen=True):
         directory_id: of its metadata directory; with kraft.version 1 every voter needs one.
     """
 
-    node_id: int
+    node_id: Int32
     host: str
-    port: int
-    directory_id: str | None
+    port: Annotated[int, number(1, (1 << 16) - 1)]
+    directory_id: Uuid | None
 
     @property
     def voter(self) -> DynamicVoter:
@@ -76,8 +103,8 @@ class PlannedFeature(Struct, frozen=True):
     """The level of a feature other than ``kraft.version``."""
 
     name: str
-    level: int
-    source: Source
+    level: Int16
+    source: DocumentSource
 
 
 class PlannedConfig(Struct, frozen=True):
@@ -85,7 +112,7 @@ class PlannedConfig(Struct, frozen=True):
 
     name: str
     value: str
-    source: Source
+    source: DocumentSource
 
 
 class ResourceConfig(Struct, frozen=True):
@@ -96,13 +123,21 @@ class ResourceConfig(Struct, frozen=True):
         resource_name: such as the node id of a broker; "" for all brokers.
     """
 
-    resource_type: int
+    resource_type: Annotated[int, number(most=127)]
     resource_name: str
     name: str
     value: str
-    source: Source
+    source: DocumentSource
 
 
+def _read_nodes(value: Any, where: str) -> tuple[int, ...]:
+    nodes = tuple(checked_number(*each, most=MOST_INT32) for each in elements(value, where))
+    if len(set(nodes)) < len(nodes):
+        raise DocumentError(f"{where}: a node is in the list twice")
+    return nodes
+
+
+Nodes: TypeAlias = Annotated[tuple[int, ...], Form(_read_nodes)]
 _REGISTRATION: Final = PartitionRegistration.__struct_fields__
 
 
@@ -119,18 +154,18 @@ class PlannedTopicPartition(Struct, frozen=True):
             the ISR), ``leader_epoch``.
     """
 
-    partition: int
-    replicas: tuple[int, ...]
-    directories: tuple[str, ...]
-    isr: tuple[int, ...]
-    elr: tuple[int, ...]
-    last_known_elr: tuple[int, ...]
-    removing_replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...]
-    leader: int
-    leader_recovery_state: str
-    leader_epoch: int
-    partition_epoch: int
+    partition: Int32
+    replicas: Nodes
+    directories: tuple[Uuid, ...]
+    isr: Nodes
+    elr: Nodes
+    last_known_elr: Nodes
+    removing_replicas: Nodes
+    adding_replicas: Nodes
+    leader: Annotated[int, number(-1, MOST_INT32)]
+    leader_recovery_state: Annotated[str, word({each: each for each in RECOVERY_CODES})]
+    leader_epoch: Int32
+    partition_epoch: Int32
     sources: Sources
 
     @property
@@ -148,8 +183,8 @@ class PlannedTopic(Struct, frozen=True):
     """
 
     name: str
-    topic_id: str
-    source: Source
+    topic_id: Uuid
+    source: DocumentSource
     configs: tuple[PlannedConfig, ...]
     partitions: tuple[PlannedTopicPartition, ...]
 
@@ -164,10 +199,10 @@ class PlannedRecord(Struct, frozen=True):
         data: the fields as the JSON of ``kafka-dump-log`` has them; bytes in base64.
     """
 
-    type: str
-    version: int
+    type: Annotated[str, Form(lambda value, _: value)]  # the list that it is in says which
+    version: Int16
     data: Mapping[str, Any]
-    source: Source
+    source: DocumentSource
 
 
 class NoticeKind(enum.Enum):
@@ -195,10 +230,10 @@ class Notice(Struct, frozen=True):
         override: the ``--set`` that decides otherwise; None if nothing does.
     """
 
-    kind: NoticeKind
+    kind: Annotated[NoticeKind, word({each.value: each for each in NoticeKind})]
     code: str
     topic: str | None
-    partition: int | None
+    partition: Int32 | None
     what: str
     needs_acceptance: bool = False
     override: str | None = None
@@ -212,9 +247,9 @@ class MovedAside(Struct, frozen=True):
         directory_id: of the log directory; None if it has none.
     """
 
-    node_id: int
+    node_id: Int32
     log_dir: str
-    directory_id: str | None
+    directory_id: Uuid | None
     why: str
 
 
@@ -222,8 +257,8 @@ class FirstLeader(Struct, frozen=True):
     """A partition with unclean leader election: this node must be up before its other replicas."""
 
     topic: str
-    partition: int
-    node_id: int
+    partition: Int32
+    node_id: Int32
 
 
 class SeenOnDisks(Struct, frozen=True):
@@ -237,8 +272,8 @@ class SeenOnDisks(Struct, frozen=True):
 
     cluster_id: str | None
     highest_offset: int
-    highest_epoch: int
-    highest_producer_id: int
+    highest_epoch: Int32
+    highest_producer_id: Annotated[int, number(-1)]
 
 
 class ClusterPlan(Struct, frozen=True):
@@ -273,9 +308,9 @@ class ClusterPlan(Struct, frozen=True):
     kdump: str
     created_ms: int
     cluster_id: str
-    snapshot_offset: int
-    snapshot_epoch: int
-    kraft_version: int
+    snapshot_offset: Annotated[int, number(1)]
+    snapshot_epoch: Annotated[int, number(1, MOST_INT32 - 1)]
+    kraft_version: Annotated[int, number(most=1)]
     controller_listener: str
     controllers: tuple[PlannedController, ...]
     next_producer_id: int

@@ -7,20 +7,29 @@ all hosts, without their disks. The names of its fields are those of the attribu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.json_document import (
     MOST,
     MOST_INT32,
     DocumentError,
-    JsonObject,
     checked_number,
     document_lines,
+    elements,
     read_document,
+)
+from kdump.formats.json_struct import (
+    Form,
+    Int16,
+    Int32,
+    Uuid,
+    decode_struct,
+    encode_struct,
+    number,
+    word,
 )
 from kdump.formats.names import PartitionState
 
@@ -29,6 +38,48 @@ COLLECTION_VERSION: Final = 5
 
 STATE_WORDS: Final = {each.name.lower(): each for each in PartitionState}
 """``live``, ``future``, ``delete`` and ``stray``, as in the output of ``kdump ls``."""
+
+
+def _read_ranges(value: Any, where: str) -> tuple[range, ...]:
+    found: list[range] = []
+    for first, last, at in _number_pairs(value, where, "the first and the last offset"):
+        if last < first or (found and first < found[-1].stop):
+            raise DocumentError(f"{at}: the offsets do not rise")
+        found.append(range(first, last + 1))
+    return tuple(found)
+
+
+def _read_epochs(value: Any, where: str) -> tuple[EpochEntry, ...]:
+    found: list[EpochEntry] = []
+    for epoch, offset, at in _number_pairs(value, where, "an epoch and an offset", MOST_INT32):
+        if found and epoch <= found[-1].epoch:
+            raise DocumentError(f"{at}: the epoch is not above the one before")
+        found.append(EpochEntry(epoch, offset))
+    return tuple(found)
+
+
+_PAIR: Final = 2
+
+
+def _number_pairs(
+    value: Any, where: str, what: str, most: int = MOST
+) -> Iterator[tuple[int, int, str]]:
+    """The pairs of a list, the first at most ``most``, each with where it is."""
+    for pair, at in elements(value, where):
+        if type(pair) is not list or len(pair) != _PAIR:
+            raise DocumentError(f"{at}: not {what}: {pair!r:.80}")
+        yield checked_number(pair[0], at, most=most), checked_number(pair[1], at), at
+
+
+Ranges: TypeAlias = Annotated[
+    tuple[range, ...],
+    Form(_read_ranges, lambda ranges: [[each.start, each.stop - 1] for each in ranges]),
+]
+"""Offsets that rise; JSON has the first and the last of each range."""
+Epochs: TypeAlias = Annotated[
+    tuple[EpochEntry, ...], Form(_read_epochs, lambda entries: [[*each] for each in entries])
+]
+"""Ascending; JSON has pairs."""
 
 
 class CollectedLoad(Struct, frozen=True):
@@ -41,7 +92,7 @@ class CollectedLoad(Struct, frozen=True):
 
     log_start_offset: int
     log_end_offset: int
-    leader_epochs: tuple[EpochEntry, ...]
+    leader_epochs: Epochs
 
 
 def joined(ranges: Iterable[range]) -> Iterator[range]:
@@ -94,11 +145,11 @@ class CollectedPartition(Struct, frozen=True):
 
     directory: str
     topic: str
-    partition: int
-    state: PartitionState
-    topic_id: str | None
-    leader_epochs: tuple[EpochEntry, ...]
-    highest_epoch: int | None
+    partition: Int32
+    state: Annotated[PartitionState, word(STATE_WORDS)]
+    topic_id: Uuid | None
+    leader_epochs: Epochs
+    highest_epoch: Int32 | None
     log_start_offset: int | None
     log_end_offset: int | None
     loaded: CollectedLoad | None
@@ -108,11 +159,11 @@ class CollectedPartition(Struct, frozen=True):
     size_bytes: int | None
     problems: tuple[str, ...] = ()
     keeps_damage: bool = False
-    missing_offsets: tuple[range, ...] | None = None
-    damaged_offsets: tuple[range, ...] = ()
+    missing_offsets: Ranges | None = None
+    damaged_offsets: Ranges = ()
     is_cleaned: bool = False
-    dropped_swaps: tuple[range, ...] = ()
-    doubtful_offsets: tuple[range, ...] = ()
+    dropped_swaps: Ranges = ()
+    doubtful_offsets: Ranges = ()
 
 
 class CollectedVoter(Struct, frozen=True):
@@ -123,8 +174,8 @@ class CollectedVoter(Struct, frozen=True):
         endpoints: ``NAME://HOST:PORT`` for each listener.
     """
 
-    node_id: int
-    directory_id: str | None = None
+    node_id: Int32
+    directory_id: Uuid | None = None
     endpoints: tuple[str, ...] = ()
 
 
@@ -137,7 +188,7 @@ class CollectedRecord(Struct, frozen=True):
     """
 
     type: str
-    version: int
+    version: Int16
     data: Mapping[str, Any]
 
 
@@ -150,9 +201,9 @@ class RemovedTopic(Struct, frozen=True):
     """
 
     topic: str
-    topic_id: str
+    topic_id: Uuid
     offset: int
-    epoch: int
+    epoch: Int32
     timestamp_ms: int | None
     is_committed: bool | None
 
@@ -178,13 +229,13 @@ class CollectedMetadata(Struct, frozen=True):
             part: ``records`` lack what they say.
     """
 
-    epoch: int
+    epoch: Int32
     end_offset: int
     timestamp_ms: int | None
     committed_end_offset: int | None
-    highest_epoch: int
+    highest_epoch: Int32
     highest_offset: int
-    kraft_version: int
+    kraft_version: Annotated[int, number(most=1)]
     voters: tuple[CollectedVoter, ...]
     removed_topics: tuple[RemovedTopic, ...]
     records: tuple[CollectedRecord, ...]
@@ -200,8 +251,8 @@ class ClaimedPartition(Struct, frozen=True):
         highest_offset: that they name, such as a committed offset; likewise.
     """
 
-    partition: int
-    highest_leader_epoch: int | None = None
+    partition: Int32
+    highest_leader_epoch: Int32 | None = None
     highest_offset: int | None = None
 
 
@@ -216,7 +267,7 @@ class TopicClaim(Struct, frozen=True):
 
     source: str
     topic: str
-    topic_id: str | None
+    topic_id: Uuid | None
     partitions: tuple[ClaimedPartition, ...]
 
 
@@ -239,8 +290,8 @@ class CollectedDirectory(Struct, frozen=True):
 
     path: str
     cluster_id: str | None
-    node_id: int | None
-    directory_id: str | None
+    node_id: Int32 | None
+    directory_id: Uuid | None
     is_clean_shutdown: bool
     broker_epoch: int | None
     partitions: tuple[CollectedPartition, ...] = ()
@@ -265,73 +316,16 @@ class DiskCollection(Struct, frozen=True):
     log_directories: tuple[CollectedDirectory, ...] = ()
 
 
-# --- to JSON
-
 _SPREAD: Final = (
     *("log_directories", "partitions", "claims", "records", "removed_topics", "voters"),
 )
 """Lists with a line for each element."""
+_HEAD: Final = {"format": COLLECTION_FORMAT, "version": COLLECTION_VERSION}
 
 
 def encode_collection(collection: DiskCollection) -> Iterator[bytes]:
     """Yield the text of the document."""
-    yield from document_lines(
-        {
-            "format": COLLECTION_FORMAT,
-            "version": COLLECTION_VERSION,
-            "kdump": collection.kdump,
-            "created_ms": collection.created_ms,
-            "log_directories": [_directory_fields(each) for each in collection.log_directories],
-        },
-        _SPREAD,
-    )
-
-
-def _directory_fields(directory: CollectedDirectory) -> dict[str, Any]:
-    metadata = directory.metadata
-    return asdict(directory) | {
-        "partitions": [_partition_fields(each) for each in directory.partitions],
-        "claims": [_claim_fields(each) for each in directory.claims],
-        "metadata": None if metadata is None else _metadata_fields(metadata),
-    }
-
-
-def _partition_fields(partition: CollectedPartition) -> dict[str, Any]:
-    loaded, missing = partition.loaded, partition.missing_offsets
-    return asdict(partition) | {
-        "missing_offsets": None if missing is None else _range_pairs(missing),
-        "damaged_offsets": _range_pairs(partition.damaged_offsets),
-        "dropped_swaps": _range_pairs(partition.dropped_swaps),
-        "doubtful_offsets": _range_pairs(partition.doubtful_offsets),
-        "state": partition.state.name.lower(),
-        "leader_epochs": _pairs(partition.leader_epochs),
-        "loaded": None
-        if loaded is None
-        else asdict(loaded) | {"leader_epochs": _pairs(loaded.leader_epochs)},
-    }
-
-
-def _range_pairs(ranges: Iterable[range]) -> list[list[int]]:
-    return [[each.start, each.stop - 1] for each in ranges]
-
-
-def _pairs(entries: Iterable[EpochEntry]) -> list[list[int]]:
-    return [[each.epoch, each.start_offset] for each in entries]
-
-
-def _claim_fields(claim: TopicClaim) -> dict[str, Any]:
-    return asdict(claim) | {"partitions": [asdict(each) for each in claim.partitions]}
-
-
-def _metadata_fields(metadata: CollectedMetadata) -> dict[str, Any]:
-    return asdict(metadata) | {
-        "voters": [asdict(each) for each in metadata.voters],
-        "removed_topics": [asdict(each) for each in metadata.removed_topics],
-        "records": [asdict(each) for each in metadata.records],
-    }
-
-
-# --- from JSON
+    yield from document_lines(_HEAD | encode_struct(collection), _SPREAD)
 
 
 def decode_collection(data: bytes) -> DiskCollection:
@@ -341,176 +335,4 @@ def decode_collection(data: bytes) -> DiskCollection:
         DocumentError: it is another file, or was damaged; the message names the field.
     """
     document = read_document(data, COLLECTION_FORMAT, COLLECTION_VERSION)
-    document.has_only(_DOCUMENT_FIELDS)
-    return DiskCollection(
-        kdump=document.text("kdump"),
-        created_ms=document.number("created_ms"),
-        log_directories=tuple(map(_directory, document.objects("log_directories"))),
-    )
-
-
-_DOCUMENT_FIELDS: Final = ("format", "version", *DiskCollection.__struct_fields__)
-
-
-def _directory(document: JsonObject) -> CollectedDirectory:
-    document.has_only(CollectedDirectory.__struct_fields__)
-    metadata = document.optional(document.object, "metadata")
-    return CollectedDirectory(
-        path=document.text("path"),
-        cluster_id=document.optional(document.text, "cluster_id"),
-        node_id=document.optional_int32("node_id"),
-        directory_id=document.optional(document.uuid, "directory_id"),
-        is_clean_shutdown=document.flag("is_clean_shutdown"),
-        broker_epoch=document.optional(document.number, "broker_epoch"),
-        partitions=tuple(map(_partition, document.objects("partitions"))),
-        claims=tuple(map(_claim, document.objects("claims"))),
-        highest_transactional_producer_id=document.optional(
-            document.number, "highest_transactional_producer_id"
-        ),
-        has_streams_groups=document.flag("has_streams_groups"),
-        metadata=None if metadata is None else _metadata(metadata),
-        problems=document.texts("problems"),
-    )
-
-
-def _partition(document: JsonObject) -> CollectedPartition:
-    document.has_only(CollectedPartition.__struct_fields__)
-    return CollectedPartition(
-        directory=document.text("directory"),
-        topic=document.text("topic"),
-        partition=document.number("partition", most=MOST_INT32),
-        state=document.word("state", STATE_WORDS),
-        topic_id=document.optional(document.uuid, "topic_id"),
-        leader_epochs=_epochs(document, "leader_epochs"),
-        highest_epoch=document.optional_int32("highest_epoch"),
-        log_start_offset=document.optional(document.number, "log_start_offset"),
-        log_end_offset=document.optional(document.number, "log_end_offset"),
-        loaded=_loaded(document.optional(document.object, "loaded")),
-        last_stable_offset=document.optional(document.number, "last_stable_offset"),
-        high_watermark=document.optional(document.number, "high_watermark"),
-        highest_producer_id=document.optional(document.number, "highest_producer_id"),
-        size_bytes=document.optional(document.number, "size_bytes"),
-        problems=document.texts("problems"),
-        keeps_damage=document.flag("keeps_damage"),
-        missing_offsets=None
-        if document.value("missing_offsets") is None
-        else _ranges(document, "missing_offsets"),
-        damaged_offsets=_ranges(document, "damaged_offsets"),
-        is_cleaned=document.flag("is_cleaned"),
-        dropped_swaps=_ranges(document, "dropped_swaps"),
-        doubtful_offsets=_ranges(document, "doubtful_offsets"),
-    )
-
-
-def _ranges(document: JsonObject, name: str) -> tuple[range, ...]:
-    found: list[range] = []
-    for first, last, where in _number_pairs(document, name, "the first and the last offset"):
-        if last < first or (found and first < found[-1].stop):
-            raise DocumentError(f"{where}: the offsets do not rise")
-        found.append(range(first, last + 1))
-    return tuple(found)
-
-
-def _loaded(document: JsonObject | None) -> CollectedLoad | None:
-    if document is None:
-        return None
-    document.has_only(CollectedLoad.__struct_fields__)
-    return CollectedLoad(
-        document.number("log_start_offset"),
-        document.number("log_end_offset"),
-        _epochs(document, "leader_epochs"),
-    )
-
-
-_PAIR: Final = 2
-
-
-def _epochs(document: JsonObject, name: str) -> tuple[EpochEntry, ...]:
-    found: list[EpochEntry] = []
-    for epoch, offset, where in _number_pairs(document, name, "an epoch and an offset", MOST_INT32):
-        if found and epoch <= found[-1].epoch:
-            raise DocumentError(f"{where}: the epoch is not above the one before")
-        found.append(EpochEntry(epoch, offset))
-    return tuple(found)
-
-
-def _number_pairs(
-    document: JsonObject, name: str, what: str, most: int = MOST
-) -> Iterator[tuple[int, int, str]]:
-    """The pairs of a list, the first at most ``most``, each with where it is."""
-    for value, where in document.each(name):
-        if type(value) is not list or len(value) != _PAIR:
-            raise DocumentError(f"{where}: not {what}: {value!r:.80}")
-        yield checked_number(value[0], where, most=most), checked_number(value[1], where), where
-
-
-def _claim(document: JsonObject) -> TopicClaim:
-    document.has_only(TopicClaim.__struct_fields__)
-    return TopicClaim(
-        source=document.text("source"),
-        topic=document.text("topic"),
-        topic_id=document.optional(document.uuid, "topic_id"),
-        partitions=tuple(map(_claimed_partition, document.objects("partitions"))),
-    )
-
-
-def _claimed_partition(document: JsonObject) -> ClaimedPartition:
-    document.has_only(ClaimedPartition.__struct_fields__)
-    return ClaimedPartition(
-        document.number("partition", most=MOST_INT32),
-        document.optional_int32("highest_leader_epoch"),
-        document.optional(document.number, "highest_offset"),
-    )
-
-
-def _metadata(document: JsonObject) -> CollectedMetadata:
-    document.has_only(CollectedMetadata.__struct_fields__)
-    return CollectedMetadata(
-        epoch=document.number("epoch", most=MOST_INT32),
-        end_offset=document.number("end_offset"),
-        timestamp_ms=document.optional(document.number, "timestamp_ms"),
-        committed_end_offset=document.optional(document.number, "committed_end_offset"),
-        highest_epoch=document.number("highest_epoch", most=MOST_INT32),
-        highest_offset=document.number("highest_offset"),
-        kraft_version=document.number("kraft_version", most=1),
-        voters=tuple(map(_voter, document.objects("voters"))),
-        removed_topics=tuple(map(_removed_topic, document.objects("removed_topics"))),
-        records=tuple(map(decode_record, document.objects("records"))),
-        problems=document.texts("problems"),
-        unknown=document.texts("unknown"),
-    )
-
-
-def _voter(document: JsonObject) -> CollectedVoter:
-    document.has_only(CollectedVoter.__struct_fields__)
-    return CollectedVoter(
-        document.number("node_id", most=MOST_INT32),
-        document.optional(document.uuid, "directory_id"),
-        document.texts("endpoints"),
-    )
-
-
-def _removed_topic(document: JsonObject) -> RemovedTopic:
-    document.has_only(RemovedTopic.__struct_fields__)
-    return RemovedTopic(
-        topic=document.text("topic"),
-        topic_id=document.uuid("topic_id"),
-        offset=document.number("offset"),
-        epoch=document.number("epoch", most=MOST_INT32),
-        timestamp_ms=document.optional(document.number, "timestamp_ms"),
-        is_committed=document.optional(document.flag, "is_committed"),
-    )
-
-
-def decode_record(document: JsonObject) -> CollectedRecord:
-    """Decode a record.
-
-    Raises:
-        DocumentError: it is not one; whether Kafka knows its type and fields is not checked.
-    """
-    document.has_only(CollectedRecord.__struct_fields__)
-    return CollectedRecord(
-        document.text("type"),
-        document.number("version", most=(1 << 15) - 1),
-        document.object("data").fields,
-    )
+    return decode_struct(DiskCollection, document, _HEAD)
