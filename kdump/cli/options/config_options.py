@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
 
+from kdump.cli.options.option_group import option_group
 from kdump.cli.options.parameters import (
     LocationParameter,
     NotParsedError,
@@ -24,8 +24,6 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
     from kdump.state.metadata.settings import Settings
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class ConfigArguments(Struct, frozen=True):
@@ -70,67 +68,58 @@ class KafkaVersionParameter(WordParameter["KafkaVersion"]):
         return found
 
 
-def config_options(command: Command) -> Command:
-    """Add the configuration options to a command, as its argument ``config``.
+def _config_arguments(
+    given: Sequence[tuple[str, str]],
+    server_properties: Path | None,
+    metadata: Location | None,
+    kafka_version: KafkaVersion | None,
+) -> ConfigArguments:
+    from kdump.state.metadata.settings import require_accepted
 
-    That is a :class:`ConfigArguments`.
-    """
+    by_hand = dict(given)
+    broker = None if server_properties is None else read_properties(server_properties)
+    require_accepted(by_hand, broker)
+    words = [f"--config={key}={value}" for key, value in given]
+    for option, path in (("server-properties", server_properties), ("metadata", metadata)):
+        words += [] if path is None else [f"--{option}={path}"]
+    words += [] if kafka_version is None else [f"--kafka-version={kafka_version}"]
+    return ConfigArguments(by_hand, broker, metadata, tuple(words), kafka_version)
 
-    @functools.wraps(command)
-    def with_one_argument(
-        *args: Any,
-        given: Sequence[tuple[str, str]],
-        server_properties: Path | None,
-        metadata: Location | None,
-        kafka_version: KafkaVersion | None,
-        **others: Any,
-    ) -> Any:
-        from kdump.state.metadata.settings import require_accepted
 
-        by_hand = dict(given)
-        broker = None if server_properties is None else read_properties(server_properties)
-        require_accepted(by_hand, broker)
-        words = [f"--config={key}={value}" for key, value in given]
-        for option, path in (("server-properties", server_properties), ("metadata", metadata)):
-            words += [] if path is None else [f"--{option}={path}"]
-        words += [] if kafka_version is None else [f"--kafka-version={kafka_version}"]
-        config = ConfigArguments(by_hand, broker, metadata, tuple(words), kafka_version)
-        return command(*args, config=config, **others)
-
-    decorated: Any = with_one_argument
-    for option in (
-        click.option(
-            "--kafka-version",
-            type=KafkaVersionParameter(),
-            metavar="VERSION",
-            help="Follow the rules of this Kafka, such as 4.3.1 or 4.4 (default: that of the "
-            "broker, by the cluster's metadata; else the newest that kdump knows).",
-        ),
-        click.option(
-            "--server-properties",
-            metavar="FILE",
-            type=click.Path(dir_okay=False, path_type=Path),
-            help="Read broker properties from FILE; what it does not set has Kafka's default.",
-        ),
-        click.option(
-            "--metadata",
-            metavar="DIR",
-            type=LocationParameter(readable=False),
-            help="Read the cluster's metadata from __cluster_metadata-0 in DIR (default: from the "
-            "log directories themselves).",
-        ),
-        click.option(
-            "--config",
-            "given",
-            type=PropertyParameter(),
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Set a topic or broker property, by Kafka's name, for all topics; may be repeated "
-            "(default: each topic's own configuration, from __cluster_metadata-0 if present).",
-        ),
-    ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+config_options: Final = option_group(
+    "config",
+    _config_arguments,
+    click.option(
+        "--config",
+        "given",
+        type=PropertyParameter(),
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Set a topic or broker property, by Kafka's name, for all topics; may be repeated "
+        "(default: each topic's own configuration, from __cluster_metadata-0 if present).",
+    ),
+    click.option(
+        "--metadata",
+        metavar="DIR",
+        type=LocationParameter(readable=False),
+        help="Read the cluster's metadata from __cluster_metadata-0 in DIR (default: from the "
+        "log directories themselves).",
+    ),
+    click.option(
+        "--server-properties",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Read broker properties from FILE; what it does not set has Kafka's default.",
+    ),
+    click.option(
+        "--kafka-version",
+        type=KafkaVersionParameter(),
+        metavar="VERSION",
+        help="Follow the rules of this Kafka, such as 4.3.1 or 4.4 (default: that of the "
+        "broker, by the cluster's metadata; else the newest that kdump knows).",
+    ),
+)
+"""Adds the configuration options, as the argument ``config``: :class:`ConfigArguments`."""
 
 
 def read_properties(path: Path) -> dict[str, str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import enum
-import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from kdump.cli.options.option_group import option_group
 from kdump.cli.options.parameters import now_option
 from kdump.cli.options.repair_options import freeing_options
 from kdump.cli.output.write_arguments import DeletionArguments, RepairArguments
@@ -18,8 +17,6 @@ from kdump.formats import names
 if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 
 class HighWatermark(enum.Enum):
     """Which high watermark to assume; the value is the word for ``--high-watermark``."""
@@ -27,40 +24,32 @@ class HighWatermark(enum.Enum):
     END = "end"
 
 
-def deletion_options(command: Command) -> Command:
-    """Add the options of commands that free space, as the argument ``deletion``."""
+def _deletion_arguments(
+    repair: RepairArguments, now_ms: int, high_watermark: HighWatermark | None
+) -> DeletionArguments:
+    return DeletionArguments(
+        dry_run=repair.dry_run,
+        keep_undo=repair.keep_undo,
+        output_format=repair.output_format,
+        verbose=repair.verbose,
+        now_ms=now_ms,
+        is_replicated=high_watermark is HighWatermark.END,
+    )
 
-    @functools.wraps(command)
-    def with_one_argument(
-        *args: Any,
-        repair: RepairArguments,
-        now_ms: int,
-        high_watermark: HighWatermark | None,
-        **others: Any,
-    ) -> Any:
-        deletion = DeletionArguments(
-            dry_run=repair.dry_run,
-            keep_undo=repair.keep_undo,
-            output_format=repair.output_format,
-            verbose=repair.verbose,
-            now_ms=now_ms,
-            is_replicated=high_watermark is HighWatermark.END,
-        )
-        return command(*args, deletion=deletion, **others)
 
-    verbose = "List every change, and partitions without any."
-    decorated: Any = freeing_options(verbose=verbose)(with_one_argument)
-    for option in (
-        click.option(
-            "--high-watermark",
-            type=click.Choice(HighWatermark, case_sensitive=False),
-            help="Assume with end that every log is fully replicated (default: use "
-            "replication-offset-checkpoint; a partition without a line in it loses nothing).",
-        ),
-        now_option("Evaluate retention and compaction as of TIME"),
-    ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+deletion_options: Final = option_group(
+    "deletion",
+    _deletion_arguments,
+    now_option("Evaluate retention and compaction as of TIME"),
+    click.option(
+        "--high-watermark",
+        type=click.Choice(HighWatermark, case_sensitive=False),
+        help="Assume with end that every log is fully replicated (default: use "
+        "replication-offset-checkpoint; a partition without a line in it loses nothing).",
+    ),
+    freeing_options(verbose="List every change, and partitions without any."),
+)
+"""Adds the options of commands that free space, as the argument ``deletion``."""
 
 
 def refuse_cluster_metadata(selection: PartitionSelection) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kdump.cli.options.option_group import Command, options
 from kdump.cli.options.parameters import PropertyParameter
 from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.verbose_option import is_verbose
 from kdump.engine.engine_choice import Because, Decision, EngineChoice, EngineOptions
 from kdump.words import counted
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class SparkArguments(Struct, frozen=True):
@@ -62,7 +61,7 @@ def engine_options(command: Command) -> Command:
     )
 
 
-def _gathered(command: Command, *options: Callable[[Any], Any]) -> Command:
+def _gathered(command: Command, *each: Callable[[Any], Any]) -> Command:
     @functools.wraps(command)
     def with_one_argument(
         *args: Any,
@@ -75,15 +74,12 @@ def _gathered(command: Command, *options: Callable[[Any], Any]) -> Command:
         from kdump.cli.output.progress_bar import shown
 
         with shown(progress) as display:
-            options = EngineOptions(engine, master, tuple(spark_conf), progress=display)
+            chosen = EngineOptions(engine, master, tuple(spark_conf), progress=display)
             if is_verbose():
-                options = replace(options, tell=_say_which)
-            return command(*args, engine=options, **others)
+                chosen = replace(chosen, tell=_say_which)
+            return command(*args, engine=chosen, **others)
 
-    decorated: Any = with_one_argument
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return options(*each)(with_one_argument)  # type: ignore[return-value]
 
 
 def _say_which(decision: Decision) -> None:
@@ -130,13 +126,10 @@ def spark_options(command: Command) -> Command:
         with shown(progress):
             return command(*args, spark=SparkArguments(master, tuple(spark_conf)), **others)
 
-    decorated: Any = with_one_argument
-    master = click.option(
+    master_option = click.option(
         "--master",
         metavar="URL",
         help="Use this Spark master (default: local[*]); the nodes of a cluster must see the same "
         "paths.",
     )
-    for option in (progress_option, _SPARK_CONF, master):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return options(master_option, _SPARK_CONF, progress_option)(with_one_argument)  # type: ignore[return-value]

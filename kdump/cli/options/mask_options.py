@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
 
 from kdump.cli.options.conflicts import require_at_most_one, require_with
 from kdump.cli.options.named_records import NamedArguments
+from kdump.cli.options.option_group import option_group
 from kdump.errors import UsageProblem, reason_of
 from kdump.storage.local_disk import local
 
 if TYPE_CHECKING:
     from kdump.repair.erase.mask import Mask
     from kdump.repair.erase.named_records import NamedRecords
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _LEAST_SECRET_BYTES: Final = 16
 """Shorter secrets can be tried out."""
@@ -73,27 +70,22 @@ def _secret_in(path: Path) -> bytes:
     return secret
 
 
-def mask_options(command: Command) -> Command:
-    """Add the options to a command, as its argument ``mask``: a :class:`MaskArguments`."""
-
-    @functools.wraps(command)
-    def with_one_argument(*args: Any, mask: bool, mask_secret: Path | None, **others: Any) -> Any:
-        return command(*args, mask=MaskArguments(mask, mask_secret), **others)
-
-    decorated: Any = with_one_argument
-    for option in (
-        click.option(
-            "--mask-secret",
-            metavar="FILE",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="With --mask, hash keys with the secret in FILE.",
-        ),
-        click.option(
-            "--mask",
-            is_flag=True,
-            help="Keep the records, but replace their keys by hashes, and overwrite values and"
-            " header values.",
-        ),
-    ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+mask_options: Final = option_group(
+    "mask",
+    MaskArguments,
+    click.option(
+        "--mask",
+        "is_given",
+        is_flag=True,
+        help="Keep the records, but replace their keys by hashes, and overwrite values and"
+        " header values.",
+    ),
+    click.option(
+        "--mask-secret",
+        "secret_file",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="With --mask, hash keys with the secret in FILE.",
+    ),
+)
+"""Adds the options, as the argument ``mask``: :class:`MaskArguments`."""

@@ -6,15 +6,15 @@ import base64
 import binascii
 import codecs
 import enum
-import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kdump.cli.options.option_group import option_group
 from kdump.cli.options.payload_options import schemas_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem, reason_of
 from kdump.storage.local_disk import local
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kdump.payloads.named_fields import NamedField
     from kdump.repair.erase.named_records import NamedRecords
     from kdump.state.schema_registry import SchemaRegistry
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class KeyFormat(enum.Enum):
@@ -179,70 +177,64 @@ def _read_offsets(path: Path) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(offsets)) for name, offsets in found.items()}
 
 
-def named_records_options(command: Command) -> Command:
-    """Add the options to a command, as its argument ``named``: a :class:`NamedArguments`."""
+def _named_arguments(
+    keys: tuple[str, ...],
+    key_format: KeyFormat,
+    keys_file: Path | None,
+    prefixes: tuple[str, ...],
+    offsets_file: Path | None,
+    expressions: tuple[str, ...],
+    schemas: tuple[Location, ...],
+) -> NamedArguments:
+    fields = tuple(dict.fromkeys(map(_field, expressions)))
+    return NamedArguments(keys, key_format, keys_file, prefixes, offsets_file, fields, schemas)
 
-    @functools.wraps(command)
-    def with_one_argument(
-        *args: Any,
-        keys: tuple[str, ...],
-        key_format: KeyFormat,
-        keys_file: Path | None,
-        prefixes: tuple[str, ...],
-        offsets_file: Path | None,
-        expressions: tuple[str, ...],
-        schemas: tuple[Location, ...],
-        **others: Any,
-    ) -> Any:
-        fields = tuple(dict.fromkeys(map(_field, expressions)))
-        named = NamedArguments(keys, key_format, keys_file, prefixes, offsets_file, fields, schemas)
-        return command(*args, named=named, **others)
 
-    decorated: Any = with_one_argument
-    file = click.Path(exists=True, dir_okay=False, path_type=Path)
-    for option in (
-        schemas_option,
-        click.option(
-            "--where",
-            "expressions",
-            metavar="FIELD=TEXT",
-            multiple=True,
-            help="Erase records whose decoded key or value has this field, as in"
-            " 'value.customer.id = alice-4711'; may be repeated.",
-        ),
-        click.option(
-            "--offsets",
-            "offsets_file",
-            metavar="FILE",
-            type=file,
-            help="Erase the records at the offsets in FILE: TOPIC-PARTITION OFFSET on each line.",
-        ),
-        click.option(
-            "--key-prefix",
-            "prefixes",
-            metavar="PREFIX",
-            multiple=True,
-            help="Erase records whose key begins with PREFIX; may be repeated.",
-        ),
-        click.option(
-            "--keys-file",
-            metavar="FILE",
-            type=file,
-            help="Erase records with a key in FILE, which has one on each line.",
-        ),
-        click.option(
-            "--key-format",
-            type=click.Choice(KeyFormat, case_sensitive=False),
-            default=KeyFormat.TEXT,
-            help="How keys and prefixes are written: text (default), hex or base64.",
-        ),
-        click.option(
-            "--key",
-            "keys",
-            metavar="KEY",
-            multiple=True,
-            help="Erase records with exactly this key; may be repeated.",
-        ),
-    ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+named_records_options: Final = option_group(
+    "named",
+    _named_arguments,
+    click.option(
+        "--key",
+        "keys",
+        metavar="KEY",
+        multiple=True,
+        help="Erase records with exactly this key; may be repeated.",
+    ),
+    click.option(
+        "--key-format",
+        type=click.Choice(KeyFormat, case_sensitive=False),
+        default=KeyFormat.TEXT,
+        help="How keys and prefixes are written: text (default), hex or base64.",
+    ),
+    click.option(
+        "--keys-file",
+        metavar="FILE",
+        type=_FILE,
+        help="Erase records with a key in FILE, which has one on each line.",
+    ),
+    click.option(
+        "--key-prefix",
+        "prefixes",
+        metavar="PREFIX",
+        multiple=True,
+        help="Erase records whose key begins with PREFIX; may be repeated.",
+    ),
+    click.option(
+        "--offsets",
+        "offsets_file",
+        metavar="FILE",
+        type=_FILE,
+        help="Erase the records at the offsets in FILE: TOPIC-PARTITION OFFSET on each line.",
+    ),
+    click.option(
+        "--where",
+        "expressions",
+        metavar="FIELD=TEXT",
+        multiple=True,
+        help="Erase records whose decoded key or value has this field, as in"
+        " 'value.customer.id = alice-4711'; may be repeated.",
+    ),
+    schemas_option,
+)
+"""Adds the options, as the argument ``named``: :class:`NamedArguments`."""

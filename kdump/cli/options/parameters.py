@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from kdump.cli.options.option_group import Command, options
 from kdump.clock import current_time_ms
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import LOCAL_DISK, local
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from kdump.storage.location import Location
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 Value = TypeVar("Value")
 Written = bool | Callable[[Mapping[str, Any]], bool]
 
@@ -273,7 +273,7 @@ directories_argument: Final = click.argument(
 
 def edge_options(verb: str) -> Callable[[Command], Command]:
     """Add the options that say at which offset or time to start and stop."""
-    options = (
+    return options(
         click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset."),
         click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset."),
         click.option(
@@ -286,10 +286,3 @@ def edge_options(verb: str) -> Callable[[Command], Command]:
             "--to-time", type=TIME, metavar="TIME", help=f"{verb} only records before this time."
         ),
     )
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
 
+from kdump.cli.options.option_group import option_group
 from kdump.cli.options.parameters import LocationParameter
 from kdump.errors import UsageProblem
 from kdump.payloads.payload_format import PayloadFormat
@@ -17,8 +17,6 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.payloads.record_payloads import RecordPayloads
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class PayloadArguments(Struct, frozen=True):
@@ -71,38 +69,33 @@ schemas_option: Final = click.option(
 """Adds the option, as the argument ``schemas``: locations."""
 
 
-def payload_options(command: Command) -> Command:
-    """Add the options to a command, as its argument ``payloads``: a :class:`PayloadArguments`."""
+def _payload_arguments(
+    key_format: PayloadFormat | None,
+    value_format: PayloadFormat | None,
+    schemas: tuple[Location, ...],
+) -> PayloadArguments:
+    payloads = PayloadArguments(key_format, value_format, schemas)
+    if schemas and not payloads.formats:
+        raise UsageProblem("--schemas has no effect without --key-format or --value-format")
+    return payloads
 
-    @functools.wraps(command)
-    def with_one_argument(
-        *args: Any,
-        key_format: PayloadFormat | None,
-        value_format: PayloadFormat | None,
-        schemas: tuple[Location, ...],
-        **others: Any,
-    ) -> Any:
-        payloads = PayloadArguments(key_format, value_format, schemas)
-        if schemas and not payloads.formats:
-            raise UsageProblem("--schemas has no effect without --key-format or --value-format")
-        return command(*args, payloads=payloads, **others)
 
-    decorated: Any = with_one_argument
-    for option in (
-        schemas_option,
-        click.option(
-            "--value-format",
-            type=click.Choice(PayloadFormat, case_sensitive=False),
-            metavar="FORMAT",
-            help="Decode values: with the schemas of a schema registry (auto, or only avro, json,"
-            " protobuf), as string or as hex.",
-        ),
-        click.option(
-            "--key-format",
-            type=click.Choice(PayloadFormat, case_sensitive=False),
-            metavar="FORMAT",
-            help="Decode keys, with the same choice of formats.",
-        ),
-    ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+payload_options: Final = option_group(
+    "payloads",
+    _payload_arguments,
+    click.option(
+        "--key-format",
+        type=click.Choice(PayloadFormat, case_sensitive=False),
+        metavar="FORMAT",
+        help="Decode keys, with the same choice of formats.",
+    ),
+    click.option(
+        "--value-format",
+        type=click.Choice(PayloadFormat, case_sensitive=False),
+        metavar="FORMAT",
+        help="Decode values: with the schemas of a schema registry (auto, or only avro, json,"
+        " protobuf), as string or as hex.",
+    ),
+    schemas_option,
+)
+"""Adds the options, as the argument ``payloads``: :class:`PayloadArguments`."""

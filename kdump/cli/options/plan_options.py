@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Final
 
 import click
 
+from kdump.cli.options.option_group import options
 from kdump.cli.options.parameters import PropertyParameter
 from kdump.cli.options.voter_options import VOTER
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+plan_options: Final = options(
+    click.option(
+        "--controller",
+        "controllers",
+        type=VOTER,
+        multiple=True,
+        required=True,
+        metavar="ID@HOST:PORT[:DIRECTORY_ID]",
+        help="A controller of the new quorum; may be repeated. Name the directory id of a"
+        " directory that is formatted already.",
+    ),
+    click.option(
+        "--set",
+        "settings",
+        type=PropertyParameter(),
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Decide this yourself, as topic.orders.partition.3.leader=2; may be repeated.",
+    ),
+    click.option(
+        "--accept-loss",
+        is_flag=True,
+        help="Write the plan although it drops something that a disk has.",
+    ),
+)
+"""Adds ``--controller``, ``--set`` and ``--accept-loss``.
 
-
-def plan_options(command: Command) -> Command:
-    """Add ``--controller``, ``--set`` and ``--accept-loss``.
-
-    They are the arguments ``controllers``, ``settings`` and ``accept_loss``.
-    """
-    for option in (
-        click.option(
-            "--accept-loss",
-            is_flag=True,
-            help="Write the plan although it drops something that a disk has.",
-        ),
-        click.option(
-            "--set",
-            "settings",
-            type=PropertyParameter(),
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Decide this yourself, as topic.orders.partition.3.leader=2; may be repeated.",
-        ),
-        click.option(
-            "--controller",
-            "controllers",
-            type=VOTER,
-            multiple=True,
-            required=True,
-            metavar="ID@HOST:PORT[:DIRECTORY_ID]",
-            help="A controller of the new quorum; may be repeated. Name the directory id of a"
-            " directory that is formatted already.",
-        ),
-    ):
-        command = option(command)
-    return command
+They are the arguments ``controllers``, ``settings`` and ``accept_loss``.
+"""

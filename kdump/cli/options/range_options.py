@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
 
+from kdump.cli.options.option_group import Command, option_group
 from kdump.cli.options.parameters import edge_options
 from kdump.log.special_times import IsolationLevel
 
 if TYPE_CHECKING:
     from kdump.engine.range_splits import RecordRange
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class RangeArguments(Struct, frozen=True):
@@ -54,29 +52,25 @@ def range_options(verb: str) -> Callable[[Command], Command]:
     Args:
         verb: what the command does with records, as in "Search".
     """
-
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def with_one_argument(
-            *args: Any,
-            from_offset: int | None,
-            to_offset: int | None,
-            from_time: int | None,
-            to_time: int | None,
-            isolation_level: IsolationLevel,
-            **others: Any,
-        ) -> Any:
-            records = RangeArguments(from_offset, to_offset, from_time, to_time, isolation_level)
-            return command(*args, records=records, **others)
-
-        isolation_level_option = click.option(
+    return option_group(
+        "records",
+        _range_arguments,
+        edge_options(verb),
+        click.option(
             "--isolation-level",
             type=click.Choice(IsolationLevel, case_sensitive=False),
             default=IsolationLevel.READ_UNCOMMITTED,
             help=f"{verb} all records (read_uncommitted, default) or, as read_committed consumers "
             "do, not those of aborted and open transactions.",
-        )
-        decorated: Any = edge_options(verb)(isolation_level_option(with_one_argument))
-        return decorated  # type: ignore[no-any-return]
+        ),
+    )
 
-    return decorate
+
+def _range_arguments(
+    from_offset: int | None,
+    to_offset: int | None,
+    from_time: int | None,
+    to_time: int | None,
+    isolation_level: IsolationLevel,
+) -> RangeArguments:
+    return RangeArguments(from_offset, to_offset, from_time, to_time, isolation_level)

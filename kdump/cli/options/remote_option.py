@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from kdump.cli.options.conflicts import require_with
+from kdump.cli.options.option_group import option_group
 from kdump.cli.options.parameters import LocationParameter
 from kdump.phases import phase
 from kdump.storage.location import Location, each_once
@@ -16,43 +16,36 @@ from kdump.storage.location import Location, each_once
 if TYPE_CHECKING:
     from kdump.log.remote_files import RemotePlace
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+
+def _remote_place(remote: Location | None, private_key: Location | None) -> RemotePlace | None:
+    if remote is None:
+        require_with("--remote", {"--private-key": private_key is not None})
+        return None
+    from kdump.log.remote_files import RemotePlace
+
+    return RemotePlace(remote, private_key)
 
 
-def remote_option(command: Command) -> Command:
-    """Add ``--remote`` and ``--private-key``, as the argument ``remote``.
+remote_option: Final = option_group(
+    "remote",
+    _remote_place,
+    click.option(
+        "--remote",
+        type=LocationParameter(file_okay=False, readable=False),
+        metavar="URI",
+        help="Also read the remote segments of tiered storage in the directory URI.",
+    ),
+    click.option(
+        "--private-key",
+        type=LocationParameter(dir_okay=False, readable=False),
+        metavar="FILE",
+        help="With --remote, decrypt segments with the RSA private key in FILE (PEM).",
+    ),
+)
+"""Adds ``--remote`` and ``--private-key``, as the argument ``remote``.
 
-    That is a :class:`~kdump.log.remote_files.RemotePlace`, or None if there is no ``--remote``.
-    """
-
-    @functools.wraps(command)
-    def with_place(
-        *args: Any, remote: Location | None, private_key: Location | None, **others: Any
-    ) -> Any:
-        if remote is None:
-            require_with("--remote", {"--private-key": private_key is not None})
-            return command(*args, remote=None, **others)
-        from kdump.log.remote_files import RemotePlace
-
-        return command(*args, remote=RemotePlace(remote, private_key), **others)
-
-    decorated: Any = with_place
-    for option in (
-        click.option(
-            "--private-key",
-            type=LocationParameter(dir_okay=False, readable=False),
-            metavar="FILE",
-            help="With --remote, decrypt segments with the RSA private key in FILE (PEM).",
-        ),
-        click.option(
-            "--remote",
-            type=LocationParameter(file_okay=False, readable=False),
-            metavar="URI",
-            help="Also read the remote segments of tiered storage in the directory URI.",
-        ),
-    ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+That is a :class:`~kdump.log.remote_files.RemotePlace`, or None if there is no ``--remote``.
+"""
 
 
 def with_remote(paths: Sequence[Location], remote: RemotePlace | None) -> Sequence[Location]:

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Final
 
 import click
 
 from kdump.cli.options.conflicts import require_with
-from kdump.cli.output.events import EventFormat, events_option
+from kdump.cli.options.option_group import Command, option_group, options
+from kdump.cli.output.events import events_option
 from kdump.cli.output.write_arguments import RepairArguments
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+
+def writing_options(*, verbose: str, undo: str, keeps_undo: bool) -> Callable[[Command], Command]:
+    """Add ``--dry-run``, ``--undo``, ``--verbose`` and ``--output``, as the argument ``repair``.
+
+    Args:
+        verbose: help of ``--verbose``.
+        undo: help of ``--undo/--no-undo``.
+        keeps_undo: the default of ``--undo/--no-undo``.
+    """
+    return option_group(
+        "repair",
+        RepairArguments,
+        click.option(
+            "--dry-run",
+            is_flag=True,
+            help="Preview the changes and write nothing, not even the lock.",
+        ),
+        click.option("--undo/--no-undo", "keep_undo", default=keeps_undo, help=undo),
+        click.option("--verbose", "-v", is_flag=True, help=verbose),
+        events_option,
+    )
 
 
-def repair_options(command: Command) -> Command:
-    """Add the options of commands that repair, as the argument ``repair``."""
-    return writing_options(
-        verbose="List every change and every finding, and partitions without any.",
-        undo="Keep undo data for kdump undo (default: on).",
-        keeps_undo=True,
-    )(command)
+repair_options: Final = writing_options(
+    verbose="List every change and every finding, and partitions without any.",
+    undo="Keep undo data for kdump undo (default: on).",
+    keeps_undo=True,
+)
+"""Adds the options of commands that repair, as the argument ``repair``."""
 
 
 def freeing_options(*, verbose: str) -> Callable[[Command], Command]:
@@ -38,60 +57,21 @@ def freeing_options(*, verbose: str) -> Callable[[Command], Command]:
     )
 
 
-def writing_options(*, verbose: str, undo: str, keeps_undo: bool) -> Callable[[Command], Command]:
-    """Add ``--dry-run``, ``--undo``, ``--verbose`` and ``--output``, as the argument ``repair``.
-
-    Args:
-        verbose: help of ``--verbose``.
-        undo: help of ``--undo/--no-undo``.
-        keeps_undo: the default of ``--undo/--no-undo``.
-    """
-
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def with_one_argument(
-            *args: Any,
-            dry_run: bool,
-            keep_undo: bool,
-            output_format: EventFormat,
-            verbose: bool,
-            **others: Any,
-        ) -> Any:
-            repair = RepairArguments(dry_run, keep_undo, output_format, verbose)
-            return command(*args, repair=repair, **others)
-
-        decorated: Any = with_one_argument
-        for option in (
-            events_option,
-            click.option("--verbose", "-v", is_flag=True, help=verbose),
-            click.option("--undo/--no-undo", "keep_undo", default=keeps_undo, help=undo),
-            click.option(
-                "--dry-run",
-                is_flag=True,
-                help="Preview the changes and write nothing, not even the lock.",
-            ),
-        ):
-            decorated = option(decorated)
-        return decorated  # type: ignore[no-any-return]
-
-    return decorate
-
-
-def optional_repair_options(command: Command) -> Command:
-    """Add ``--dry-run`` and ``--undo`` to a command that writes only with ``--repair``.
-
-    They are its arguments ``dry_run`` and ``keep_undo``, which is None if it was not given.
-    """
-    undo = click.option(
+optional_repair_options: Final = options(
+    click.option(
+        "--dry-run", is_flag=True, help="With --repair, preview the changes and write nothing."
+    ),
+    click.option(
         "--undo/--no-undo",
         "keep_undo",
         default=None,
         help="With --repair, keep undo data for kdump undo (default: on).",
-    )
-    dry_run = click.option(
-        "--dry-run", is_flag=True, help="With --repair, preview the changes and write nothing."
-    )
-    return dry_run(undo(command))
+    ),
+)
+"""Adds ``--dry-run`` and ``--undo`` to a command that writes only with ``--repair``.
+
+They are its arguments ``dry_run`` and ``keep_undo``, which is None if it was not given.
+"""
 
 
 def require_repair(given: Mapping[str, object], *, dry_run: bool, keep_undo: bool | None) -> None:

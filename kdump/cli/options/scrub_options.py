@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.cli.options.conflicts import require_at_most_one
+from kdump.cli.options.option_group import option_group
 from kdump.cli.options.parameters import SIZE, NotParsedError, SizeParameter, WordParameter
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import UsageProblem
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kdump.jobs.verify.scrub import Scrub
     from kdump.storage.gentle_disk import Bandwidth
     from kdump.storage.location import Location
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PART: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,9})", re.ASCII)
 _DURATION: Final = re.compile(
@@ -154,7 +152,19 @@ class ScrubArguments(Struct, frozen=True):
         return Scrub(self.subset, history, self.deadline)
 
 
-_OPTIONS: Final = (
+def _scrub_arguments(
+    read_data_subset: Subset | None,
+    max_duration: int | None,
+    state: str | None,
+    bandwidth: int | None,
+) -> ScrubArguments:
+    deadline = None if max_duration is None else time.monotonic() + max_duration
+    return ScrubArguments(read_data_subset, deadline, state, bandwidth)
+
+
+scrub_options: Final = option_group(
+    "scrub",
+    _scrub_arguments,
     click.option(
         "--read-data-subset",
         type=SubsetParameter(),
@@ -180,29 +190,4 @@ _OPTIONS: Final = (
         help="Read at most SIZE in a second, such as 50M, in one process (default: no limit).",
     ),
 )
-
-
-def scrub_options(command: Command) -> Command:
-    """Add the options to a command, as its argument ``scrub``: :class:`ScrubArguments`."""
-
-    @functools.wraps(command)
-    def with_one_argument(
-        *args: Any,
-        read_data_subset: Subset | None,
-        max_duration: int | None,
-        state: str | None,
-        bandwidth: int | None,
-        **others: Any,
-    ) -> Any:
-        scrub = ScrubArguments(
-            read_data_subset,
-            None if max_duration is None else time.monotonic() + max_duration,
-            state,
-            bandwidth,
-        )
-        return command(*args, scrub=scrub, **others)
-
-    decorated: Any = with_one_argument
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+"""Adds the options, as the argument ``scrub``: :class:`ScrubArguments`."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from kdump.cli.options.option_group import option_group
 from kdump.cli.output.selection_words import selection_words
 from kdump.errors import KdumpError, UsageProblem
 from kdump.log.selection import PartitionSelection
@@ -16,42 +16,31 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 
+selection_options: Final = option_group(
+    "selection",
+    PartitionSelection,
+    click.option(
+        "--topic",
+        "topics",
+        metavar="GLOB",
+        multiple=True,
+        help="Only partitions whose topic matches GLOB (*, ?, [...]); may be repeated.",
+    ),
+    click.option(
+        "--partition",
+        "partitions",
+        metavar="GLOB",
+        multiple=True,
+        help="Only partitions whose name, TOPIC-PARTITION, matches GLOB, or whose number it "
+        "is; may be repeated.",
+    ),
+)
+"""Adds ``--topic`` and ``--partition``, as the argument ``selection``.
 
-def selection_options(command: Command) -> Command:
-    """Add ``--topic`` and ``--partition`` to a command, as its argument ``selection``.
-
-    That is a :class:`~kdump.log.selection.PartitionSelection`. Every command that works on
-    partitions has both options, and they match alike everywhere.
-    """
-
-    @functools.wraps(command)
-    def with_one_argument(
-        *args: Any, topic_globs: tuple[str, ...], partition_globs: tuple[str, ...], **others: Any
-    ) -> Any:
-        return command(*args, selection=PartitionSelection(topic_globs, partition_globs), **others)
-
-    decorated: Any = with_one_argument
-    for option in (
-        click.option(
-            "--partition",
-            "partition_globs",
-            metavar="GLOB",
-            multiple=True,
-            help="Only partitions whose name, TOPIC-PARTITION, matches GLOB, or whose number it "
-            "is; may be repeated.",
-        ),
-        click.option(
-            "--topic",
-            "topic_globs",
-            metavar="GLOB",
-            multiple=True,
-            help="Only partitions whose topic matches GLOB (*, ?, [...]); may be repeated.",
-        ),
-    ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+That is a :class:`~kdump.log.selection.PartitionSelection`. Every command that works on partitions
+has both options, and they match alike everywhere.
+"""
 
 
 def require_selected(selection: PartitionSelection, directories: Iterable[LogDirectory]) -> None:
