@@ -1,4 +1,4 @@
-"""Make all files of a release: wheels, source, bundle, image, list of parts, checksums.
+"""Make all files of a release: wheels, source, bundle, image, plugin, list of parts, checksums.
 
 ``./dev release`` runs this with the Python of ``.venv``. It needs no network, and the same commit
 with the same ``.venv`` always makes the same bytes. Without umoci there is no image, and the last
@@ -32,6 +32,7 @@ from shared_libraries import BundleError
 from wheels import distributions
 
 CHECKSUMS: Final = "SHA256SUMS"
+PLUGIN: Final = "kubectl-kdump"
 
 
 def make_release(folder: Path) -> list[str]:
@@ -50,6 +51,7 @@ def make_release(folder: Path) -> list[str]:
         write_image(bundle, image, kdump_version(), time_s)
     except BundleError as problem:
         missing.append(f"no image: {problem}")
+    shutil.copy(ROOT / "bundle" / PLUGIN, folder)
     parts = folder / bundle.name.replace(".tar.gz", ".cdx.json")
     parts.write_text(_parts(time_s), encoding="utf-8")
     bundle.with_name(f"{bundle.name}.sha256").unlink()

@@ -101,6 +101,11 @@ def test_each_package_installs_and_verifies(pattern: str, release: Path, log_dir
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_plugin_of_kubectl_can_be_run(release: Path) -> None:
+    done = subprocess.run([only(release, "kubectl-kdump"), "--help"], check=False)
+    assert done.returncode == 0
+
+
 def test_the_parts_have_all_packages_of_the_bundle(release: Path) -> None:
     listed: dict[str, Any] = json.loads(only(release, "*.cdx.json").read_text())
     names = {each["name"] for each in listed["components"]}

@@ -35,11 +35,15 @@ class Followed:
         return [run_kdump(each, self._folder) for each in words]
 
 
-def commands_of(name: str) -> list[str]:
-    """Return the lines of ``docs/runbooks/NAME.md`` that are commands, in their order."""
+def commands_of(name: str, *programs: str) -> list[str]:
+    """Return the lines of ``docs/runbooks/NAME.md`` that are commands, in their order.
+
+    Args:
+        programs: with which they begin; without any, kdump and the programs of Kafka.
+    """
     text = (_ROOT / "docs" / "runbooks" / f"{name}.md").read_text(encoding="utf-8")
     lines = (line.strip() for line in text.splitlines() if line.startswith("    "))
-    return [line for line in lines if line.startswith(_PROGRAMS)]
+    return [line for line in lines if line.startswith(programs or _PROGRAMS)]
 
 
 def words_of(command: str, instead: Mapping[str, str]) -> list[str]:
