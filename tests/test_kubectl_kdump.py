@@ -152,13 +152,19 @@ def test_log_directories_of_variables(
 
 @pytest.mark.parametrize(
     "text",
-    ["log.dirs = /d0/x\n", "a=b\nlog.dirs=/d0/x", "#log.dirs=/d0/y\nlog.dir: /d0/x\nlogs.dir=/z"],
+    [
+        "log.dirs = /d0/x, /d0/y\n",
+        "a=b\nlog.dirs=/d0/x,/d0/y/\r\nc=d",
+        "# log.dirs=/d0/z\nlog.dir: /d0/x,/d0/y\nlogs.dir=/z\n#log.dirs=/d0/z",
+        "log.dirs=/d0/x,\\\n   /d0/y\n",
+        "log.dir=/d0/z\nlog.dirs=/d0/x,/d0/y",
+    ],
 )
 def test_log_directories_of_a_config_map(api: KubernetesApi, text: str) -> None:
     volume = {"name": "c", "projected": {"sources": [{"configMap": {"name": "conf"}}]}}
     broker = pod("b-0", {"c0": "/d0"}, CRASH_LOOPS, context=USER, volumes=(volume,))
     api.add(broker, claim("c0"), config_map("conf", server__properties=text))
-    assert container_of(printed_job(api, "b-0", "--", "ls"))["args"] == ["ls", "/d0/x"]
+    assert container_of(printed_job(api, "b-0", "--", "ls"))["args"] == ["ls", "/d0/x", "/d0/y"]
 
 
 def test_log_directories_of_the_command(api: KubernetesApi) -> None:
@@ -167,6 +173,15 @@ def test_log_directories_of_the_command(api: KubernetesApi) -> None:
     broker["spec"]["containers"][0]["command"] = ["sh", "-c", start]
     api.add(broker, claim("c0"))
     assert container_of(printed_job(api, "b-0", "--", "ls"))["args"] == ["ls", "/d0/logs"]
+
+
+def test_a_log_directory_on_no_claim_is_named(
+    api: KubernetesApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = {"KAFKA_LOG_DIRS": "/d0/logs,/scratch"}
+    api.add(pod("b-0", {"c0": "/d0"}, CRASH_LOOPS, env=env, context=USER), claim("c0"))
+    assert container_of(printed_job(api, "b-0", "--", "ls"))["args"] == ["ls", "/d0/logs"]
+    assert "left out, on no claim that is mounted: /scratch" in capsys.readouterr().err
 
 
 def test_log_directories_that_nothing_names_must_be_named(api: KubernetesApi) -> None:

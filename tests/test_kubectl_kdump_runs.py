@@ -143,6 +143,13 @@ def test_without_the_rights_it_does_nothing(api: KubernetesApi, run: Runs, forbi
     assert api.jobs == {}
 
 
+def test_what_was_refused_is_not_left(api: KubernetesApi, run: Runs) -> None:
+    api.forbidden |= {"create jobs", "delete jobs"}
+    done = run(POD, "--", "verify")
+    assert done.returncode == 8
+    assert "left" not in done.stderr
+
+
 def test_without_the_right_to_delete_it_says_what_is_left(api: KubernetesApi, run: Runs) -> None:
     api.forbidden.add("delete jobs")
     done = run(POD, "--", "verify")
