@@ -267,6 +267,30 @@ def test_other_people_are_no_reason_to_refuse(
     assert finish(root).exit_status == 0
 
 
+def test_possible_places_are_named_and_certified(tmp_path: Path) -> None:
+    """In Avro, two strings of 36 bytes are text, in which an H is the size of each."""
+    uuid = b"1b4e28ba-2fa1-11d2-883f-0016d3cca427"
+    root = write(tmp_path / "logs", (uuid, b"v"), (b"H" + uuid[::-1] + b"H" + uuid, b"v"))
+    assert run("erase", "--topic=orders", "--key", uuid.decode(), "--yes", root).exit_status == 1
+
+    outcome = finish(root, "--output=jsonl")
+
+    assert outcome.exit_status == 4
+    rows = [json.loads(line) for line in outcome.stdout.splitlines()]
+    (row,) = of_type(rows, "remains")
+    assert (row["possible"], row["mentions"], row["offsets"]) == (1, 0, [1])
+    (end,) = of_type(rows, "certificate")
+    assert (end["possible_places"], end["file"]) == (1, str(tmp_path / "erased.json"))
+    certificate = certificate_of(root)
+    assert certificate["possible_places"] == 1
+    assert any("1 possible place" in each for each in certificate["not_reached"])
+    assert problem_of_document("erase-certificate", certificate) is None
+    again = verify(root, f"--key={uuid.decode()}", "--output=jsonl")
+    assert again.exit_status == 4
+    (end,) = of_type([json.loads(line) for line in again.stdout.splitlines()], "certificate")
+    assert end["possible_places"] == 1
+
+
 def test_an_index_that_another_run_has_put_aside_is_no_reason_to_refuse(root: Path) -> None:
     index = root / "orders-0" / f"{12:020d}.index"
     index.write_bytes(bytes(range(1, 17)))

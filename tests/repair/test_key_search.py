@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,16 @@ from hypothesis import strategies as st
 
 from builders.batches import batch, record
 from builders.message_sets import message
+from builders.messages import varint
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, compress
-from kdump.repair.erase.key_search import LEAST_BYTES, FoundKeys, KeyPatterns, KeySearch
+from kdump.repair.erase.key_search import (
+    LEAST_BYTES,
+    FoundKeys,
+    KeyPatterns,
+    KeySearch,
+)
+from kdump.repair.erase.key_standing import Standing
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.storage.local_disk import local
 
@@ -76,8 +84,10 @@ def test_a_field_is_looked_at_once_however_often_a_key_is_in_it(tmp_path: Path, 
     log = batch([record(0, b"k", value)]) if magic == 2 else message(0, key=b"k", value=value)
 
     begin = time.process_time()
-    assert found_in(tmp_path, log, b"1234").is_clean
+    found = found_in(tmp_path, log, b"1234")
 
+    assert found.is_clean
+    assert found.possible
     assert time.process_time() - begin < 5
 
 
@@ -91,10 +101,10 @@ UUID = b"1b4e28ba-2fa1-11d2-883f-0016d3cca427"
         (b"\x06bob\x48" + UUID, True),
         (b"\x14alice-4711\x30" + b"b" * 24, True),  # the size of the next is a digit
         (b"\x0a\x0aalice-4711\x32\x03bob", True),  # Protobuf: field 6 is called 2
-        (b"\0\x0balice-4711a", True),  # Kafka: one more than the size
+        (b"\0\x0balice-4711\0", True),  # Kafka: one more than the size
+        (b"\0\x0balice-4711a\0b", False),  # or Protobuf
         (b"\x81\xa2id\xaaalice-4711", True),  # MessagePack
         (b"\xa1\x62id\x6aalice-4711", True),  # CBOR
-        (b"jalice-4711", True),
         (b"by jalice-4711", False),
         (b"\x16malice-4711", False),
         (b"\x16alice-47112", False),
@@ -112,6 +122,91 @@ def test_sizes_of_strings_are_no_part_of_a_word(
     named = NamedRecords(frozenset({b"alice-4711", UUID}), (b"user-",))
 
     assert KeySearch(named).file(local(path), {path.name}).mentions == is_mentioned
+
+
+SHA256 = b"5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_possible"),
+    [
+        (b"H" + UUID[::-1] + b"H" + UUID, True),  # Avro: two strings, and no byte that is no text
+        (b"c" + UUID, True),  # Smile
+        (b"jalice-4711", True),  # CBOR, or an identifier
+        (b"by jalice-4711", True),
+        (b'{"by":"jalice-4711"}', False),
+        (b'\0\0\0\0\1["jalice-4711"]', False),
+        (b'{"by":"jalice-4711"', True),
+        (b"by malice-4711", False),
+        (b"\x08\x01alice-4711\xa3\xb1\xff\0", True),  # a hash of some bytes follows
+        (b"\x8aalice-4711\x8cb", True),  # Ion
+        (b"\x0balice-47112\0", True),  # Kafka, or Protobuf
+        (b"\x0calice-471122\0", False),  # a longer string in Protobuf
+        (b"\x0bmalice-4711\0", False),
+        (b"\xa1\x62id\x6balice-47112", False),
+        (b"\x0c\0\0\0alice-47112a\0", False),
+        (b"\xd8\x04" + b"at alice-47112" + b"." * 286 + b"\x02", False),
+        (b"\x0dalice-47112\0", True),
+        (b"Huser-4711-0123-0123-0123-012345678901", True),
+        (b'{"by":"Huser-4711-0123-0123-0123-012345678901"}', False),
+    ],
+)
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_place_that_may_be_a_whole_string_is_counted_apart(
+    tmp_path: Path, value: bytes, is_possible: bool, magic: int
+) -> None:
+    log = batch([record(9, b"k", value)]) if magic == 2 else message(9, key=b"k", value=value)
+    (path := tmp_path / f"{0:020d}.log").write_bytes(log)
+    named = NamedRecords(frozenset({b"alice-4711", UUID}), (b"user-",))
+
+    found = KeySearch(named).file(local(path), {path.name})
+
+    assert (found.mentions, found.possible) == (0, is_possible)
+    assert found.is_clean
+    assert found.offsets == (9,) * is_possible
+
+
+def test_an_identifier_with_a_letter_more_is_only_a_possible_place(tmp_path: Path) -> None:
+    found = found_in(tmp_path, batch([record(0, b"e12345", b"v")]), b"12345")
+
+    assert (found.records, found.mentions, found.possible) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"\x80\x01" + SHA256 + b"Hb", b"\x40" + SHA256 + b"b", b"\0\0\0\x40" + SHA256 + b"b\0"],
+)
+def test_a_size_of_several_bytes_is_one(tmp_path: Path, value: bytes) -> None:
+    found = found_in(tmp_path, batch([record(0, b"k", value + b"\0")]), SHA256)
+
+    assert (found.mentions, found.possible) == (1, 0)
+
+
+_SIZES: dict[str, Callable[[int], bytes]] = {
+    "Protobuf": varint,
+    "Avro": lambda size: varint(2 * size),
+    "Kafka": lambda size: varint(size + 1),
+    "Java": lambda size: size.to_bytes(2),
+    "MessagePack": lambda size: bytes([0xA0 + size] if size < 32 else [0xD9, size]),
+    "CBOR": lambda size: bytes([0x60 + size] if size < 24 else [0x78, size]),
+    "Smile": lambda size: bytes([0x3F + size]),
+    "BSON": lambda size: (size + 1).to_bytes(4, "little"),
+}
+
+
+@given(data=st.data(), size_of=st.sampled_from(sorted(_SIZES)))
+def test_no_string_of_a_binary_format_is_missed(data: st.DataObject, size_of: str) -> None:
+    """In any place of a composite key or value, whatever text is around it."""
+    word = st.text("abcXYZ0129-:é", min_size=1, max_size=40).map(str.encode)
+    strings = data.draw(st.lists(word.filter(lambda each: len(each) <= 64), max_size=4))
+    key = data.draw(st.text("abcXYZ0129-", min_size=4, max_size=64)).encode()
+    at = data.draw(st.integers(0, len(strings)))
+    strings.insert(at, key)
+    value = b"".join(_SIZES[size_of](len(each)) + each for each in strings)
+    patterns = KeyPatterns(frozenset({key}), ())
+    place = sum(len(_SIZES[size_of](len(each)) + each) for each in strings[: at + 1]) - len(key)
+
+    assert patterns.standing(key, value, place) is not Standing.IN_WORD
 
 
 def test_bytes_that_are_no_words_count_anywhere(tmp_path: Path) -> None:

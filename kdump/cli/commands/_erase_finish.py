@@ -73,7 +73,8 @@ def finish_erasure(
             raise UsageProblem("--schemas has no effect: no field was erased")
         in_remote = [] if remote is None else finishing.search_remote(remote, engine)
         remains = finishing.search(engine)
-        is_written = not remains and not repair.dry_run
+        is_left = any(each.is_certain for each in remains)
+        is_written = not is_left and not repair.dry_run
         if is_written:
             finishing.destroy_undo_data()
             out.write([finishing.certificate()], finishing.destroy_lists)
@@ -82,13 +83,13 @@ def finish_erasure(
         printer.emit_all(map(remains_event, remains))
         printer.emit_all(map(remote_copy, in_remote))
         printer.emit(certificate_event(finishing, certificate if is_written else None))
-        if remains:
+        if is_left:
             printer.emit_text(
                 ["there is no certificate, and nothing was destroyed: erase or delete these first"]
             )
     sys.stdout.flush()
-    is_left = remains or in_remote or finishing.undecoded_records
-    return ExitStatus.DAMAGE_LEFT if is_left else ExitStatus.SOUND
+    may_be_left = remains or in_remote or finishing.undecoded_records
+    return ExitStatus.DAMAGE_LEFT if may_be_left else ExitStatus.SOUND
 
 
 def _require_readable(directories: Iterable[LogDirectory]) -> None:

@@ -203,6 +203,7 @@ def remains_event(remains: Remains) -> Event:
         "mentions": what.mentions,
         "raw": what.raw,
         "unreadable_batches": what.unreadable_batches,
+        "possible": what.possible,
         "offsets": list(what.offsets),
     }
     words = ", ".join(_found_words(what)) if is_read else f"cannot be read: {row['failure']}"
@@ -231,6 +232,9 @@ def _found_words(found: FoundKeys) -> Iterator[str]:
     if found.unreadable_batches:
         count = counted(found.unreadable_batches, "place")
         yield f"{count} that cannot be decoded, where records may hide"
+    if found.possible:
+        places = counted(found.possible, "possible place")
+        yield f"{places} of erased keys inside other keys or values, or of longer words"
     if found.offsets:
         shown = ", ".join(map(str, found.offsets[:MAX_LISTED]))
         yield f"at offset {shown}{' …' if len(found.offsets) > MAX_LISTED else ''}"
@@ -250,6 +254,7 @@ def certificate_event(finishing: Finishing, path: str | None) -> Event:
         "not_looked_for": 0,
         "records_without_key": finishing.records_without_key,
         "undecoded_records": finishing.undecoded_records,
+        "possible_places": finishing.possible_places,
     }
     lines = [f"{counted(files, 'file')} searched for {_asked(keys, fields)}"]
     lines += undecoded_lines(finishing.undecoded_records)
@@ -288,6 +293,7 @@ def verified_event(
         "not_looked_for": compared.fields_left + compared.prefixes_left,
         "records_without_key": without_key,
         "undecoded_records": found.undecoded_records,
+        "possible_places": found.possible_places,
     }
     lines = [f"{path}: {counted(found.files, 'file')} searched for {_asked(keys, compared.fields)}"]
     if without_key:

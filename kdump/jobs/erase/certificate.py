@@ -112,6 +112,7 @@ def encode_certificate(
     fields: FieldsOfTopics,
     *,
     undecoded_records: int,
+    possible_places: int,
     remote: SearchedRemote | None,
     remote_topics: Sequence[str],
     now_ms: int,
@@ -124,6 +125,7 @@ def encode_certificate(
         named: the keys that were searched.
         fields: those that were looked for.
         undecoded_records: records of these topics that cannot be decoded, or only in part.
+        possible_places: how often a key may be in other keys and values.
         remote: the remote storage that was searched; None if none was.
         remote_topics: topics with remote storage in these log directories.
         now_ms: the current time.
@@ -157,12 +159,14 @@ def encode_certificate(
         "short_keys": short,
         "records_without_key": without_key,
         "undecoded_records": undecoded_records,
+        "possible_places": possible_places,
         "remote": None if remote is None else to_builtins(remote),
         "log_directories": rows,
         "not_reached": [
             *_ALWAYS_OUT_OF_REACH,
             *_in_remote_storage(remote, remote_topics),
             *_also(short, without_key, masked),
+            *_possible(possible_places),
             *_beside_fields(fields, undecoded_records),
         ],
     }
@@ -202,6 +206,14 @@ def _also(short: int, without_key: int, masked: int) -> Iterable[str]:
             "offsets, times, sizes, names of headers and hashed keys of"
             f" {counted(masked, 'masked record')}:"
             " whoever knows a key, and the secret if there was one, can compute its hash"
+        )
+
+
+def _possible(places: int) -> Iterable[str]:
+    if places:
+        yield (
+            f"{counted(places, 'possible place')} of keys in other keys and values: what is beside"
+            " it makes a longer word of it in text, and not in every binary format"
         )
 
 

@@ -100,6 +100,12 @@ REMAINS: Final = RowType(
         Field("mentions", COUNT, "Erased keys inside other keys, values and headers."),
         Field("raw", COUNT, "Erased keys in bytes that are no records."),
         Field("unreadable_batches", COUNT, "Batches that cannot be decoded: keys may hide there."),
+        Field(
+            "possible",
+            COUNT,
+            "Places in other keys and values where an erased key may be, or a longer word; without"
+            " anything else they do not keep the certificate from being written.",
+        ),
         Field("offsets", list_of(INTEGER), "Of such records; the first hundred."),
     ),
 )
@@ -131,6 +137,7 @@ CERTIFICATE: Final = RowType(
             "Records of the topics of these fields that cannot be decoded, or only in part: one may"
             " be in them.",
         ),
+        Field("possible_places", COUNT, "Where an erased key may be, or a longer word."),
     ),
 )
 

@@ -31,18 +31,18 @@ from kdump.jobs.erase.remains import (
     SearchedFile,
     are_unchanged,
     files_to_search,
+    possible_places,
     remains_of,
     remote_files_to_search,
     search_files,
     undecoded_records,
 )
-from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.remote_files import RemotePlace
 from kdump.log.selection import EVERYTHING
 from kdump.phases import phase
 from kdump.repair.erase.erased_list import FILE_NAME, ErasedRun, read_list
-from kdump.repair.erase.key_search import KeySearch, fields_of_topics
+from kdump.repair.erase.key_search import FoundKeys, KeySearch, fields_of_topics
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.state.metadata.settings import Settings
 from kdump.state.schema_registry import SchemaRegistry
@@ -91,6 +91,7 @@ class Finishing:
         fields: those that are looked for in records, by topic.
         registry: the schemas by which these are decoded.
         undecoded_records: in how many records of these topics none could be looked for.
+        possible_places: how often a key may be in other fields.
     """
 
     def __init__(self, request: FinishRequest, files: Files = DISK) -> None:
@@ -129,6 +130,7 @@ class Finishing:
             )
         self.registry = SchemaRegistry()
         self.undecoded_records = 0
+        self.possible_places = 0
         self._remote: SearchedRemote | None = None
         self._listed: dict[Location, list[SearchedFile]] = {}
         self._searched_bytes: dict[Location, int] = {}
@@ -166,6 +168,7 @@ class Finishing:
         found = search_files(files, self._search(), options)
         self.undecoded_records += undecoded_records(each for _, each in found)
         remains = remains_of(found)
+        self.possible_places += possible_places(remains)
         self._remote = SearchedRemote(len(files), [str(each.file.path) for each in remains])
         return remains
 
@@ -176,23 +179,27 @@ class Finishing:
     def search(self, options: EngineOptions = DEFAULT_OPTIONS) -> list[Remains]:
         """Search every file but those that are destroyed.
 
+        Returns:
+            The files in which something is, or may be.
+
         Raises:
             KdumpError: something cannot be searched.
             OSError: a directory cannot be listed.
         """
         self._listed = {each.directory.path: self._files_of(each) for each in self._pending}
         every = [file for files in self._listed.values() for file in files]
-        remains = []
         commands = {each.directory.path: _commands(each) for each in self._pending}
         self._searched_bytes = dict.fromkeys(self._listed, 0)
-        for file, found in search_files(every, self._search(), options):
-            if isinstance(found, Unreadable):
-                remains.append(Remains(file, found))
-                continue
-            self._searched_bytes[file.log_dir] += found.searched_bytes
-            self.undecoded_records += found.undecoded_records
-            if not found.is_clean:
-                remains.append(Remains(file, found, commands[file.log_dir].get(file.name)))
+        every_found = search_files(every, self._search(), options)
+        for file, found in every_found:
+            if isinstance(found, FoundKeys):
+                self._searched_bytes[file.log_dir] += found.searched_bytes
+                self.undecoded_records += found.undecoded_records
+        remains = [
+            replace(each, command=commands[each.file.log_dir].get(each.file.name))
+            for each in remains_of(every_found)
+        ]
+        self.possible_places += possible_places(remains)
         return remains
 
     def _files_of(self, pending: _Pending) -> list[SearchedFile]:
@@ -251,6 +258,7 @@ class Finishing:
             self.named,
             self.fields,
             undecoded_records=self.undecoded_records,
+            possible_places=self.possible_places,
             remote=self._remote,
             remote_topics=sorted(set(self._remote_topics())),
             now_ms=self._request.now_ms,

@@ -69,6 +69,11 @@ class Remains(Struct, frozen=True):
     found: FoundKeys | Unreadable
     command: str | None = None
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether there is more than possible places, which a certificate counts."""
+        return isinstance(self.found, Unreadable) or not self.found.is_clean
+
 
 class SearchSplit(Split, frozen=True, eq=False, kw_only=True):
     """A file to search."""
@@ -207,8 +212,13 @@ def remains_of(found: Iterable[tuple[SearchedFile, FoundKeys | Unreadable]]) -> 
     return [
         Remains(file, each)
         for file, each in found
-        if isinstance(each, Unreadable) or not each.is_clean
+        if isinstance(each, Unreadable) or not each.is_clean or each.possible
     ]
+
+
+def possible_places(remains: Iterable[Remains]) -> int:
+    """How many possible places of keys there are in files."""
+    return sum(each.found.possible for each in remains if isinstance(each.found, FoundKeys))
 
 
 def undecoded_records(found: Iterable[FoundKeys | Unreadable]) -> int:

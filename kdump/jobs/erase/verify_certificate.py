@@ -18,6 +18,7 @@ from kdump.jobs.erase.remains import (
     SearchedFile,
     SearchSplit,
     files_to_search,
+    possible_places,
     remains_of,
     search_files,
     undecoded_records,
@@ -107,6 +108,11 @@ class SearchedAgain(Struct, frozen=True):
     remains: Sequence[Remains]
     files: int
     undecoded_records: int
+
+    @property
+    def possible_places(self) -> int:
+        """How often a key may be in other keys and values."""
+        return possible_places(self.remains)
 
 
 def search_again(

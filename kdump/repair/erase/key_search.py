@@ -4,8 +4,8 @@ A key may be that of a record, or be inside other fields, or in any bytes.
 
 Records that can be read are searched field by field. A key is found if a record has it, or if it
 occurs in another key, in a value or in a header; in keys and values, one of printable characters
-must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`` or ``alice2``. It
-also does if the byte before it is its size, as binary formats write it, and not in text. All other
+must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`` or ``alice2``.
+Where that is not certain, it is counted apart (:mod:`kdump.repair.erase.key_standing`). All other
 bytes of a file are searched as they are (:mod:`kdump.repair.erase.searched_content`). Keys of less
 than :data:`LEAST_BYTES` bytes occur everywhere by chance: they are searched only as whole keys of
 records. So are keys of digits in the small files of Kafka, which are full of other numbers.
@@ -25,13 +25,13 @@ from msgspec.structs import replace
 
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
+from kdump.repair.erase.key_standing import Standing, standing
 from kdump.repair.erase.named_records import NamedRecords, RecordMatcher
 from kdump.repair.erase.searched_content import (
     SearchedContent,
     UndecodedBytes,
     batches_to_doubt,
     decoded_messages,
-    has_controls,
     searched,
 )
 from kdump.scan.batches import Bytes, read_chunks
@@ -46,49 +46,6 @@ _WIDE_BYTES: Final = 8
 _CHUNK_BYTES: Final = 1 << 20
 _MOST_PLACES: Final = 100
 """So many offsets of a file are kept, as examples."""
-_WORD: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") | (
-    frozenset(range(0x80, 0x100))
-)
-"""Letters and digits, also those that UTF-8 encodes."""
-
-
-def _sizes_of_strings(byte: int) -> set[int]:
-    """How many bytes a string may have after this byte, in formats that write its size first.
-
-    Protobuf, Thrift and Java; Kafka itself; Avro; MessagePack; CBOR. To them, letters and digits
-    are sizes.
-    """
-    sizes = {byte, byte - 1}
-    if byte % 2 == 0:
-        sizes.add(byte // 2)
-    if 0xA0 <= byte < 0xC0:
-        sizes.add(byte - 0xA0)
-    if 0x60 <= byte < 0x78:
-        sizes.add(byte - 0x60)
-    return sizes
-
-
-def _begins_string(data: bytes, at: int, least_bytes: int) -> bool:
-    """Whether a string of at least so many bytes begins in binary data, by the size before it.
-
-    In CBOR most letters would be its size, so that each begins a string.
-    """
-    sizes = _sizes_of_strings(data[at - 1]) - {data[at - 1] - 0x60}
-    ends = (at + size for size in sizes if least_bytes <= size <= len(data) - at)
-    return any(not _is_binary(data[at:end]) for end in ends) and _is_binary_field(data)
-
-
-def _is_binary(data: bytes) -> bool:
-    """Whether something is no text in UTF-8."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return True
-    return has_controls(data)
-
-
-_is_binary_field: Final = functools.lru_cache(maxsize=1)(_is_binary)
-"""A key may be in the same field at very many places."""
 
 
 class FoundKeys(Struct, frozen=True):
@@ -100,8 +57,9 @@ class FoundKeys(Struct, frozen=True):
         mentions: places inside other keys, values and headers of records.
         raw: places in bytes that are no records.
         unreadable_batches: batches and other bytes in which a key may hide: they cannot be decoded.
-        offsets: of some of the records that have a key or mention one.
+        offsets: of some of the records that have a key, or in which one is or may be.
         undecoded_records: records in which a field may hide: they cannot be decoded.
+        possible: places in other keys and values where a key may be, or a longer word.
     """
 
     searched_bytes: int = 0
@@ -111,9 +69,11 @@ class FoundKeys(Struct, frozen=True):
     unreadable_batches: int = 0
     offsets: tuple[int, ...] = ()
     undecoded_records: int = 0
+    possible: int = 0
 
     @property
     def is_clean(self) -> bool:
+        """Whether nothing is certainly there, or hidden; there may be possible places."""
         return not (self.records or self.mentions or self.raw or self.unreadable_batches)
 
     def __add__(self, other: FoundKeys) -> FoundKeys:
@@ -125,6 +85,7 @@ class FoundKeys(Struct, frozen=True):
             self.unreadable_batches + other.unreadable_batches,
             (self.offsets + other.offsets)[:_MOST_PLACES],
             self.undecoded_records + other.undecoded_records,
+            self.possible + other.possible,
         )
 
 
@@ -149,19 +110,9 @@ class KeyPatterns:
         for each in self._of_width:
             yield from each.places(data)
 
-    def stands_alone(self, key: bytes, around: bytes, at: int) -> bool:
-        """Whether a key that occurs in a field at ``at`` is not merely a part of a longer word."""
-        if not all(0x20 <= byte < 0x7F or byte >= 0x80 for byte in key):
-            return True
-        end = at + len(key)
-        is_begun = key in self._prefixes
-        # In text, a letter is a letter; but a payload may be nothing else than a string.
-        is_size = at > 0 and len(key) in _sizes_of_strings(around[at - 1])
-        if is_size and (at == 1 or _is_binary_field(around)):
-            return True
-        if at and around[at - 1] in _WORD and key[0] in _WORD:
-            return is_begun and _begins_string(around, at, len(key))
-        return is_begun or end == len(around) or around[end] not in _WORD or key[-1] not in _WORD
+    def standing(self, key: bytes, around: bytes, at: int) -> Standing:
+        """What the occurrence of a key at ``at`` of a field is."""
+        return standing(key, around, at, is_begun=key in self._prefixes)
 
 
 _patterns_of: Final = functools.lru_cache(maxsize=1)(KeyPatterns)
@@ -289,44 +240,48 @@ class _FileSearch:
         return count
 
     def _in_messages(self, found: MessageSet) -> FoundKeys:
-        records = mentions = undecoded = raw = 0
+        records = mentions = undecoded = raw = possible = 0
         offsets = []
         messages, may_hide = decoded_messages(found)
         for offset, key, value in messages:
             is_named = self._matcher.names(offset, key, value)
             undecoded += is_named is None
+            found_in = {*self._standings_in(key), *self._standings_in(value)}
             if is_named:
                 records += 1
-            elif not (self._is_in(key) or self._is_in(value)):
-                continue
-            else:
+            elif Standing.ALONE in found_in:
                 mentions += 1
+            elif Standing.POSSIBLE in found_in:
+                possible += 1
+            else:
+                continue
             offsets.append(offset)
         if may_hide:
             batches = found.window.batches
             raw = self._raw(int(batches.position[0]), int(batches.next_position[0]))
         places = tuple(offsets[:_MOST_PLACES])
-        return FoundKeys(0, records, mentions, raw, int(may_hide), places, undecoded)
+        return FoundKeys(0, records, mentions, raw, int(may_hide), places, undecoded, possible)
 
-    def _is_in(self, content: bytes | None) -> bool:
-        if not content:
-            return False
-        data = np.frombuffer(content, np.uint8)
-        return any(
-            self._patterns.stands_alone(key, content, at) for at, key in self._patterns.places(data)
-        )
+    def _standings_in(self, content: bytes | None) -> Iterator[Standing]:
+        if content:
+            for at, key in self._patterns.places(np.frombuffer(content, np.uint8)):
+                yield self._patterns.standing(key, content, at)
 
     def _in_columns(self, columns: RecordColumns) -> FoundKeys:
         named, is_undecoded = self._matcher.look(columns)
         rows = set(np.flatnonzero(named).tolist())
         records = len(rows)
-        mentions = raw = 0
+        mentions = raw = possible = 0
         field_at = functools.lru_cache(maxsize=1)(lambda at, to: columns.data[at:to].tobytes())
         for position, key in self._patterns.places(columns.data):
             row = int(np.searchsorted(columns.end, position, "right"))
             if row < columns.count and position >= columns.key_start[row]:
-                if not named[row] and self._is_mention(columns, row, position, key, field_at):
-                    mentions += 1
+                if named[row]:
+                    continue
+                found = self._standing(columns, row, position, key, field_at)
+                if found is not Standing.IN_WORD:
+                    mentions += found is Standing.ALONE
+                    possible += found is Standing.POSSIBLE
                     rows.add(row)
             elif columns.problems:
                 raw += 1
@@ -336,22 +291,24 @@ class _FileSearch:
             raw += self._raw(start, int(columns.batches.next_position[row]))
         offsets = columns.offset[sorted(rows)[:_MOST_PLACES]].tolist()
         undecoded = int(np.count_nonzero(is_undecoded))
-        return FoundKeys(0, records, mentions, raw, len(doubtful), tuple(offsets), undecoded)
+        return FoundKeys(
+            0, records, mentions, raw, len(doubtful), tuple(offsets), undecoded, possible
+        )
 
-    def _is_mention(
+    def _standing(
         self,
         columns: RecordColumns,
         row: int,
         position: int,
         key: bytes,
         field_at: Callable[[int, int], bytes],
-    ) -> bool:
+    ) -> Standing:
         for start, size in (
             (columns.key_start, columns.key_size),
             (columns.value_start, columns.value_size),
         ):
             begin, end = int(start[row]), int(start[row]) + max(0, int(size[row]))
             if begin <= position and position + len(key) <= end:
-                return self._patterns.stands_alone(key, field_at(begin, end), position - begin)
+                return self._patterns.standing(key, field_at(begin, end), position - begin)
         # In a header, or across two fields: what is beside it says nothing.
-        return True
+        return Standing.ALONE
