@@ -120,10 +120,10 @@ def runs_in(log_dir: Path) -> list[FoundRun]:
     ]
 
 
-def names_before(log_dir: Path) -> dict[str, set[str]]:
-    """What the files were called whose bytes runs have put aside, by the names of files of runs.
+def paths_before(log_dir: Path) -> dict[str, set[str]]:
+    """Where the files were whose bytes runs have put aside, by the names of files of runs.
 
-    Runs whose journals cannot be used are left out.
+    The paths are in the log directory. Runs whose journals cannot be used are left out.
 
     Raises:
         OSError: the directory cannot be read.
@@ -136,11 +136,10 @@ def names_before(log_dir: Path) -> dict[str, set[str]]:
             except KdumpError:
                 continue
             for path, before in journal.before_images.items():
-                name = path.rpartition("/")[2]
                 if before.link is not None:
-                    found[before.link].add(name)
+                    found[before.link].add(path)
                 if (before.cut or before.derived) is not None:
-                    found[journal.own_name(CUT_SUFFIX)].add(name)
+                    found[journal.own_name(CUT_SUFFIX)].add(path)
     return dict(found)
 
 

@@ -23,6 +23,7 @@ from builders.trees import contents_of, tree_of
 from builders.verified import LogModel
 from builders.volatile_files import VolatileFiles
 from kdump.apply.lock import hold_locks
+from kdump.formats import names, record_batch
 from kdump.formats.compression import Codec
 from kdump.jobs.erase.certificate import keyed_hash
 from kdump.jobs.erase.finish import Finishing
@@ -386,6 +387,113 @@ def test_options_that_contradict_each_other_are_refused(
     (root.parent / "erased.json").write_bytes(b"{}")
 
     assert run("erase", *options, root).exit_status == 16
+
+
+@pytest.fixture
+def keyless(tmp_path: Path) -> Path:
+    """Return a directory in which the record at offset 1, which has no key, was erased."""
+    root = write(tmp_path / "logs", (b"bob", b"v"), (None, b"her value"))
+    (tmp_path / "offsets.txt").write_text("orders-0 1\n")
+    shutil.copytree(root, tmp_path / "backup")
+    args = ("--topic=orders", "--offsets", tmp_path / "offsets.txt", "--yes")
+    assert run("erase", *args, root).exit_status == 1
+    return root
+
+
+def restored(root: Path, folder: str) -> None:
+    shutil.copytree(root.parent / "backup" / "orders-0", root / folder)
+
+
+def bring_back_a_segment(root: Path) -> None:
+    name = f"orders-0/{0:020d}.log"
+    shutil.copy(root.parent / "backup" / name, root / f"{name}.deleted")
+
+
+def bring_back_an_old_message(root: Path) -> None:
+    log = message(1, None, b"her value", magic=1, timestamp=1)
+    (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(log)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        functools.partial(restored, folder=f"orders-0.{'a' * 32}-stray"),
+        functools.partial(restored, folder=f"orders-0.{'b' * 32}-delete"),
+        functools.partial(restored, folder=f"orders-0.{'c' * 32}-future"),
+        functools.partial(restored, folder="old/orders-0"),
+        bring_back_a_segment,
+        bring_back_an_old_message,
+    ],
+)
+def test_a_record_without_a_key_is_found_at_its_offset(keyless: Path, change: Change) -> None:
+    change(keyless)
+
+    outcome = finish(keyless, "--output=jsonl")
+
+    assert outcome.exit_status == 4, outcome
+    rows = [json.loads(line) for line in outcome.stdout.splitlines()]
+    (row,) = of_type(rows, "remains")
+    assert (row["records"], row["offsets"]) == (1, [1])
+    assert not (keyless.parent / "erased.json").exists()
+
+
+@pytest.mark.parametrize("change", [bring_back_a_segment, bring_back_an_old_message])
+def test_a_certificate_finds_a_record_that_came_back_at_its_offset(
+    keyless: Path, change: Change
+) -> None:
+    assert finish(keyless).exit_status == 0
+    assert verify(keyless).exit_status == 0
+    change(keyless)
+
+    assert verify(keyless).exit_status == 4
+
+
+def test_a_replica_in_which_nothing_was_erased_is_found(keyless: Path) -> None:
+    assert finish(keyless, keyless.parent / "backup").exit_status == 4
+
+
+def test_undo_data_of_another_run_is_searched_for_offsets(keyless: Path) -> None:
+    log = keyless / "orders-0" / f"{0:020d}.log"
+    damaged = bytearray((keyless.parent / "backup" / "orders-0" / log.name).read_bytes())
+    damaged[record_batch.CRC_START] ^= 1
+    log.write_bytes(damaged)
+    (keyless / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    (keyless / names.RECOVERY_POINT_CHECKPOINT).unlink(missing_ok=True)
+    assert run("recover", "--undo", keyless).exit_status & 1
+
+    outcome = finish(keyless, "--output=jsonl")
+
+    rows = [json.loads(line) for line in outcome.stdout.splitlines()]
+    assert any(row["undo_of"] and row["records"] for row in of_type(rows, "remains"))
+
+
+def test_a_topic_that_was_created_again_has_other_offsets(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", (b"bob", b"v"), (None, b"her value"))
+    ids = [f"version: 0\ntopic_id: {each * 21}A" for each in "XY"]
+    metadata = root / "orders-0" / names.PARTITION_METADATA
+    metadata.write_text(ids[0])
+    (tmp_path / "offsets.txt").write_text("orders-0 1\n")
+    args = ("--topic=orders", "--offsets", tmp_path / "offsets.txt", "--yes")
+    assert run("erase", *args, root).exit_status == 1
+    again = batch([record(0), record(1, None, b"another")])
+    folder = root / "again" / "orders-0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}.log").write_bytes(again)
+    (folder / names.PARTITION_METADATA).write_text(ids[0])
+    assert finish(root).exit_status == 4
+    (folder / names.PARTITION_METADATA).write_text(ids[1])
+
+    assert finish(root).exit_status == 0
+    assert certificate_of(root)["log_directories"][0]["runs"][0]["partitions"][0]["topic_id"]
+    assert verify(root).exit_status == 0
+
+
+def test_masked_records_are_at_their_offsets(tmp_path: Path) -> None:
+    root = write(tmp_path / "logs", (ALICE, b"v"))
+    assert erase(root, "--mask") == 1
+
+    assert finish(root).exit_status == 0
+    assert verify(root).exit_status == 0
 
 
 def test_a_file_that_is_no_list_is_refused(root: Path) -> None:

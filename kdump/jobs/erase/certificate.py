@@ -19,7 +19,8 @@ import kdump
 from kdump.errors import KdumpError
 from kdump.log.directory import LogDirectory
 from kdump.payloads.named_fields import NamedField
-from kdump.repair.erase.erased_list import ErasedRun
+from kdump.repair.erase.erased_list import ErasedRun, erased_partitions
+from kdump.repair.erase.erased_offsets import ErasedOffsets
 from kdump.repair.erase.key_search import LEAST_BYTES, FieldsOfTopics
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.storage.location import Location
@@ -198,8 +199,8 @@ def _also(short: int, without_key: int, masked: int) -> Iterable[str]:
     if without_key:
         yield (
             f"copies of {counted(without_key, 'erased record')} without a key to search for, or"
-            " named only by a field, so that the key can be that of many others; and whether such a"
-            " record is at its offset again, as after a restore"
+            " named only by a field, so that the key can be that of many others: searched only at"
+            " their offsets, in files of which it is known of what partition they are"
         )
     if masked:
         yield (
@@ -270,6 +271,7 @@ class Certificate(Struct, frozen=True):
         records_without_key: erased records that no key can find.
         fields: the topics of each erased field, by its hash.
         prefixes: the hashes of the erased prefixes of keys.
+        erased: where no record must be.
     """
 
     salt: bytes
@@ -277,6 +279,7 @@ class Certificate(Struct, frozen=True):
     records_without_key: int
     fields: Mapping[str, Sequence[str]]
     prefixes: frozenset[str]
+    erased: ErasedOffsets
 
     def has(self, key: bytes) -> bool:
         """Whether the certificate is about this key."""
@@ -321,6 +324,14 @@ def read_certificate(path: Location) -> Certificate:
         for each in document["fields"]:
             fields.setdefault(str(each["hash"]), []).append(str(each["topic"]))
         prefixes = frozenset(map(str, document["prefixes"]))
-        return Certificate(salt, keys, int(document["records_without_key"]), fields, prefixes)
+        erased = ErasedOffsets.of(
+            partition
+            for directory in document["log_directories"]
+            for run in directory["runs"]
+            if not run["is_masked"]
+            for partition in erased_partitions(run["partitions"])
+        )
+        without_key = int(document["records_without_key"])
+        return Certificate(salt, keys, without_key, fields, prefixes, erased)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise KdumpError(f"{path}: is not a certificate that this kdump can verify") from problem

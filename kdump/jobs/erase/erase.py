@@ -625,7 +625,10 @@ def _root(
         __version__,
         request.named.keys.union(*(each.keys for each in changed)),
         request.named.prefixes,
-        tuple(ErasedPartition(str(each.key), each.erased) for each in changed),
+        tuple(
+            ErasedPartition(str(each.key), each.erased, each.partition.known_topic_id)
+            for each in changed
+        ),
         request.mask is not None,
         request.named.fields,
         request.topics,

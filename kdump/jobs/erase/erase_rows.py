@@ -96,7 +96,11 @@ REMAINS: Final = RowType(
         Field("file", TEXT, "The file, relative to the log directory."),
         Field("undo_of", TEXT.or_null, "The command whose undo data it is; null if it is none."),
         Field("failure", TEXT.or_null, "Why it cannot be read; null if it can."),
-        Field("records", COUNT, "Records that have an erased key or field."),
+        Field(
+            "records",
+            COUNT,
+            "Records that have an erased key or field, or are at the offset of an erased record.",
+        ),
         Field("mentions", COUNT, "Erased keys inside other keys, values and headers."),
         Field("raw", COUNT, "Erased keys in bytes that are no records."),
         Field("unreadable_batches", COUNT, "Batches that cannot be decoded: keys may hide there."),
@@ -129,7 +133,7 @@ CERTIFICATE: Final = RowType(
             "records_without_key",
             COUNT,
             "Erased records that had no key, or were named by a field: no search finds copies of"
-            " them.",
+            " them at other offsets.",
         ),
         Field(
             "undecoded_records",

@@ -42,6 +42,7 @@ from kdump.log.remote_files import RemotePlace
 from kdump.log.selection import EVERYTHING
 from kdump.phases import phase
 from kdump.repair.erase.erased_list import FILE_NAME, ErasedRun, read_list
+from kdump.repair.erase.erased_offsets import ErasedOffsets
 from kdump.repair.erase.key_search import FoundKeys, KeySearch, fields_of_topics
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.state.metadata.settings import Settings
@@ -123,6 +124,9 @@ class Finishing:
             for each in fields
             for topic in topics
         )
+        self._erased = ErasedOffsets.of(
+            partition for run in runs if not run.is_masked for partition in run.partitions
+        )
         if not (runs or is_given):
             raise UsageProblem(
                 "nothing to finish: no log directory has the list of an erasure; to certify that"
@@ -174,7 +178,7 @@ class Finishing:
 
     def _search(self) -> KeySearch:
         named = replace(self.named, registry=self.registry)
-        return KeySearch(named, self._request.largest_record_bytes, self.fields)
+        return KeySearch(named, self._request.largest_record_bytes, self.fields, self._erased)
 
     def search(self, options: EngineOptions = DEFAULT_OPTIONS) -> list[Remains]:
         """Search every file but those that are destroyed.

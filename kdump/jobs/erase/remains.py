@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from kdump.apply.runs import names_before
+from kdump.apply.runs import paths_before
 from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
 from kdump.engine.job import Split
 from kdump.errors import KdumpError, reason_of
 from kdump.formats.errors import FormatError
-from kdump.formats.names import FileKind, may_be_cut, parse_partition_directory_name
+from kdump.formats.names import (
+    PARTITION_METADATA,
+    FileKind,
+    may_be_cut,
+    parse_partition_directory_name,
+)
+from kdump.formats.partition_metadata import decode_partition_metadata
+from kdump.formats.uuids import format_uuid
 from kdump.jobs.problems.unreadable import Unreadable
+from kdump.log.partition import read_if_there
 from kdump.log.remote_files import (
     RemotePlace,
     list_remote_partitions,
@@ -42,6 +51,8 @@ class SearchedFile(Struct, frozen=True):
         entry: its size and time.
         content_names: what the files were called that a run has put aside in it; else its own name.
         topic: whose records may be in it; None if any.
+        partition: the ``TOPIC-PARTITION`` whose records are in it; None if nobody knows.
+        topic_id: of the topic; None if nobody knows.
     """
 
     log_dir: Location
@@ -49,6 +60,8 @@ class SearchedFile(Struct, frozen=True):
     entry: Entry
     content_names: frozenset[str]
     topic: str | None = None
+    partition: str | None = None
+    topic_id: str | None = None
 
     @property
     def name(self) -> str:
@@ -92,7 +105,10 @@ class SearchJob(Struct, frozen=True):
 
     def run(self, split: SearchSplit, /) -> FoundKeys | Unreadable:
         try:
-            return self.search.file(split.path, split.file.content_names, split.file.topic)
+            file = split.file
+            return self.search.file(
+                split.path, file.content_names, file.topic, file.partition, file.topic_id
+            )
         except OSError as failure:
             return Unreadable.of(failure, split.path)
 
@@ -108,18 +124,47 @@ def files_to_search(log_dir: Location, skipped: Collection[str] = ()) -> list[Se
         KdumpError: something cannot be searched: it is neither a file nor a directory.
         OSError: a directory cannot be listed.
     """
-    put_aside = names_before(log_dir.local_path)
-    return [
-        SearchedFile(
-            log_dir,
-            path,
-            entry,
-            frozenset({entry.name} if depth else put_aside.get(entry.name, {entry.name})),
-            _topic_of(path, depth),
+    put_aside = paths_before(log_dir.local_path)
+    topic_id_in = functools.lru_cache(maxsize=1)(_topic_id_in)
+    found = []
+    for path, entry, depth in _below(log_dir):
+        if not depth and entry.name in skipped:
+            continue
+        paths = [log_dir / each for each in put_aside.get(entry.name, ())] if not depth else []
+        own_paths = paths or [path]
+        folders = {each.parent for each in own_paths}
+        partitions = {_partition_of(each) for each in folders - {log_dir}}
+        (partition,) = partitions if len(partitions) == 1 else (None,)
+        found.append(
+            SearchedFile(
+                log_dir,
+                path,
+                entry,
+                frozenset(each.name for each in own_paths),
+                _topic_of(path, depth),
+                partition,
+                topic_id_in(path.parent) if depth and partition else None,
+            )
         )
-        for path, entry, depth in _below(log_dir)
-        if depth or entry.name not in skipped
-    ]
+    return found
+
+
+def _partition_of(folder: Location) -> str | None:
+    """The partition of a directory, also in a copy of a log directory; None if it is of none."""
+    if may_be_cut(folder.name):
+        return None
+    try:
+        return str(parse_partition_directory_name(folder.name).topic_partition)
+    except FormatError:
+        return None
+
+
+def _topic_id_in(folder: Location) -> str | None:
+    data = read_if_there(folder / PARTITION_METADATA)
+    try:
+        return None if data is None else format_uuid(decode_partition_metadata(data).topic_id)
+    except FormatError:
+        return None
 
 
 def _topic_of(path: Location, depth: int) -> str | None:
@@ -151,7 +196,7 @@ def remote_files_to_search(
     root = find_remote_root(remote)
     try:
         listings = [
-            (key.topic_partition.topic, list_remote_segments(path))
+            (key.topic_partition, list_remote_segments(path))
             for key, path in sorted(list_remote_partitions(root).items())
             if selection.matches(str(key.topic_partition), key.topic_partition)
         ]
@@ -163,9 +208,10 @@ def remote_files_to_search(
             segment.log.path,
             Entry(segment.log.path.name, EntryKind.FILE, size_bytes=segment.log.size_bytes),
             frozenset({file_name(segment.start_offset, FileKind.LOG)}),
-            topic,
+            key.topic,
+            str(key),
         )
-        for topic, listing in listings
+        for key, listing in listings
         for segment in sorted(listing.segments.values(), key=lambda each: each.start_offset)
         if segment.log is not None
     ]

@@ -26,6 +26,7 @@ from kdump.jobs.erase.remains import (
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.phases import phase
+from kdump.repair.erase.erased_offsets import OffsetRanges
 from kdump.repair.erase.key_search import FoundKeys, KeySearch, fields_of_topics
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.repair.erase.searched_content import (
@@ -60,28 +61,31 @@ class HashedKeysJob(Struct, frozen=True):
 
     def _found(self, split: SearchSplit) -> FoundKeys:
         content = SearchedContent.of(split.file.content_names)
+        erased = self.certificate.erased.of_partition(split.file.partition, split.file.topic_id)
         with split.path.open_file() as source:
             total = FoundKeys(source.size_bytes)
             for step in searched(source, content, self.largest_record_bytes):
                 match step:
                     case RecordColumns():
-                        total += self._in_columns(step)
+                        total += self._in_columns(step, erased)
                     case MessageSet():
-                        total += self._in_messages(step)
+                        total += self._in_messages(step, erased)
                     case UndecodedBytes():
                         total += FoundKeys(unreadable_batches=int(step.may_hide))
         return total
 
-    def _in_messages(self, found: MessageSet) -> FoundKeys:
+    def _in_messages(self, found: MessageSet, erased: OffsetRanges) -> FoundKeys:
         messages, may_hide = decoded_messages(found)
         offsets = [
-            offset for offset, key, _ in messages if key is not None and self.certificate.has(key)
+            offset
+            for offset, key, _ in messages
+            if offset in erased or (key is not None and self.certificate.has(key))
         ]
         return FoundKeys(0, len(offsets), 0, 0, int(may_hide), tuple(offsets))
 
-    def _in_columns(self, columns: RecordColumns) -> FoundKeys:
+    def _in_columns(self, columns: RecordColumns, erased: OffsetRanges) -> FoundKeys:
+        is_left = erased.records(columns)
         rows = np.flatnonzero((columns.key_size >= 0) & ~is_control(columns.batches)[columns.batch])
-        offsets: tuple[int, ...] = ()
         if len(rows):
             keys = gather_bytes(
                 columns.data,
@@ -91,8 +95,8 @@ class HashedKeysJob(Struct, frozen=True):
             )
             found = [each for each in pc.unique(keys).to_pylist() if self.certificate.has(each)]
             is_found = pc.is_in(keys, value_set=pa.array(found, pa.large_binary()))
-            found_rows = rows[is_found.to_numpy(zero_copy_only=False)]
-            offsets = tuple(columns.offset[found_rows].tolist())
+            is_left[rows[is_found.to_numpy(zero_copy_only=False)]] = True
+        offsets = tuple(columns.offset[is_left].tolist())
         return FoundKeys(0, len(offsets), 0, 0, len(batches_to_doubt(columns)), offsets)
 
 

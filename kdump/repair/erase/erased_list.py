@@ -80,10 +80,12 @@ class ErasedPartition(Struct, frozen=True):
     Attributes:
         partition: ``TOPIC-PARTITION``.
         segments: the segments that lost records.
+        topic_id: of its topic; None if nobody knows it.
     """
 
     partition: str
     segments: tuple[ErasedSegment, ...]
+    topic_id: str | None = None
 
 
 class ErasedRun(Struct, frozen=True):
@@ -198,14 +200,26 @@ def _run(row: dict[str, Any]) -> ErasedRun:
         str(row["kdump"]),
         frozenset(map(bytes.fromhex, row["keys"])),
         tuple(map(bytes.fromhex, row["prefixes"])),
-        tuple(
-            ErasedPartition(str(each["partition"]), tuple(_segments(each["segments"])))
-            for each in row["partitions"]
-        ),
+        tuple(erased_partitions(row["partitions"])),
         bool(row.get("is_masked", False)),  # older lists do not say it
         tuple(convert(each, NamedField) for each in row.get("fields", ())),
         tuple(map(str, row.get("topics", ()))),
     )
+
+
+def erased_partitions(rows: Iterable[dict[str, Any]]) -> Iterator[ErasedPartition]:
+    """The partitions of a run, from JSON.
+
+    Raises:
+        ValueError, KeyError, TypeError: they are none.
+    """
+    for row in rows:
+        topic_id = row.get("topic_id")  # older lists do not say it
+        yield ErasedPartition(
+            str(row["partition"]),
+            tuple(_segments(row["segments"])),
+            None if topic_id is None else str(topic_id),
+        )
 
 
 def _segments(rows: Iterable[dict[str, Any]]) -> Iterator[ErasedSegment]:

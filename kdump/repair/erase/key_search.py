@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
+from kdump.repair.erase.erased_offsets import ErasedOffsets, OffsetRanges
 from kdump.repair.erase.key_standing import Standing, standing
 from kdump.repair.erase.named_records import NamedRecords, RecordMatcher
 from kdump.repair.erase.searched_content import (
@@ -53,7 +54,7 @@ class FoundKeys(Struct, frozen=True):
 
     Attributes:
         searched_bytes: its size.
-        records: records that have a key, or a field.
+        records: records that have a key or a field, or are where one was erased.
         mentions: places inside other keys, values and headers of records.
         raw: places in bytes that are no records.
         unreadable_batches: batches and other bytes in which a key may hide: they cannot be decoded.
@@ -168,11 +169,13 @@ class KeySearch(Struct, frozen=True):
         named: the keys, what they begin with, and the schemas for fields.
         largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
         fields: what records of each topic must not have.
+        erased: where no record of a partition must be.
     """
 
     named: NamedRecords
     largest_record_bytes: int = LARGEST_RECORD_BYTES
     fields: FieldsOfTopics = field(default_factory=dict)
+    erased: ErasedOffsets = ErasedOffsets()
 
     def matcher(self, topic: str | None) -> RecordMatcher:
         """What finds records of a topic; of any topic, if it is not known."""
@@ -182,30 +185,46 @@ class KeySearch(Struct, frozen=True):
             fields = self.fields.get(topic, ())
         return replace(self.named, fields=fields).matcher("")
 
-    def file(self, path: Location, names: Collection[str], topic: str | None = None) -> FoundKeys:
+    def file(
+        self,
+        path: Location,
+        names: Collection[str],
+        topic: str | None = None,
+        partition: str | None = None,
+        topic_id: str | None = None,
+    ) -> FoundKeys:
         """Search a file.
 
         Args:
             path: the file.
             names: what its content is or was called, which tells what may be in it.
             topic: whose records may be in it; None if any.
+            partition: the ``TOPIC-PARTITION`` whose records are in it; None if nobody knows.
+            topic_id: of the topic; None if nobody knows.
 
         Raises:
             OSError: it cannot be read.
         """
         with path.open_file() as source:
-            return _FileSearch(self, names, source, topic).found()
+            erased = self.erased.of_partition(partition, topic_id)
+            return _FileSearch(self, names, source, topic, erased).found()
 
 
 class _FileSearch:
     def __init__(
-        self, search: KeySearch, names: Collection[str], source: ByteSource, topic: str | None
+        self,
+        search: KeySearch,
+        names: Collection[str],
+        source: ByteSource,
+        topic: str | None,
+        erased: OffsetRanges,
     ) -> None:
         self._search = search
         self._content = SearchedContent.of(names)
         self._source = source
         self._patterns = _patterns_of(search.named.keys, search.named.prefixes)
         self._matcher = search.matcher(topic)
+        self._erased = erased
 
     def found(self) -> FoundKeys:
         total = FoundKeys(self._source.size_bytes)
@@ -244,7 +263,7 @@ class _FileSearch:
         offsets = []
         messages, may_hide = decoded_messages(found)
         for offset, key, value in messages:
-            is_named = self._matcher.names(offset, key, value)
+            is_named = offset in self._erased or self._matcher.names(offset, key, value)
             undecoded += is_named is None
             found_in = {*self._standings_in(key), *self._standings_in(value)}
             if is_named:
@@ -269,6 +288,7 @@ class _FileSearch:
 
     def _in_columns(self, columns: RecordColumns) -> FoundKeys:
         named, is_undecoded = self._matcher.look(columns)
+        named |= self._erased.records(columns)
         rows = set(np.flatnonzero(named).tolist())
         records = len(rows)
         mentions = raw = possible = 0
