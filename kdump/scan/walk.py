@@ -253,7 +253,7 @@ def limited_count(step: Step) -> int:
 
 
 def _message_set(window: Window, largest_record_bytes: int) -> MessageSet:
-    largest = max(largest_record_bytes, message_set.LARGEST_INNER_BYTES)
+    largest = largest_message_bytes(largest_record_bytes)
     messages: list[message_set.Message] = []
     try:
         outer = message_set.decode_message(message_bytes(window, 0, largest))
@@ -264,6 +264,11 @@ def _message_set(window: Window, largest_record_bytes: int) -> MessageSet:
     except FormatError as problem:
         return MessageSet(window, messages, problem.as_value())
     return MessageSet(window, messages)
+
+
+def largest_message_bytes(largest_record_bytes: int) -> int:
+    """Return the size up to which messages of magic 0 and 1 are decoded."""
+    return max(largest_record_bytes, message_set.LARGEST_INNER_BYTES)
 
 
 def message_bytes(window: Window, row: int, largest_bytes: int) -> Buffer:

@@ -149,6 +149,10 @@ def keep_it_in_a_file_of_anybody(root: Path) -> None:
     (root / "notes").write_bytes(b"x" * (1 << 20) + ALICE)
 
 
+def keep_a_copy_of_the_list(root: Path) -> None:
+    shutil.copy(root / FILE_NAME, root / "kdump-erased.json.old")
+
+
 def keep_it_across_two_reads(root: Path) -> None:
     (root / "notes").write_bytes(b"x" * ((1 << 20) - 5) + ALICE)
 
@@ -223,6 +227,7 @@ def keep_a_batch_inside_an_index(root: Path) -> None:
         keep_a_damaged_leftover,
         keep_a_stray_partition,
         keep_it_in_a_file_of_anybody,
+        keep_a_copy_of_the_list,
         keep_it_across_two_reads,
         keep_it_in_another_topic,
         keep_it_in_a_value,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from builders.batches import batch, record
 from builders.message_sets import message
 from builders.messages import varint
-from kdump.formats import record_batch
+from kdump.formats import message_set, record_batch
 from kdump.formats.compression import Codec, compress
 from kdump.repair.erase.key_search import (
     LEAST_BYTES,
@@ -252,6 +253,20 @@ def test_a_flipped_bit_may_be_in_a_key(tmp_path: Path, log: bytes) -> None:
     assert (found.records, found.raw, found.unreadable_batches) == (0, 0, 1)
 
 
+@pytest.mark.parametrize(("largest_bytes", "is_read"), [(1 << 20, False), (64 << 20, True)])
+def test_a_message_over_the_limit_may_hide_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest_bytes: int, is_read: bool
+) -> None:
+    monkeypatch.setattr(message_set, "LARGEST_INNER_BYTES", 1 << 20)
+    held = gzip.compress(message(0, b"bob", bytes(20 << 20), magic=1), compresslevel=0)
+    (path := tmp_path / f"{0:020d}.log").write_bytes(message(0, b"k", held, attributes=Codec.GZIP))
+
+    search = KeySearch(NamedRecords(frozenset({b"alice"})), largest_bytes)
+
+    found = search.file(local(path), {path.name})
+    assert found.unreadable_batches == (not is_read)
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_key_of_a_message_that_holds_others_is_found(tmp_path: Path, magic: int) -> None:
     held = compress(Codec.GZIP, message(0, b"bob", magic=magic), magic=magic)
@@ -294,6 +309,27 @@ def test_numbers_of_kafka_are_no_keys(tmp_path: Path, name: str) -> None:
     assert found_in(tmp_path, content, b"471100", name=name).is_clean
     assert found_in(tmp_path, content, b"orders-7", name=name).raw == 1
     assert found_in(tmp_path, content, b"471100", name="notes").raw == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"616c6963652d34373131\n",
+        b"616C6963652D34373131\r\n",
+        b"YWxpY2UtNDcxMQ==\n",
+        b"YWxpY2UtNDcxMQ",
+        b'{"format": "kdump-erased"}',
+    ],
+)
+@pytest.mark.parametrize("name", ["ids.txt", f"{0:020d}.log"])
+def test_files_of_keys_have_them_in_other_forms(tmp_path: Path, content: bytes, name: str) -> None:
+    assert found_in(tmp_path, content, b"alice-4711", name=name).raw == 1
+
+
+def test_the_certificate_of_another_erasure_is_no_list(tmp_path: Path) -> None:
+    content = b'{"format": "kdump-erase-certificate"}'
+
+    assert found_in(tmp_path, content, b"alice-4711", name="erased.json").is_clean
 
 
 TORN = batch([record(0, b"alice", b"v" * 300)], codec=Codec.GZIP)[40:]

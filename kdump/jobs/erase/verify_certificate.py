@@ -75,7 +75,7 @@ class HashedKeysJob(Struct, frozen=True):
         return total
 
     def _in_messages(self, found: MessageSet, erased: OffsetRanges) -> FoundKeys:
-        messages, may_hide = decoded_messages(found)
+        messages, may_hide = decoded_messages(found, self.largest_record_bytes)
         offsets = [
             offset
             for offset, key, _ in messages

@@ -24,6 +24,8 @@ from kdump.storage.location import Location
 FILE_NAME: Final = "kdump-erased.json"
 """In the log directory. Its name has no dot in front: a journal must not name files of runs."""
 _FORMAT: Final = "kdump-erased"
+MARK: Final = b'"%s"' % _FORMAT.encode()
+"""Tells a list, whatever its name."""
 _VERSION: Final = 1
 
 

@@ -1,7 +1,8 @@
 """The offsets of erased records: wherever one is a record of its partition again, it is left.
 
 Offsets find records without a key, and those that only a field has named, which no search for keys
-finds; so only segments with such records count. A topic that was deleted and created again has another id, and offsets of its own.
+finds; so only segments with such records count. A topic that was deleted and created again has
+another id, and offsets of its own.
 """
 
 from __future__ import annotations

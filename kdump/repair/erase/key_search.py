@@ -8,13 +8,16 @@ must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`
 Where that is not certain, it is counted apart (:mod:`kdump.repair.erase.key_standing`). All other
 bytes of a file are searched as they are (:mod:`kdump.repair.erase.searched_content`). Keys of less
 than :data:`LEAST_BYTES` bytes occur everywhere by chance: they are searched only as whole keys of
-records. So are keys of digits in the small files of Kafka, which are full of other numbers.
+records. So are keys of digits in the small files of Kafka, which are full of other numbers. Copies
+of the list of what was erased, and files of keys, may have them in hex or base64, which is searched
+in bytes that are no records.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
@@ -25,6 +28,7 @@ from msgspec.structs import replace
 
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
+from kdump.repair.erase.erased_list import MARK
 from kdump.repair.erase.erased_offsets import ErasedOffsets, OffsetRanges
 from kdump.repair.erase.key_standing import Standing, standing
 from kdump.repair.erase.named_records import NamedRecords, RecordMatcher
@@ -116,8 +120,21 @@ class KeyPatterns:
         return standing(key, around, at, is_begun=key in self._prefixes)
 
 
-_patterns_of: Final = functools.lru_cache(maxsize=1)(KeyPatterns)
-"""Each of the files, which may be tens of thousands, is searched for the same keys."""
+@functools.lru_cache(maxsize=1)
+def _patterns_of(
+    keys: frozenset[bytes], prefixes: tuple[bytes, ...]
+) -> tuple[KeyPatterns, KeyPatterns]:
+    """What is searched in records, and in all other bytes.
+
+    Each of the files, which may be tens of thousands, is searched for the same keys.
+    """
+    written = {
+        form
+        for key in (*keys, *prefixes)
+        if len(key) >= LEAST_BYTES
+        for form in (key.hex().encode(), key.hex().upper().encode(), b64encode(key).rstrip(b"="))
+    }
+    return KeyPatterns(keys, prefixes), KeyPatterns(keys | written | {MARK}, prefixes)
 
 
 class _Patterns:
@@ -222,7 +239,7 @@ class _FileSearch:
         self._search = search
         self._content = SearchedContent.of(names)
         self._source = source
-        self._patterns = _patterns_of(search.named.keys, search.named.prefixes)
+        self._patterns, self._raw_patterns = _patterns_of(search.named.keys, search.named.prefixes)
         self._matcher = search.matcher(topic)
         self._erased = erased
 
@@ -240,7 +257,7 @@ class _FileSearch:
 
     def _raw(self, start: int, end: int) -> int:
         """How often a key occurs in a range, at least partly."""
-        margin = max(0, self._patterns.longest_bytes - 1)
+        margin = max(0, self._raw_patterns.longest_bytes - 1)
         begin, stop = max(0, start - margin), min(self._source.size_bytes, end + margin)
         ignores_digits = self._content is SearchedContent.NUMBERS
         count = 0
@@ -249,7 +266,7 @@ class _FileSearch:
         for chunk in read_chunks(self._source, begin, stop, _CHUNK_BYTES):
             data = np.frombuffer(held + bytes(chunk), np.uint8)
             first = position - len(held)
-            for at, key in self._patterns.places(data):
+            for at, key in self._raw_patterns.places(data):
                 if ignores_digits and key.isdigit():
                     continue
                 is_new = at + len(key) > len(held)
@@ -261,7 +278,7 @@ class _FileSearch:
     def _in_messages(self, found: MessageSet) -> FoundKeys:
         records = mentions = undecoded = raw = possible = 0
         offsets = []
-        messages, may_hide = decoded_messages(found)
+        messages, may_hide = decoded_messages(found, self._search.largest_record_bytes)
         for offset, key, value in messages:
             is_named = offset in self._erased or self._matcher.names(offset, key, value)
             undecoded += is_named is None

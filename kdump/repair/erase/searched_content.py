@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from kdump.dump.files import DumpKind
 from kdump.formats.errors import FormatError
-from kdump.formats.message_set import LARGEST_INNER_BYTES, decode_message
+from kdump.formats.message_set import decode_message
 from kdump.formats.names import quarantined_from
 from kdump.formats.record_batch import CODEC_MASK, HEADER_BYTES
 from kdump.scan.batches import read_chunks
@@ -26,7 +26,13 @@ from kdump.scan.last_block import LastBlock
 from kdump.scan.records import RecordColumns
 from kdump.scan.resync import find_batch
 from kdump.scan.source import is_zero
-from kdump.scan.walk import MessageSet, Skipped, message_bytes, walk_segment
+from kdump.scan.walk import (
+    MessageSet,
+    Skipped,
+    largest_message_bytes,
+    message_bytes,
+    walk_segment,
+)
 from kdump.storage.byte_source import ByteSource
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -150,17 +156,25 @@ def batches_to_doubt(columns: RecordColumns) -> list[int]:
 
 
 def decoded_messages(
-    found: MessageSet,
+    found: MessageSet, largest_record_bytes: int
 ) -> tuple[list[tuple[int, bytes | None, bytes | None]], bool]:
     """Offset, key and value of each message, and whether others may hide in the set.
 
     A message that holds the others compressed may have a key of its own, which no reader returns.
+
+    Args:
+        found: the set.
+        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
+
+    Raises:
+        OSError: reading fails.
     """
     decoded: list[tuple[int, bytes | None, bytes | None]] = []
     may_hide = found.problem is not None or not found.window.batches.is_valid[0]
     if found.window.batches.attributes[0] & CODEC_MASK:
         try:
-            outer = decode_message(message_bytes(found.window, 0, LARGEST_INNER_BYTES))
+            largest = largest_message_bytes(largest_record_bytes)
+            outer = decode_message(message_bytes(found.window, 0, largest))
             if outer.key is not None:
                 decoded.append((outer.offset, outer.key, None))
         except FormatError:
