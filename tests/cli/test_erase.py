@@ -355,14 +355,19 @@ def test_a_partition_in_which_records_may_hide_stays_and_others_do_not(root: Pat
     assert offsets_in(root, "orders-2") == OTHERS
 
 
-def test_nothing_counts_of_a_partition_that_cannot_be_rewritten(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["run", "preview"])
+def test_nothing_counts_of_a_partition_that_cannot_be_rewritten(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
     far = 2**31  # no index of a segment at 0 has it
     root = write_log_directory(tmp_path, recovery_points={("orders", 0): far + 1})
     log = batch([record(0, ALICE)]) + batch([record(far, ALICE)])
     write_partition(root / "orders-0", {0: log})
 
-    rows = rows_of("erase", "--yes", "--topic=orders", "--key", ALICE.decode(), root)
+    args = ("erase", "--yes", "--topic=orders", "--key", ALICE.decode(), root)
+    rows = rows_of(*args, *options)
 
+    assert run(*args, *options).exit_status == 4
     (partition,), (summary,) = of_type(rows, "partition"), of_type(rows, "summary")
     assert "does not fit the segment" in partition["left_because"]
     assert (partition["erased_records"], partition["segments"]) == (0, [])

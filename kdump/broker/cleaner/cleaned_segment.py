@@ -215,11 +215,9 @@ class _NewSegment:
         """
         size_bytes = batches.size_bytes
         position = self._after.size_bytes + np.cumsum(size_bytes) - size_bytes
-        relative = batches.last_offset - self._group.base_offset
-        if (relative > _INT32_MAX).any():
-            raise self._refused(
-                "an offset does not fit the segment", "LogSegmentOffsetOverflowException"
-            )
+        overflow = offset_overflow(batches, self._group.base_offset, self._segment.log_name)
+        if overflow is not None:
+            raise Refused(overflow.reason, overflow.file, overflow.exception)
         plan = self._builder.plan(BatchColumns(**{**batches.columns(), "position": position}))
         if plan.invalid is not None:
             raise self._refused(str(plan.invalid), "InvalidOffsetException")
@@ -235,6 +233,20 @@ class _NewSegment:
 
     def _refused(self, reason: str, exception: str) -> Refused:
         return Refused(reason, self._segment.log_name, exception)
+
+
+def offset_overflow(batches: BatchColumns, base_offset: int, log_name: str) -> Refusal | None:
+    """Why a segment at ``base_offset`` cannot have some batches; None if it can.
+
+    ``LogSegment.ensureOffsetInRange``.
+    """
+    if (batches.last_offset - base_offset > _INT32_MAX).any():
+        reason, exception = (
+            "an offset does not fit the segment",
+            "LogSegmentOffsetOverflowException",
+        )
+        return Refusal(reason, log_name, exception)
+    return None
 
 
 def _cleaned_segment(group: GroupToRewrite) -> LoadedSegment:

@@ -65,7 +65,7 @@ from kdump.repair.erase.erased_list import (
     encode_list,
     read_list,
 )
-from kdump.repair.erase.erased_log import LogToErase, MatchedAmount
+from kdump.repair.erase.erased_log import LogToErase, Matched, MatchedAmount
 from kdump.repair.erase.key_search import KeySearch, fields_of_topics
 from kdump.repair.erase.mask import Mask
 from kdump.repair.erase.named_records import NamedRecords
@@ -229,9 +229,11 @@ class MatchSplit(Split, frozen=True, eq=False, kw_only=True):
 
     Attributes:
         partition: ``TOPIC-PARTITION``.
+        base_offset: of the segment.
     """
 
     partition: str
+    base_offset: int
 
 
 class MatchJob(Struct, frozen=True):
@@ -247,13 +249,13 @@ class MatchJob(Struct, frozen=True):
     largest_record_bytes: int = LARGEST_RECORD_BYTES
     mask: Mask | None = None
 
-    def run(self, split: MatchSplit, /) -> MatchedAmount | Refusal | Unreadable:
+    def run(self, split: MatchSplit, /) -> Matched | Refusal | Unreadable:
         matcher = self.named.matcher(split.partition)
         log = LogToErase(
             split.path, matcher, split.start, split.end, self.largest_record_bytes, self.mask
         )
         try:
-            return log.amount()
+            return log.matched(split.base_offset)
         except Refused as refused:
             return refused.refusal
         except OSError as failure:
@@ -345,38 +347,41 @@ def _with_matches(
             problem = Unreadable.of(failure, erasure.partition.path)
             results[number] = replace(erasure, problem=problem)
             continue
-        splits += (split for _, split in own)
-        owners += ((number, base_offset) for base_offset, _ in own)
+        splits += own
+        owners += ((number, split.base_offset) for split in own)
     amounts: dict[int, dict[int, MatchedAmount]] = {}
     job = MatchJob(request.named, request.largest_record_bytes, request.mask)
-    for (number, base_offset), (_, amount) in zip(
+    misfits: dict[tuple[int, int], Refusal] = {}
+    for (number, base_offset), (_, matched) in zip(
         owners, run_in_order(engine, job, splits), strict=True
     ):
-        if not isinstance(amount, MatchedAmount):
+        if not isinstance(matched, Matched):
             if results[number].problem is None:
-                results[number] = replace(results[number], problem=amount)
+                results[number] = replace(results[number], problem=matched)
             continue
         own_amounts = amounts.setdefault(number, {})
-        own_amounts[base_offset] = own_amounts.get(base_offset, MatchedAmount()) + amount
+        own_amounts[base_offset] = own_amounts.get(base_offset, MatchedAmount()) + matched.amount
+        if matched.misfit is not None:
+            misfits.setdefault((number, base_offset), matched.misfit)
+    for (number, base_offset), misfit in misfits.items():
+        if results[number].problem is None and amounts[number][base_offset].erased_records:
+            results[number] = replace(results[number], problem=misfit)
     for number, erasure in enumerate(results):
         segments = tuple(SegmentErasure(*each) for each in amounts.get(number, {}).items())
         yield erasure if erasure.problem is not None else replace(erasure, segments=segments)
 
 
-def _splits(partition: Partition) -> Iterator[tuple[int, MatchSplit]]:
-    """The splits of a partition, and the base offset of the segment of each."""
+def _splits(partition: Partition) -> Iterator[MatchSplit]:
     bases = {partition.path / each.log_name: each.base_offset for each in partition.segments}
     for split in partition_splits(partition):
-        yield (
-            bases[split.path],
-            MatchSplit(
-                split.path,
-                split.start,
-                split.end,
-                split.size_bytes,
-                split.label,
-                partition=str(partition.key),
-            ),
+        yield MatchSplit(
+            split.path,
+            split.start,
+            split.end,
+            split.size_bytes,
+            split.label,
+            partition=str(partition.key),
+            base_offset=bases[split.path],
         )
 
 

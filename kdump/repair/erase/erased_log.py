@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from kdump.broker.cleaner.cleaned_segment import offset_overflow
 from kdump.broker.cleaner.compaction_parts import Amount
 from kdump.broker.cleaner.compaction_rewrite import Chunk, as_written, content_of
 from kdump.broker.cleaner.legacy_compaction import emptied, rewritten
@@ -40,7 +41,7 @@ from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.scan.window_records import read_records
 from kdump.storage.location import Location
-from kdump.target.refusal import Refused
+from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom
 from kdump.target.virtual_directory import BytesSource
 
@@ -74,6 +75,18 @@ class MatchedAmount(Struct, frozen=True):
         )
 
 
+class Matched(Struct, frozen=True):
+    """What was found in a log, or in a part of it.
+
+    Attributes:
+        amount: how much is named.
+        misfit: why its segment cannot be rewritten; None if nothing is known against it.
+    """
+
+    amount: MatchedAmount
+    misfit: Refusal | None = None
+
+
 class LogToErase(Struct, frozen=True):
     """A log, or a part of it, and what to erase.
 
@@ -104,6 +117,19 @@ class LogToErase(Struct, frozen=True):
         for run in self._runs():
             total += run.amount
         return total
+
+    def matched(self, base_offset: int) -> Matched:
+        """The same, and whether the segment at ``base_offset`` can be rewritten.
+
+        Raises:
+            Refused: as for :meth:`amount`.
+            OSError: it cannot be read.
+        """
+        total, misfit = MatchedAmount(), None
+        for run in self._runs():
+            total += run.amount
+            misfit = misfit or offset_overflow(run.window.batches, base_offset, self.path.name)
+        return Matched(total, misfit)
 
     def erased(self) -> Erased:
         """The records that are named.
