@@ -221,8 +221,9 @@ def _possible(places: int) -> Iterable[str]:
 def _beside_fields(fields: FieldsOfTopics, undecoded_records: int) -> Iterable[str]:
     if fields:
         yield (
-            f"fields in anything but records of {', '.join(fields)}, and in JSON that is written in"
-            " a string"
+            f"fields in anything but records of {', '.join(fields)}; in JSON and other data that is"
+            " written in a string or in bytes; and in records that were decoded by a schema of"
+            " another registry which fits them, too"
         )
     if undecoded_records:
         yield (
