@@ -219,6 +219,16 @@ class Message(msgspec.Struct, frozen=True):
             )
         return self.body[start:end]
 
+    @property
+    def rest(self) -> bytes:
+        """The bytes after the value, which nothing uses.
+
+        Raises:
+            FormatError: as for :attr:`value`.
+        """
+        value = self.value
+        return self.body[self._value_start + (0 if value is None else len(value)) :]
+
 
 def decode_header(data: Buffer, position: int = 0) -> MessageHeader:
     """Read the header of the entry at ``position`` of ``data``.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import struct
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -273,6 +275,40 @@ def test_the_key_of_a_message_that_holds_others_is_found(tmp_path: Path, magic: 
     log = message(0, b"alice", held, magic=magic, attributes=Codec.GZIP)
 
     assert found_in(tmp_path, log, b"alice").records == 1
+
+
+def lengthened(entry: bytes, more: bytes) -> bytes:
+    """Return a message with bytes after its value, which its size counts."""
+    body = entry[16:] + more
+    return entry[:8] + struct.pack(">iI", 4 + len(body), zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("key", [b"alice", b"alice-4711"])
+@pytest.mark.parametrize("value", [None, b"v"])
+def test_what_follows_the_value_of_a_message_is_searched(
+    tmp_path: Path, magic: int, key: bytes, value: bytes | None
+) -> None:
+    entry = lengthened(message(0, b"bob", value, magic=magic), key)
+    held = compress(Codec.GZIP, entry, magic=magic)
+    wrapped = message(0, None, held, magic=magic, attributes=Codec.GZIP)
+    plain = message(0, None, compress(Codec.GZIP, message(0, b"bob")), attributes=Codec.GZIP)
+
+    assert found_in(tmp_path, entry, key).mentions == 1
+    assert found_in(tmp_path, wrapped, key).mentions == 1
+    assert found_in(tmp_path, lengthened(plain, key), key).mentions == 1
+
+
+@pytest.mark.parametrize("codec", [each for each in Codec if each is not Codec.NONE])
+def test_what_follows_compressed_data_is_searched(tmp_path: Path, codec: Codec) -> None:
+    log = bytearray(batch([record(0, b"bob", b"malice-4711 " * 30)], codec=codec))
+    assert found_in(tmp_path, bytes(log), b"alice-4711").is_clean
+    log += b"carol-4711"
+    log[8:12] = (len(log) - 12).to_bytes(4)
+    crc = record_batch.compute_crc(log)
+    log[record_batch.CRC_START : record_batch.CHECKED_START] = crc.to_bytes(4)
+
+    assert found_in(tmp_path, bytes(log) + batch([record(1)]), b"carol-4711").raw >= 1
 
 
 def test_a_message_whose_value_reaches_past_it_may_hide_records(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ _ALWAYS_OUT_OF_REACH: Final = (
     ),
     (
         "bytes that no reader decodes: compressed data other than whole batches in indexes and in"
-        " snapshots of producers, and what follows the end of compressed data, or the last whole"
-        " message in it, in a batch"
+        " snapshots of producers, and what follows the last whole message in the compressed data of"
+        " a batch; what follows the end of that was searched only for keys of 8 bytes or more"
     ),
     (
         "keys in another form, such as encoded, encrypted, in other upper and lower case, or as a"

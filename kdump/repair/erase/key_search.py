@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from kdump.formats.record_batch import LARGEST_RECORD_BYTES
+from kdump.formats.record_batch import CODEC_MASK, LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.erased_list import MARK
 from kdump.repair.erase.erased_offsets import ErasedOffsets, OffsetRanges
@@ -39,7 +39,7 @@ from kdump.repair.erase.searched_content import (
     decoded_messages,
     searched,
 )
-from kdump.scan.batches import Bytes, read_chunks
+from kdump.scan.batches import BatchColumns, Bytes, read_chunks
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet
 from kdump.storage.byte_source import ByteSource
@@ -242,6 +242,8 @@ class _FileSearch:
         self._patterns, self._raw_patterns = _patterns_of(search.named.keys, search.named.prefixes)
         self._matcher = search.matcher(topic)
         self._erased = erased
+        self._seen: set[bytes] = set()
+        self._compressed: list[tuple[int, int]] = []
 
     def found(self) -> FoundKeys:
         total = FoundKeys(self._source.size_bytes)
@@ -253,29 +255,51 @@ class _FileSearch:
                     total += self._in_messages(step)
                 case RecordColumns():
                     total += self._in_columns(step)
-        return total
+        return total + FoundKeys(raw=self._beside_compressed())
+
+    def _beside_compressed(self) -> int:
+        """How often a key occurs in the bytes of compressed batches, though not in what they hold.
+
+        It follows the end of compressed data, where no reader looks.
+        """
+        return sum(
+            len(key) >= _WIDE_BYTES and key not in self._seen
+            for start, end in self._compressed
+            for key in self._keys_in(start, end, self._patterns)
+        )
+
+    def _note_compressed(self, batches: BatchColumns) -> None:
+        rows = np.flatnonzero(batches.attributes & CODEC_MASK)
+        if len(rows):
+            start, end = int(batches.position[rows[0]]), int(batches.next_position[rows[-1]])
+            if self._compressed and start <= self._compressed[-1][1]:
+                start, _ = self._compressed.pop()
+            self._compressed.append((start, end))
 
     def _raw(self, start: int, end: int) -> int:
         """How often a key occurs in a range, at least partly."""
-        margin = max(0, self._raw_patterns.longest_bytes - 1)
-        begin, stop = max(0, start - margin), min(self._source.size_bytes, end + margin)
         ignores_digits = self._content is SearchedContent.NUMBERS
-        count = 0
+        found = self._keys_in(start, end, self._raw_patterns)
+        return sum(not (ignores_digits and key.isdigit()) for key in found)
+
+    def _keys_in(self, start: int, end: int, patterns: KeyPatterns) -> Iterator[bytes]:
+        """Yield the key of each occurrence in a range, also if it is only partly there."""
+        margin = max(0, patterns.longest_bytes - 1)
+        begin, stop = max(0, start - margin), min(self._source.size_bytes, end + margin)
         held = b""
         position = begin
         for chunk in read_chunks(self._source, begin, stop, _CHUNK_BYTES):
             data = np.frombuffer(held + bytes(chunk), np.uint8)
             first = position - len(held)
-            for at, key in self._raw_patterns.places(data):
-                if ignores_digits and key.isdigit():
-                    continue
+            for at, key in patterns.places(data):
                 is_new = at + len(key) > len(held)
-                count += is_new and first + at < end and first + at + len(key) > start
+                if is_new and first + at < end and first + at + len(key) > start:
+                    yield key
             position += len(chunk)
             held = data[max(0, len(data) - margin) :].tobytes() if margin else b""
-        return count
 
     def _in_messages(self, found: MessageSet) -> FoundKeys:
+        self._note_compressed(found.window.batches)
         records = mentions = undecoded = raw = possible = 0
         offsets = []
         messages, may_hide = decoded_messages(found, self._search.largest_record_bytes)
@@ -301,9 +325,11 @@ class _FileSearch:
     def _standings_in(self, content: bytes | None) -> Iterator[Standing]:
         if content:
             for at, key in self._patterns.places(np.frombuffer(content, np.uint8)):
+                self._seen.add(key)
                 yield self._patterns.standing(key, content, at)
 
     def _in_columns(self, columns: RecordColumns) -> FoundKeys:
+        self._note_compressed(columns.batches)
         named, is_undecoded = self._matcher.look(columns)
         named |= self._erased.records(columns)
         rows = set(np.flatnonzero(named).tolist())
@@ -311,6 +337,7 @@ class _FileSearch:
         mentions = raw = possible = 0
         field_at = functools.lru_cache(maxsize=1)(lambda at, to: columns.data[at:to].tobytes())
         for position, key in self._patterns.places(columns.data):
+            self._seen.add(key)
             row = int(np.searchsorted(columns.end, position, "right"))
             if row < columns.count and position >= columns.key_start[row]:
                 if named[row]:

@@ -161,6 +161,7 @@ def decoded_messages(
     """Offset, key and value of each message, and whether others may hide in the set.
 
     A message that holds the others compressed may have a key of its own, which no reader returns.
+    So may bytes that follow the value of a message: they count as a value.
 
     Args:
         found: the set.
@@ -175,13 +176,15 @@ def decoded_messages(
         try:
             largest = largest_message_bytes(largest_record_bytes)
             outer = decode_message(message_bytes(found.window, 0, largest))
-            if outer.key is not None:
-                decoded.append((outer.offset, outer.key, None))
+            if outer.key is not None or outer.rest:
+                decoded.append((outer.offset, outer.key, outer.rest or None))
         except FormatError:
             may_hide = True
     for message in found.messages:
         try:
             decoded.append((message.offset, message.key, message.value))
+            if message.rest:
+                decoded.append((message.offset, None, message.rest))
         except FormatError:
             may_hide = True
     return decoded, may_hide
