@@ -41,7 +41,7 @@ def test_every_occurrence_is_found(data: bytes, keys: set[bytes], prefixes: set[
     taken = {data[at : at + size] for at in range(len(data)) for size in (4, 8, 11)}
     every = keys | {each for each in sorted(taken)[::3] if len(each) >= LEAST_BYTES}
 
-    patterns = KeyPatterns(frozenset(every), tuple(prefixes))
+    patterns = KeyPatterns(frozenset(every), frozenset(prefixes))
 
     assert sorted(patterns.places(np.frombuffer(data, np.uint8))) == sorted(
         (at, key) for key in every | prefixes for at in range(len(data)) if data.startswith(key, at)
@@ -206,7 +206,7 @@ def test_no_string_of_a_binary_format_is_missed(data: st.DataObject, size_of: st
     at = data.draw(st.integers(0, len(strings)))
     strings.insert(at, key)
     value = b"".join(_SIZES[size_of](len(each)) + each for each in strings)
-    patterns = KeyPatterns(frozenset({key}), ())
+    patterns = KeyPatterns(frozenset({key}), frozenset())
     place = sum(len(_SIZES[size_of](len(each)) + each) for each in strings[: at + 1]) - len(key)
 
     assert patterns.standing(key, value, place) is not Standing.IN_WORD
@@ -360,6 +360,34 @@ def test_numbers_of_kafka_are_no_keys(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["ids.txt", f"{0:020d}.log"])
 def test_files_of_keys_have_them_in_other_forms(tmp_path: Path, content: bytes, name: str) -> None:
     assert found_in(tmp_path, content, b"alice-4711", name=name).raw == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("tenant/alice", rb'{"by":"tenant\/alice"}'),
+        ("Zoë Müller", rb'{"by":"Zo\u00eb M\u00fcller"}'),
+        ("Zoë Müller", rb'{"by":"Zo\u00EB M\u00FCller"}'),
+        ("a&b=c's", rb'{"by":"a\u0026b\u003dc\u0027s"}'),
+        ("alice\tsmith", rb'{"by":"alice\tsmith"}'),
+        ('alice "al" smith', rb'{"by":"alice \"al\" smith"}'),
+        ("alice@example.com", b"GET /users?by=alice%40example.com HTTP/1.1"),
+        ("Zoë Müller", b"by=Zo%c3%ab+M%c3%bcller"),
+        ("alice-4711", b'{"by":"YWxpY2UtNDcxMQ=="}'),
+        ("alice-4711", "by alice-4711".encode("utf-16-le")),
+        ("alice-4711", "by alice-4711".encode("utf-16-be")),
+    ],
+)
+@pytest.mark.parametrize("is_record", [True, False])
+def test_a_key_is_found_in_other_forms(
+    tmp_path: Path, key: str, value: bytes, is_record: bool
+) -> None:
+    content = batch([record(0, b"k", value)]) if is_record else value
+    name = f"{0:020d}.log" if is_record else "notes"
+
+    found = found_in(tmp_path, content, key.encode(), name=name)
+
+    assert found.mentions if is_record else found.raw
 
 
 def test_the_certificate_of_another_erasure_is_no_list(tmp_path: Path) -> None:

@@ -49,8 +49,9 @@ _ALWAYS_OUT_OF_REACH: Final = (
         " a batch; what follows the end of that was searched only for keys of 8 bytes or more"
     ),
     (
-        "keys in another form, such as encoded, encrypted, in other upper and lower case, or as a"
-        " part of a longer word, in keys, values, headers and other files"
+        "keys in another form, such as compressed, encrypted, hashed, in other upper and lower"
+        " case, or as a part of a longer word, in keys, values, headers and other files; but base64,"
+        " UTF-16 and what JSON and URLs escape was searched, and in other files hexadecimal"
     ),
 )
 

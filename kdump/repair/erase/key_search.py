@@ -8,16 +8,14 @@ must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`
 Where that is not certain, it is counted apart (:mod:`kdump.repair.erase.key_standing`). All other
 bytes of a file are searched as they are (:mod:`kdump.repair.erase.searched_content`). Keys of less
 than :data:`LEAST_BYTES` bytes occur everywhere by chance: they are searched only as whole keys of
-records. So are keys of digits in the small files of Kafka, which are full of other numbers. Copies
-of the list of what was erased, and files of keys, may have them in hex or base64, which is searched
-in bytes that are no records.
+records. So are keys of digits in the small files of Kafka, which are full of other numbers. Other
+forms of keys are searched, too (:mod:`kdump.repair.erase.key_forms`).
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
@@ -30,6 +28,7 @@ from kdump.formats.record_batch import CODEC_MASK, LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.erased_list import MARK
 from kdump.repair.erase.erased_offsets import ErasedOffsets, OffsetRanges
+from kdump.repair.erase.key_forms import forms_in_files, forms_in_records
 from kdump.repair.erase.key_standing import Standing, standing
 from kdump.repair.erase.named_records import NamedRecords, RecordMatcher
 from kdump.repair.erase.searched_content import (
@@ -97,9 +96,9 @@ class FoundKeys(Struct, frozen=True):
 class KeyPatterns:
     """Finds any of many keys in bytes, at any position."""
 
-    def __init__(self, keys: frozenset[bytes], prefixes: tuple[bytes, ...]) -> None:
+    def __init__(self, keys: frozenset[bytes], prefixes: frozenset[bytes]) -> None:
         every = {*keys, *prefixes}
-        self._prefixes = frozenset(prefixes)
+        self._prefixes = prefixes
         self._of_width = [
             _Patterns(width, patterns)
             for width, patterns in (
@@ -128,13 +127,19 @@ def _patterns_of(
 
     Each of the files, which may be tens of thousands, is searched for the same keys.
     """
-    written = {
-        form
-        for key in (*keys, *prefixes)
-        if len(key) >= LEAST_BYTES
-        for form in (key.hex().encode(), key.hex().upper().encode(), b64encode(key).rstrip(b"="))
-    }
-    return KeyPatterns(keys, prefixes), KeyPatterns(keys | written | {MARK}, prefixes)
+    return (
+        KeyPatterns(_in_forms(keys, forms_in_records), _in_forms(prefixes, forms_in_records)),
+        KeyPatterns(
+            _in_forms(keys, forms_in_files) | {MARK},
+            _in_forms(prefixes, forms_in_files),
+        ),
+    )
+
+
+def _in_forms(
+    keys: Iterable[bytes], forms: Callable[[bytes], frozenset[bytes]]
+) -> frozenset[bytes]:
+    return frozenset(each for key in keys if len(key) >= LEAST_BYTES for each in (key, *forms(key)))
 
 
 class _Patterns:
