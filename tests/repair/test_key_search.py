@@ -212,6 +212,27 @@ def test_no_string_of_a_binary_format_is_missed(data: st.DataObject, size_of: st
     assert patterns.standing(key, value, place) is not Standing.IN_WORD
 
 
+@pytest.mark.parametrize("size", [4, 8])
+@pytest.mark.parametrize("name", [f"{0:020d}.index", f"{0:020d}.txnindex", f"{0:020d}.snapshot"])
+def test_binary_numbers_in_indexes_are_no_keys(tmp_path: Path, size: int, name: str) -> None:
+    number = (12).to_bytes(size)
+
+    assert found_in(tmp_path, b"\1" + number + b"\2", number, name=name).is_clean
+    assert found_in(tmp_path, b"\1" + number + b"\2", number, name="notes").raw
+
+
+def test_a_number_of_four_bytes_in_a_field_is_a_possible_place(tmp_path: Path) -> None:
+    number = (1).to_bytes(4)
+    rows = [record(0, b"k", b"\0" + number + b"value with schema 1")]
+    rows += [record(1, b"k", b"v", [(b"by", number)]), record(2, number)]
+
+    found = found_in(tmp_path, batch(rows), number)
+
+    assert (found.records, found.mentions, found.possible) == (1, 0, 2)
+    name = b"00000000000000000001.log"
+    assert found_in(tmp_path, name, number, name="journal").is_clean
+
+
 def test_bytes_that_are_no_words_count_anywhere(tmp_path: Path) -> None:
     log = batch([record(0, b"k", b"a" + (4711).to_bytes(8) + b"b")])
 

@@ -207,8 +207,12 @@ def remains_event(remains: Remains) -> Event:
         "offsets": list(what.offsets),
     }
     words = ", ".join(_found_words(what)) if is_read else f"cannot be read: {row['failure']}"
-    whose = "" if remains.command is None else f" (undo data of kdump {remains.command})"
+    whose = "" if remains.command is None else f" (undo data of {_run_of(remains.command)})"
     return Event("remains", row, [f"{file.path}{whose}: {words}"])
+
+
+def _run_of(command: str) -> str:
+    return f"kdump {command}" if command else "an unusable run"
 
 
 def remote_copy(remains: Remains) -> Event:
@@ -235,7 +239,7 @@ def _found_words(found: FoundKeys) -> Iterator[str]:
         yield f"{count} that cannot be decoded, where records may hide"
     if found.possible:
         places = counted(found.possible, "possible place")
-        yield f"{places} of erased keys inside other keys or values, or of longer words"
+        yield f"{places} of erased keys inside other keys, values or headers"
     if found.offsets:
         shown = ", ".join(map(str, found.offsets[:MAX_LISTED]))
         yield f"at offset {shown}{' …' if len(found.offsets) > MAX_LISTED else ''}"

@@ -49,9 +49,13 @@ _ALWAYS_OUT_OF_REACH: Final = (
         " a batch; what follows the end of that was searched only for keys of 8 bytes or more"
     ),
     (
+        "keys of digits in checkpoints and other small files of Kafka, and binary numbers of 4 or 8"
+        " bytes in its indexes and snapshots"
+    ),
+    (
         "keys in another form, such as compressed, encrypted, hashed, in other upper and lower"
-        " case, or as a part of a longer word, in keys, values, headers and other files; but base64,"
-        " UTF-16 and what JSON and URLs escape was searched, and in other files hexadecimal"
+        " case, or as a part of a longer word, in keys, values, headers and other files; but"
+        " base64, UTF-16 and what JSON and URLs escape was searched, and in other files hexadecimal"
     ),
 )
 

@@ -15,14 +15,25 @@ from urllib.parse import quote, quote_plus
 
 _HTML: Final = re.compile(r"[<>&='\u2028\u2029]")
 """What Gson escapes, so that JSON can be in a page."""
+_INT32_BYTES: Final = 4
+_INT64_BYTES: Final = 8
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]*")
 """Nothing of this is escaped."""
 _JSON_HEX: Final = re.compile(r"\\u[0-9a-f]{4}")
 _URL_HEX: Final = re.compile(r"%[0-9A-F]{2}")
 
 
+def is_number(key: bytes) -> bool:
+    """Whether a key is probably a number of 4 or 8 bytes, which are in many places by chance."""
+    if len(key) == _INT32_BYTES:
+        return any(byte < 0x20 or byte == 0x7F for byte in key)
+    return len(key) == _INT64_BYTES and key[0] in (0x00, 0xFF)
+
+
 def forms_in_records(key: bytes) -> frozenset[bytes]:
-    """The other forms of a key that are searched everywhere."""
+    """The other forms of a key that are searched everywhere; none of a number."""
+    if is_number(key):
+        return frozenset()
     found = {b64encode(key).rstrip(b"="), urlsafe_b64encode(key).rstrip(b"=")}
     try:
         text = key.decode()
@@ -36,6 +47,8 @@ def forms_in_records(key: bytes) -> frozenset[bytes]:
 
 def forms_in_files(key: bytes) -> frozenset[bytes]:
     """Those that are searched in bytes that are no records: lists of keys may have them in hex."""
+    if is_number(key):
+        return frozenset()
     written = key.hex()
     return forms_in_records(key) | {written.encode(), written.upper().encode()}
 

@@ -8,8 +8,9 @@ must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`
 Where that is not certain, it is counted apart (:mod:`kdump.repair.erase.key_standing`). All other
 bytes of a file are searched as they are (:mod:`kdump.repair.erase.searched_content`). Keys of less
 than :data:`LEAST_BYTES` bytes occur everywhere by chance: they are searched only as whole keys of
-records. So are keys of digits in the small files of Kafka, which are full of other numbers. Other
-forms of keys are searched, too (:mod:`kdump.repair.erase.key_forms`).
+records. So are keys of digits in the small files of Kafka, and of numbers in binary in its indexes,
+which are full of other numbers. Other forms of keys are searched, too
+(:mod:`kdump.repair.erase.key_forms`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kdump.formats.record_batch import CODEC_MASK, LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.erased_list import MARK
 from kdump.repair.erase.erased_offsets import ErasedOffsets, OffsetRanges
-from kdump.repair.erase.key_forms import forms_in_files, forms_in_records
+from kdump.repair.erase.key_forms import forms_in_files, forms_in_records, is_number
 from kdump.repair.erase.key_standing import Standing, standing
 from kdump.repair.erase.named_records import NamedRecords, RecordMatcher
 from kdump.repair.erase.searched_content import (
@@ -283,9 +284,18 @@ class _FileSearch:
 
     def _raw(self, start: int, end: int) -> int:
         """How often a key occurs in a range, at least partly."""
-        ignores_digits = self._content is SearchedContent.NUMBERS
-        found = self._keys_in(start, end, self._raw_patterns)
-        return sum(not (ignores_digits and key.isdigit()) for key in found)
+        return sum(
+            not self._is_anywhere(key) for key in self._keys_in(start, end, self._raw_patterns)
+        )
+
+    def _is_anywhere(self, key: bytes) -> bool:
+        """Whether a key may be a number of Kafka's own in such a file."""
+        match self._content:
+            case SearchedContent.NUMBERS:
+                return key.isdigit()
+            case SearchedContent.PLAIN:
+                return is_number(key)
+        return False
 
     def _keys_in(self, start: int, end: int, patterns: KeyPatterns) -> Iterator[bytes]:
         """Yield the key of each occurrence in a range, also if it is only partly there."""
@@ -380,4 +390,4 @@ class _FileSearch:
             if begin <= position and position + len(key) <= end:
                 return self._patterns.standing(key, field_at(begin, end), position - begin)
         # In a header, or across two fields: what is beside it says nothing.
-        return Standing.ALONE
+        return standing(key, key, 0)

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from kdump.repair.erase.key_forms import is_number
 from kdump.repair.erase.searched_content import has_controls
 
 _WORD: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") | (
@@ -23,6 +24,8 @@ _WORD: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopq
 )
 """Letters and digits, also those that UTF-8 encodes."""
 _PRINTABLE: Final = range(0x20, 0x7F)
+_LEAST_BINARY_BYTES: Final = 5
+"""A shorter number may be any other number, or a part of one."""
 _MOST_VARINT_BYTES: Final = 5
 _FARTHEST_BYTES: Final = 4096
 """So far in front of a key the size of a longer string is looked for."""
@@ -41,12 +44,16 @@ class Standing(enum.Enum):
 def standing(key: bytes, around: bytes, at: int, *, is_begun: bool = False) -> Standing:
     """What the occurrence of a key at ``at`` of a field is.
 
+    A number of four bytes is only certain as the whole key of a record.
+
     Args:
         key: what occurs there.
         around: the field.
         at: where it begins.
         is_begun: whether the key is longer than that, so that anything may follow.
     """
+    if len(key) < _LEAST_BINARY_BYTES and is_number(key):
+        return Standing.POSSIBLE
     if not all(byte in _PRINTABLE or byte >= 0x80 for byte in key):
         return Standing.ALONE
     end = at + len(key)
