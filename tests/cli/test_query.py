@@ -61,7 +61,9 @@ def said(outcome: Outcome) -> str:
         (["--file", "/dev/null", "DIR"], 16, "the file has no statement"),
         (["no-such", "DIR"], 8, "no-such: no such file or directory\n"),
         (["SELECT 1", "EMPTY"], 8, "empty: not a Kafka log directory or partition"),
-        (["/* ; */ SELECT 1; DROP TABLE a", "DIR"], 16, "SHOW or DESCRIBE, not with DROP"),
+        (["/* ; */ SELECT 1; DROP TABLE a", "DIR"], 16, "SET, and nothing else is dropped"),
+        (["CREATE TABLE a AS SELECT 1", "DIR"], 16, "SET, and nothing else is created"),
+        (["CACHE TABLE records", "DIR"], 16, "DROP VIEW or SET, not with CACHE"),
         (["--output", "parquet", "SELECT 1", "DIR"], 16, "--output parquet requires --out FILE"),
         (
             ["--out", "/tmp/no-such.parquet", "SELECT 1", "DIR"],
@@ -69,7 +71,11 @@ def said(outcome: Outcome) -> str:
             "--out requires --output parquet",
         ),
         (["--force", "SELECT 1", "DIR"], 16, "--force requires --out"),
-        (["--output", "csv", "SELECT 1; SELECT 2", "DIR"], 16, "csv takes one statement, not 2"),
+        (
+            ["--output", "parquet", "--out", "OUT", "SELECT 1; SET a=b; TABLE b", "DIR"],
+            16,
+            "--output parquet takes one statement with rows, not 2",
+        ),
         (["DIR"], 16, "a prompt needs a terminal"),
         (["--output", "csv", "DIR"], 16, "--output csv requires a statement"),
     ],
@@ -77,7 +83,7 @@ def said(outcome: Outcome) -> str:
 def test_wrong_arguments_are_explained(
     args: list[str], status: int, message: str, log_dir: Path, tmp_path: Path
 ) -> None:
-    directories = {"DIR": log_dir, "EMPTY": tmp_path / "empty"}
+    directories = {"DIR": log_dir, "EMPTY": tmp_path / "empty", "OUT": tmp_path / "out"}
     directories["EMPTY"].mkdir()
     outcome = query(*(directories.get(word, word) for word in args))
     assert message in said(outcome)
@@ -213,12 +219,63 @@ class TestOutput:
         script.write_text("SELECT 'x;' AS a; -- b\n\nSELECT 2 AS b;")
         assert query("--file", script, log_dir).stdout == b"A\nx;\n\nB\n2\n"
 
+    SCRIPT: Final = (
+        "SET TIME ZONE 'Asia/Tokyo'; CREATE TEMPORARY VIEW a AS SELECT 1 AS a, 'x' AS b;"
+        "TABLE a; DROP VIEW a; SELECT 2 AS c WHERE false; SELECT hour(timestamp_millis(0)) AS d"
+    )
+
+    def test_programs_get_the_results_of_several_statements_in_order(self, log_dir: Path) -> None:
+        for form in ("json", "jsonl"):
+            answer = all_objects(query("--output", form, self.SCRIPT, log_dir).stdout)
+            assert problem_of_answer("query", answer) is None
+            results = [
+                (each.get("statement"), each.get("row"), each.get("rows")) for each in answer[1:-1]
+            ]
+            assert results == [
+                (3, None, None),
+                (None, {"a": 1, "b": "x"}, None),
+                (None, None, 1),
+                (5, None, None),
+                (None, None, 0),
+                (6, None, None),
+                (None, {"d": 9}, None),
+                (None, None, 1),
+            ]
+
+    def test_csv_has_an_empty_line_between_results(self, log_dir: Path) -> None:
+        outcome = query("--output", "csv", self.SCRIPT, log_dir)
+        assert outcome.stdout == b"a,b\n1,x\n\nc\n\nd\n9\n"
+
+    def test_a_parquet_file_may_have_a_view(self, log_dir: Path, tmp_path: Path) -> None:
+        script = "CREATE TEMPORARY VIEW a AS SELECT 7 AS b; TABLE a; DROP VIEW a"
+        out = tmp_path / "a.parquet"
+        outcome = query("--output", "parquet", "--out", out, script, log_dir)
+        assert (outcome.exit_status, outcome.stderr) == (0, b"")
+        assert pq.read_table(out).to_pylist() == [{"b": 7}]
+
+    def test_what_was_printed_before_a_wrong_statement_is_complete(self, log_dir: Path) -> None:
+        outcome = query("--output", "json", "SELECT 1 AS a; SELECT nope FROM records", log_dir)
+        answer = all_objects(outcome.stdout)
+        assert [each["type"] for each in answer[1:]] == ["columns", "row", "summary", "end"]
+        assert answer[-1]["exit_status"] == outcome.exit_status == 16
+
+    def test_a_plan_is_text_with_what_would_be_read(self, log_dir: Path) -> None:
+        statement = "EXPLAIN SELECT key FROM records WHERE topic = 'orders' AND offset < 2"
+        lines = query(statement, log_dir).stdout.decode().splitlines()
+        assert lines[:2] == ["PLAN", "== Physical Plan =="]
+        assert lines[-1] == (
+            "records: columns key, offset, topic; topic orders; offset up to 1; 1 task"
+        )
+
     @pytest.mark.parametrize(
         ("wrong", "expected"),
         [
             ("SELECT\n  nope FROM records", "line 4, column 3: "),
             ("SELECT 3 AS c; SELCT 4", "line 3: kdump query runs only"),
             ("SELECT 3 AS c;   SELECT FROM", "line 3, column "),
+            ("\n/* why */ SET a.b=1", "line 4: a.b cannot be set"),
+            ("\n\nEXPLAIN INSERT INTO a SELECT 1", "line 5: kdump query runs only"),
+            ("DROP\nVIEW a", "line 3: there is no view a"),
         ],
     )
     def test_what_is_wrong_in_a_file_has_the_line_of_the_file(

@@ -10,7 +10,12 @@ from prompt_toolkit.document import Document
 
 from builders.log_directories import write_log_directory
 from kdump.cli.shared.query_history import history_path
-from kdump.cli.shared.query_prompt import SqlCompleter, is_complete
+from kdump.cli.shared.query_prompt import (
+    SqlCompleter,
+    command_words,
+    is_complete,
+    listing,
+)
 from kdump.jobs.table_rows.all_tables import TABLES
 
 
@@ -20,6 +25,8 @@ from kdump.jobs.table_rows.all_tables import TABLES
         ("", True),
         ("\\d records", True),
         ("quit", True),
+        (".help", True),
+        (".schema records", True),
         ("SELECT 1;", True),
         ("SELECT 1; SELECT 2;", True),
         ("SELECT 1; -- done", True),
@@ -31,6 +38,44 @@ from kdump.jobs.table_rows.all_tables import TABLES
 )
 def test_input_ends_with_a_semicolon_outside_of_quotes(text: str, expected: bool) -> None:
     assert is_complete(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (".help", ["\\?"]),
+        (" help; ", ["\\?"]),
+        (".schema records;", ["\\d", "records"]),
+        ("\\d Records", ["\\d", "Records"]),
+        ("exit;", ["\\q"]),
+        ("SELECT 1;", []),
+        ("helpless", []),
+    ],
+)
+def test_commands_of_other_prompts_are_understood(text: str, expected: list[str]) -> None:
+    assert command_words(text) == expected
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 200])
+def test_a_list_is_no_wider_than_the_terminal(columns: int) -> None:
+    for table in TABLES.values():
+        rows = [(each.name, each.sql_type, each.what) for each in table.columns]
+        lines = "\n".join(listing(("Column", "Type", "What"), rows, columns)).split("\n")
+        words = [word for row in rows for cell in row for word in cell.split()]
+        widest_word = max(map(len, words))
+        assert max(map(len, lines)) <= max(columns, widest_word + 4)
+        text = " ".join(" ".join(lines).split())
+        for name, _, what in rows:
+            assert name in text
+            assert what in text
+
+
+def test_a_list_is_not_wrapped_without_a_terminal() -> None:
+    rows = [("a", "STRING", "word " * 50), ("long_name", "INT", "b")]
+    lines = list(listing(("Column", "Type", "What"), rows, None))
+    assert lines[0] == "COLUMN     TYPE    WHAT"
+    assert lines[2] == "long_name  INT     b"
+    assert len(lines) == 3
 
 
 def completed(text: str) -> list[str]:

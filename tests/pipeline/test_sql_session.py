@@ -65,11 +65,17 @@ def rows(session: SqlSession, statement: str, most_rows: int | None = None) -> l
     return list(found)
 
 
+def parsed(session: SqlSession, statement: str) -> Any:
+    """Return Spark's plan of a statement, not analysed."""
+    parser = session._sql._jsparkSession.sessionState().sqlParser()
+    return parser.parsePlan(with_quoted_offset(statement))
+
+
 def needs_of(session: SqlSession, statement: str) -> dict[str, TableNeeds]:
     """Return what the statement needs, as it is planned."""
     session.start()
     session._views.show_columns(session.tables)
-    plan = session._checked_plan(with_quoted_offset(statement))
+    plan = session._checked_plan(parsed(session, statement))
     found = statement_needs(plan, session._pushed)
     assert found is not None
     return found
@@ -245,7 +251,7 @@ def test_tasks_that_end_after_their_statement_do_not_count_for_the_next(
     session: SqlSession,
 ) -> None:
     session.start()
-    stopped, running = (sql_session._Running(session._sql.sparkContext) for _ in range(2))
+    stopped, running = (sql_session._Running(session._sql) for _ in range(2))
     taken: list[object] = []
     running.take = taken.append
     late, own = stopped.reports(), running.reports()
@@ -270,6 +276,40 @@ def test_tasks_that_end_after_their_statement_do_not_count_for_the_next(
         "SELECT 1/0",
         "SELECT CAST(topic AS INT) FROM records",
         "SELEC",
+        "EXPLAIN INSERT INTO b SELECT 1",
+        "EXPLAIN EXTENDED FROM records INSERT OVERWRITE DIRECTORY '/tmp/a' USING csv SELECT topic",
+        "EXPLAIN CREATE TABLE a AS SELECT 1",
+        "EXPLAIN CREATE TEMPORARY VIEW a AS SELECT 1",
+        "EXPLAIN SELECT TRANSFORM (topic) USING 'cat' FROM records",
+        "EXPLAIN SELECT reflect('java.lang.System', 'exit', 1)",
+        "EXPLAIN EXPLAIN SELECT 1",
+        "EXPLAIN SET spark.sql.ansi.enabled=false",
+        "CREATE TEMPORARY VIEW a AS SELECT reflect('java.lang.System', 'exit', 1)",
+        "CREATE TEMPORARY VIEW a AS SELECT TRANSFORM (topic) USING 'cat' FROM records",
+        "CREATE TEMPORARY VIEW a AS SELECT * FROM csv.`/etc/passwd`",
+        "CREATE TEMPORARY VIEW a USING csv OPTIONS (path '/etc/passwd')",
+        "CREATE OR REPLACE TEMPORARY VIEW a AS FROM records INSERT INTO b SELECT topic",
+        "CREATE OR REPLACE TEMPORARY VIEW `Records` AS SELECT 1",
+        "CREATE TEMPORARY VIEW IDENTIFIER('rec' || 'ords') AS SELECT 1",
+        "CREATE TEMPORARY VIEW IDENTIFIER('a') AS SELECT 1",
+        "CREATE TEMPORARY VIEW a.b AS SELECT 1",
+        "DROP VIEW RECORDS",
+        "DROP VIEW IDENTIFIER('rec' || 'ords')",
+        "DROP VIEW default.a",
+        "DROP VIEW nope",
+        "SET spark.sql.warehouse.dir=/tmp/a",
+        "SET `spark.sql.warehouse.dir`=/tmp/a",
+        "SET SPARK.SQL.WAREHOUSE.DIR=/tmp/a",
+        "SET /* a */ `Spark.Sql.Session.TimeZone` = `UTC`",
+        "SET spark.sql.catalog.a=b",
+        "SET spark.sql.runSQLOnFiles=true",
+        "SET spark.sql.session.timeZone",
+        "SET spark.sql.shuffle.partitions=many",
+        "SET -v",
+        "SET CATALOG a",
+        "SET VARIABLE a = 1",
+        "SET TIME ZONE 'nowhere'",
+        "SET PATH = system.builtin",
     ],
 )
 def test_a_statement_that_is_wrong_or_writes_is_refused_in_one_line(
@@ -279,6 +319,97 @@ def test_a_statement_that_is_wrong_or_writes_is_refused_in_one_line(
         rows(session, statement)
     assert len(str(caught.value)) < 300
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def own_session(running_spark: SparkEngine, log_dir: Path) -> Iterator[SqlSession]:
+    """A session whose views and settings no other test sees."""
+    assert running_spark.name == "spark"
+    with SqlSession({"paths": json.dumps([str(log_dir)])}) as opened:
+        yield opened
+
+
+def changed(session: SqlSession, statement: str) -> str:
+    result = session.query(statement)
+    assert list(result.batches) == []
+    assert result.done is not None
+    return result.done
+
+
+def test_a_view_reads_what_the_statement_needs_of_it(own_session: SqlSession) -> None:
+    view = "CREATE TEMPORARY VIEW `große Köpfe` (o, t) AS SELECT offset, topic FROM records"
+    assert changed(own_session, view) == "created view große Köpfe"
+    changed(own_session, "CREATE TEMP VIEW b AS SELECT * FROM `große Köpfe` WHERE t = 'orders'")
+    assert rows(own_session, "SELECT max(o) AS most FROM B WHERE o < 7") == [{"most": 6}]
+    plan = rows(own_session, "EXPLAIN SELECT max(o) AS most FROM b WHERE o < 7")[-1]["plan"]
+    assert plan == "records: columns offset, topic; topic orders; offset up to 6; 1 task"
+    joined = (
+        "SELECT count(*) AS n FROM b JOIN partitions p ON b.t = p.topic"
+        " WHERE EXISTS (SELECT 1 FROM b AS c WHERE c.o = b.o + 1)"
+    )
+    inner = "(SELECT offset AS o, topic AS t FROM records WHERE topic = 'orders')"
+    direct = joined.replace("FROM b JOIN", f"FROM {inner} AS b JOIN")
+    direct = direct.replace("FROM b AS c", f"FROM {inner} AS c")
+    assert rows(own_session, joined) == rows(own_session, direct)
+
+
+def test_a_view_of_a_view_follows_the_one_below(own_session: SqlSession) -> None:
+    changed(own_session, "CREATE TEMPORARY VIEW a AS SELECT topic FROM records")
+    changed(own_session, "CREATE TEMPORARY VIEW b AS SELECT DISTINCT topic FROM a ORDER BY 1")
+    assert [each["topic"] for each in rows(own_session, "TABLE b")] == [
+        "large",
+        "orders",
+        "payments",
+    ]
+    changed(own_session, "CREATE OR REPLACE TEMPORARY VIEW a AS SELECT 'x' AS topic FROM topics")
+    assert rows(own_session, "TABLE b") == [{"topic": "x"}]
+    with pytest.raises(StatementError, match="already exists"):
+        own_session.query("CREATE TEMPORARY VIEW A AS SELECT 1")
+    with pytest.raises(StatementError, match=r"[Rr]ecursive"):
+        own_session.query("CREATE OR REPLACE TEMPORARY VIEW a AS SELECT topic FROM b")
+    assert changed(own_session, "DROP VIEW IF EXISTS A") == "dropped view A"
+    assert own_session.views == ("b",)
+    with pytest.raises(StatementError, match=r"^in the view b: the table or view `a` cannot be"):
+        own_session.query("TABLE b")
+    assert changed(own_session, "DROP VIEW IF EXISTS a") == "there was no view a"
+
+
+def test_a_name_of_with_hides_a_view(own_session: SqlSession) -> None:
+    changed(own_session, "CREATE TEMPORARY VIEW a AS SELECT 1 AS n")
+    assert rows(own_session, "WITH a AS (SELECT 2 AS n) SELECT n FROM a") == [{"n": 2}]
+    assert rows(own_session, "SHOW TABLES LIKE 'a'") == [
+        {"namespace": "", "tableName": "a", "isTemporary": True}
+    ]
+
+
+def test_settings_are_those_of_all_later_statements(
+    own_session: SqlSession, session: SqlSession
+) -> None:
+    """Some are read by Spark's parser, some in the tasks, some are set again for each statement."""
+    quotient = "SELECT DISTINCT 1 / (partition - partition) AS a FROM records"
+    with pytest.raises(StatementError, match="division by zero"):
+        rows(own_session, quotient)
+    changed(own_session, "SET spark.sql.ansi.enabled = false")
+    changed(own_session, "SET TIME ZONE 'Asia/Tokyo'")
+    changed(own_session, "SET `spark.sql.shuffle.partitions`=`3`")
+    assert rows(own_session, quotient) == [{"a": None}]
+    hour = "SELECT DISTINCT hour(timestamp_millis(partition * 0)) AS h FROM records"
+    assert rows(own_session, hour) == [{"h": 9}]
+    plan = rows(own_session, "EXPLAIN SELECT topic FROM segments DISTRIBUTE BY topic")
+    assert any("hashpartitioning" in each["plan"] and ", 3)" in each["plan"] for each in plan)
+    assert rows(session, hour) == [{"h": 0}]
+
+
+def test_a_plan_is_explained_and_nothing_is_run(session: SqlSession) -> None:
+    statement = "SELECT assert_true(offset < 0) FROM records WHERE topic LIKE 'o%'"
+    for mode in ("", "EXTENDED", "CODEGEN", "COST", "FORMATTED"):
+        plan = rows(session, f"EXPLAIN {mode} {statement}")
+        assert plan[-1]["plan"].startswith("records: columns offset, topic; topics that begin")
+    nothing = rows(session, "EXPLAIN SELECT 1")
+    assert [each["plan"] for each in nothing[-2:]] == [
+        "== Read from the log directories ==",
+        "nothing",
+    ]
 
 
 def test_a_column_that_was_not_read_is_never_a_wrong_value(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
+from docutils import nodes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.manual import document_of
+from kdump.pipeline.sql.permitted_statements import SETTINGS
 from kdump.pipeline.sql.sql_statements import (
     Statement,
     StatementError,
@@ -64,6 +67,11 @@ def test_nothing_of_a_text_is_lost_but_blanks_comments_and_semicolons(text: str)
         "TABLE records",
         "SHOW TABLES",
         "desc records",
+        "EXPLAIN FORMATTED SELECT 1",
+        "create or replace /* ; */ temp view a AS SELECT 1",
+        "CREATE -- a\n TEMPORARY\n\tVIEW a AS SELECT 1",
+        "DROP VIEW a",
+        "set time zone 'UTC'",
     ],
 )
 def test_statements_that_read_are_recognized_by_their_first_word(text: str) -> None:
@@ -84,13 +92,19 @@ def test_directories_are_not_taken_for_statements(text: str) -> None:
     [
         "INSERT INTO records SELECT 1",
         "create table a as select 1",
-        "SET spark.a=1",
         "ADD JAR '/tmp/a.jar'",
         "BEGIN SELECT 1; END",
         "EXECUTE IMMEDIATE 'SELECT 1'",
         "MERGE INTO a USING b",
         "USE a",
-        "EXPLAIN INSERT INTO a SELECT 1",
+        "CREATE VIEW a AS SELECT 1",
+        "CREATE GLOBAL TEMPORARY VIEW a AS SELECT 1",
+        "CREATE TEMPORARY FUNCTION a AS 'b'",
+        "CREATE 'TEMPORARY VIEW' a",
+        "DROP TABLE a",
+        "SET",
+        "RESET",
+        "CACHE TABLE a",
     ],
 )
 def test_other_statements_are_refused_by_their_first_word(text: str) -> None:
@@ -157,3 +171,9 @@ def test_sparks_messages_become_one_line_with_the_place(message: str, expected: 
 )
 def test_the_column_offset_is_no_keyword_after_where(text: str, expected: str) -> None:
     assert with_quoted_offset(text) == expected
+
+
+def test_the_manual_lists_the_settings() -> None:
+    found = [each.astext() for each in document_of("kdump-query").findall(nodes.emphasis)]
+    listed = [each for each in found if each.startswith("spark.sql.")]
+    assert tuple(dict.fromkeys(listed)) == SETTINGS

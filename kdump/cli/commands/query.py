@@ -18,7 +18,7 @@ from kdump.cli.options.parameters import NumberParameter, all_replicas_option
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.remote_option import remote_option
 from kdump.cli.output.out_file import OutFile
-from kdump.cli.output.query_output import FOR_PEOPLE, QueryFormat, RowLimit, print_result
+from kdump.cli.output.query_output import FOR_PEOPLE, QueryFormat, ResultPrinter, RowLimit
 from kdump.cli.output.rendering import format_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.log.special_times import IsolationLevel
@@ -82,7 +82,8 @@ def command(
     """Query log directories with Spark SQL: STATEMENT, or what is typed at a prompt.
 
     DIR is a log directory; several are queried together. The first argument is a STATEMENT if it
-    begins with SELECT, WITH, VALUES, FROM, TABLE, SHOW or DESCRIBE.
+    begins with SELECT, WITH, VALUES, FROM, TABLE, SHOW, DESCRIBE, EXPLAIN, CREATE TEMPORARY VIEW,
+    DROP VIEW or SET. It may be several, separated by semicolons.
     """
     from kdump.pipeline.sql.sql_spark import SqlSpark
 
@@ -109,12 +110,11 @@ def command(
                 ended = run_prompt(session, output, shown, keeps_history=not no_history)
                 return ended | diagnostics.status
             status = diagnostics.status
-            for number, text in enumerate(asked.statements):
-                if number:
-                    sys.stdout.write("\n")
-                with asked.named():
+            printer = ResultPrinter(output, shown, out)
+            for number, text in enumerate(asked.statements, start=1):
+                with asked.named(text):
                     result = session.query(text, shown.rows_to_read)
-                    status |= print_result(result, output, shown, out)
+                    status |= printer.print(result, number)
     if status & ExitStatus.DAMAGE_LEFT:
         _say_where_else(status, source)
     return status
@@ -153,13 +153,14 @@ def _require_output(
         require_with("--output parquet", {"--out": out is not None})
     elif out is None:
         raise UsageProblem("--output parquet requires --out FILE")
-    if output not in FOR_PEOPLE:
-        if statements is None:
-            raise UsageProblem(f"--output {output.value} requires a statement")
-        if len(statements) > 1:
-            raise UsageProblem(
-                f"--output {output.value} takes one statement, not {len(statements)}"
-            )
+    if output not in FOR_PEOPLE and statements is None:
+        raise UsageProblem(f"--output {output.value} requires a statement")
+    if output is QueryFormat.PARQUET:
+        from kdump.pipeline.sql.sql_statements import has_result
+
+        with_rows = sum(map(has_result, statements or ()))
+        if with_rows != 1:
+            raise UsageProblem(f"--output parquet takes one statement with rows, not {with_rows}")
     if statements is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageProblem(
             "a prompt needs a terminal: give a statement before DIR, or --file - to read it from"
@@ -209,22 +210,25 @@ class _Asked(Struct, frozen=True):
             _require_directory(name, remote, is_first=name is arguments[0])
         paths = list(map(_for_workers, names))
         asked = cls(paths, found, None if script is None else script.name)
-        with asked.named():
-            for each in found or ():
+        for each in found or ():
+            with asked.named(each):
                 require_statement(each)
         return asked
 
     @contextlib.contextmanager
-    def named(self) -> Iterator[None]:
-        """Name the file of the statements in what is wrong with one of them."""
-        from kdump.pipeline.sql.sql_statements import StatementError
+    def named(self, statement: str) -> Iterator[None]:
+        """Name the file of the statements, and the line, in what is wrong with one of them."""
+        from kdump.pipeline.sql.sql_statements import StatementError, first_line
 
         try:
             yield
-        except StatementError as failure:
+        except UsageProblem as failure:
             if self.script is None:
                 raise
-            raise StatementError(f"{self.script}: {failure}") from failure
+            what = str(failure)
+            if not what.startswith("line "):
+                what = f"line {first_line(statement)}: {what}"
+            raise StatementError(f"{self.script}: {what}") from failure
 
 
 def _for_workers(name: str) -> str:

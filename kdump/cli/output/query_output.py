@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 
 QUERY_COLUMNS: Final = RowType(
     "columns",
-    "The columns of the result, before its rows.",
+    "The columns of a result, before its rows.",
     (
+        Field("statement", COUNT, "Which of the statements has this result: the first is 1."),
         Field(
             "columns",
             list_of(
@@ -76,9 +77,9 @@ QUERY_ROW: Final = RowType(
 
 SUMMARY: Final = RowType(
     "summary",
-    "The last object before the end, if the statement was run.",
+    "After the rows of a result: the statement was run.",
     (
-        Field("rows", COUNT, "How many rows there are above."),
+        Field("rows", COUNT, "How many rows the result has above."),
         Field("has_more", FLAG, "Whether --limit left rows out."),
     ),
 )
@@ -132,25 +133,49 @@ class RowLimit(Struct, frozen=True):
         return None if self.most is None else self.most + 1
 
 
-def print_result(
-    result: QueryResult, form: QueryFormat, limit: RowLimit, out: OutFile | None
-) -> ExitStatus:
-    """Print the rows of a result as they come; what was left out goes to standard error.
+class ResultPrinter:
+    """Prints the results of statements, one after the other."""
 
-    Raises:
-        UsageProblem: a program could not tell two columns from each other.
-        OSError: standard output cannot be written.
-    """
-    if form not in FOR_PEOPLE:
-        _require_names(result.columns)
-    if form is QueryFormat.PARQUET:
-        assert out is not None
-        rows = _Rows(result, limit.most)
-        size_bytes = out.write(_parquet(rows))
-        write_line(f"{counted(rows.count, 'row')}, {format_bytes(size_bytes)}: {out.name}")
-    else:
-        _print_rows(result, OutputFormat(form.value), limit)
-    return report_problems(result.problems)
+    def __init__(self, form: QueryFormat, limit: RowLimit, out: OutFile | None = None) -> None:
+        """Take what all results have in common.
+
+        Args:
+            out: the file of the format ``PARQUET``.
+        """
+        self._form = form
+        self._limit = limit
+        self._out = out
+        self._has_printed = False
+
+    def print(self, result: QueryResult, statement: int) -> ExitStatus:
+        """Print the rows of a result as they come; what was left out goes to standard error.
+
+        A statement that changed the session has no result, and nothing is printed.
+
+        Args:
+            statement: which of the statements has the result, from 1.
+
+        Raises:
+            UsageProblem: a program could not tell two columns from each other.
+            OSError: standard output cannot be written.
+        """
+        if result.done is not None:
+            return ExitStatus.SOUND
+        if self._form not in FOR_PEOPLE:
+            _require_names(result.columns)
+        if self._form is QueryFormat.PARQUET:
+            assert self._out is not None
+            rows = _Rows(result, self._limit.most)
+            size_bytes = self._out.write(_parquet(rows))
+            size = format_bytes(size_bytes)
+            write_line(f"{counted(rows.count, 'row')}, {size}: {self._out.name}")
+        else:
+            form = OutputFormat(self._form.value)
+            if self._has_printed and not form.is_json:
+                write_line("")
+            self._has_printed = True
+            _print_rows(result, form, self._limit, statement)
+        return report_problems(result.problems)
 
 
 def _require_names(columns: Sequence[ResultColumn]) -> None:
@@ -186,7 +211,7 @@ class _Rows:
                     return
 
 
-def _print_rows(result: QueryResult, form: OutputFormat, limit: RowLimit) -> None:
+def _print_rows(result: QueryResult, form: OutputFormat, limit: RowLimit, statement: int) -> None:
     rows = _Rows(result, limit.most)
     is_on_terminal = sys.stdout.isatty()
     if form.is_for_people:
@@ -202,7 +227,7 @@ def _print_rows(result: QueryResult, form: OutputFormat, limit: RowLimit) -> Non
             for cells in _cells(rows, value_for_programs):
                 output.row(dict(zip(names, cells, strict=True)))
     else:
-        _print_json(form, rows)
+        _print_json(form, rows, statement)
         return
     if lines := list(_last_lines(rows, is_on_terminal=is_on_terminal)):
         if form.is_for_people:
@@ -218,11 +243,11 @@ def _last_lines(rows: _Rows, *, is_on_terminal: bool) -> Iterator[str]:
         yield counted(rows.count, "row")
 
 
-def _print_json(form: OutputFormat, rows: _Rows) -> None:
+def _print_json(form: OutputFormat, rows: _Rows, statement: int) -> None:
     names = [each.name for each in rows.columns]
     with open_output(form, ()) as output:
         columns = [{"name": each.name, "sql_type": each.sql_type} for each in rows.columns]
-        output.row({"type": "columns", "columns": columns})
+        output.row({"type": "columns", "statement": statement, "columns": columns})
         for cells in _cells(rows, value_for_programs):
             output.row({"type": "row", "row": dict(zip(names, cells, strict=True))})
         summary = {"type": "summary", "rows": rows.count, "has_more": rows.has_more}

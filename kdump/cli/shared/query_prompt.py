@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -18,13 +18,12 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from kdump.cli.output.events import write_line, write_notice
-from kdump.cli.output.query_output import QueryFormat, RowLimit, print_result
-from kdump.cli.output.rendering import OutputFormat, open_output
+from kdump.cli.output.query_output import QueryFormat, ResultPrinter, RowLimit
+from kdump.cli.output.terminal import terminal_columns, wrapped
 from kdump.cli.shared.query_history import history_path
 from kdump.errors import ExitStatus, KdumpError
 from kdump.phases import phase
 from kdump.pipeline.sql.sql_statements import statements
-from kdump.rows.row_type import TEXT, Field
 
 if TYPE_CHECKING:
     from kdump.pipeline.sql.sql_session import SqlSession
@@ -35,11 +34,27 @@ _CONTINUATION: Final = "    -> "
 _HINT: Final = "To leave, press ^D or type \\q."
 _HELP: Final = (
     "A statement ends with a semicolon, and may have several lines. Tab completes names.",
-    "  \\d         list the tables",
-    "  \\d TABLE   list the columns of a table",
+    "  \\d         list the tables and views",
+    "  \\d TABLE   list the columns of a table or view",
+    "  \\?         print this help (or .help)",
     "  \\q         leave (or ^D)",
-    "^C ends a running statement.",
+    "^C ends a running statement. CREATE TEMPORARY VIEW keeps a query until you leave.",
 )
+_HELP_MARGIN: Final = 12
+_SYNONYMS: Final = {
+    "\\h": "\\?",
+    "help": "\\?",
+    ".help": "\\?",
+    ".tables": "\\d",
+    ".schema": "\\d",
+    "exit": "\\q",
+    "quit": "\\q",
+    ".exit": "\\q",
+    ".quit": "\\q",
+}
+"""What people type who know other prompts."""
+_LEAST_MEANING: Final = 30
+"""A narrower column of meanings is below the names instead."""
 _WORD: Final = re.compile(r"[\w\\]+$")
 _WORDS: Final = re.findall(
     r"\w+",
@@ -80,10 +95,11 @@ def run_prompt(
             continue
         except EOFError:
             return ExitStatus.SOUND
-        if text.strip() in ("\\q", "exit", "quit", "exit;", "quit;"):
+        words = command_words(text)
+        if words == ["\\q"]:
             return ExitStatus.SOUND
-        if text.strip().startswith("\\"):
-            _answer(text.split(), session)
+        if words:
+            _answer(words, session, limit)
             continue
         for each in statements(text):
             if not _run(session, each.in_its_place, output, limit):
@@ -94,7 +110,10 @@ def _run(session: SqlSession, text: str, output: QueryFormat, limit: RowLimit) -
     """Run a statement; returns whether the next one may run."""
     try:
         with _interruptible():
-            print_result(session.query(text, limit.rows_to_read), output, limit, None)
+            result = session.query(text, limit.rows_to_read)
+            ResultPrinter(output, limit).print(result, 1)
+        if result.done is not None:
+            write_line(result.done)
     except KeyboardInterrupt:
         # After ^C, which the terminal shows.
         write_line("", sys.stderr)
@@ -122,33 +141,62 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _answer(words: list[str], session: SqlSession) -> None:
+def command_words(text: str) -> list[str]:
+    """The words of a command of the prompt; none if the text is not one, but statements."""
+    words = text.strip().rstrip(";").split()
+    if words and words[0] in _SYNONYMS:
+        words[0] = _SYNONYMS[words[0]]
+    is_command = bool(words) and words[0].startswith(("\\", "."))
+    return words if is_command else []
+
+
+def _answer(words: list[str], session: SqlSession, limit: RowLimit) -> None:
+    columns = terminal_columns(sys.stdout)
     match words:
         case ["\\d"]:
-            rows = [{"name": each.name, "what": each.what} for each in session.tables.values()]
-            _print([Field("name", TEXT, "", "Table"), Field("what", TEXT, "", "A row is")], rows)
-        case ["\\d", name] if name.rstrip(";") in session.tables:
-            table = session.tables[name.rstrip(";")]
-            columns = [
-                {"name": each.name, "type": each.sql_type, "what": each.what}
-                for each in table.columns
-            ]
-            titles = [
-                Field("name", TEXT, "", "Column"),
-                Field("type", TEXT, "", "Type"),
-                Field("what", TEXT, "", "What"),
-            ]
-            _print(titles, columns)
-        case ["\\d", name]:
-            write_line(f"there is no table {name}; there are {', '.join(session.tables)}")
+            rows = [(each.name, each.what) for each in session.tables.values()]
+            rows += [(name, "your view") for name in session.views]
+            _print(listing(("Table", "A row is"), rows, columns))
+        case ["\\d", name] if name.lower() in session.tables:
+            table = session.tables[name.lower()]
+            columns_of_table = [(each.name, each.sql_type, each.what) for each in table.columns]
+            _print(listing(("Column", "Type", "What"), columns_of_table, columns))
+        case ["\\d", *parts] if (name := " ".join(parts).strip("`").lower()) in session.views:
+            quoted = name.replace("`", "``")
+            _run(session, f"DESCRIBE `{quoted}`", QueryFormat.TEXT, limit)
+        case ["\\d", *parts]:
+            there = ", ".join([*session.tables, *session.views])
+            _print([wrapped(f"there is no table {' '.join(parts)}; there are {there}", columns)])
         case _:
-            for line in _HELP:
-                write_line(line)
+            _print(wrapped(line, columns, _HELP_MARGIN * line.startswith(" ")) for line in _HELP)
 
 
-def _print(columns: list[Field], rows: list[dict[str, str]]) -> None:
-    with open_output(OutputFormat.TEXT, columns) as output:
-        output.rows(rows)
+def listing(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], columns: int | None
+) -> Iterator[str]:
+    """The lines of a list whose last column is a sentence.
+
+    Args:
+        columns: of the terminal; sentences are wrapped in their column, or below the rest if it is
+            narrow. None to leave lines whole.
+    """
+    rows = list(rows)
+    widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)][:-1]
+    margin = sum(width + 2 for width in widths)
+    if columns is not None and columns - margin < _LEAST_MEANING:
+        for *names, what in rows:
+            yield wrapped("  ".join(names), columns)
+            yield wrapped(f"    {what}", columns, indent=0)
+        return
+    for *names, what in [[title.upper() for title in titles], *rows]:
+        padded = "".join(f"{name:{width}}  " for name, width in zip(names, widths, strict=True))
+        yield wrapped(padded + what, columns, indent=margin)
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        for part in line.split("\n"):
+            write_line(part)
 
 
 def _history(*, keeps_history: bool) -> History:
@@ -177,8 +225,7 @@ def _bindings() -> KeyBindings:
 
 def is_complete(text: str) -> bool:
     """Whether what was typed can run: all statements have ended, or it is a command."""
-    stripped = text.strip()
-    if not stripped or stripped.startswith("\\") or stripped in ("exit", "quit"):
+    if not text.strip() or command_words(text):
         return True
     found = list(statements(text))
     return all(each.is_ended for each in found)

@@ -22,24 +22,38 @@ from kdump.errors import KdumpError
 from kdump.jobs.table_rows.all_tables import TABLES
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.phases import phase
+from kdump.pipeline.sql.permitted_statements import (
+    DroppedView,
+    Explanation,
+    NewView,
+    Query,
+    Setting,
+    permitted,
+    require_reading,
+)
 from kdump.pipeline.sql.sql_spark import SPARK_PROPERTIES, SqlSpark, only_on_spark
 from kdump.pipeline.sql.sql_statements import (
     UNSAFE_FUNCTIONS,
     StatementError,
     clean_message,
-    is_showing,
     names_in,
-    require_reading,
     require_statement,
     spark_cause,
     with_quoted_offset,
 )
-from kdump.pipeline.sql.statement_needs import EVERYTHING, TableNeeds, mentions, statement_needs
+from kdump.pipeline.sql.statement_needs import (
+    EVERYTHING,
+    TableNeeds,
+    mentions,
+    needs_text,
+    statement_needs,
+)
 from kdump.pipeline.sql.table_views import (
     NOT_READ,
     Report,
     ReportQueue,
     SkippedData,
+    TableRead,
     TableViews,
     TaskEnd,
     problems_logged,
@@ -47,6 +61,7 @@ from kdump.pipeline.sql.table_views import (
 )
 from kdump.tables.kafka_log.options import Mode
 from kdump.tables.table import Table
+from kdump.words import counted
 
 Result = TypeVar("Result")
 
@@ -83,12 +98,14 @@ class QueryResult(Struct):
         schema: the same for Arrow.
         batches: Arrow batches of rows; runs the statement as they are taken.
         problems: what was left out until now.
+        done: what the statement did, if it has no rows because it changed the session.
     """
 
     columns: tuple[ResultColumn, ...]
     schema: pa.Schema
     batches: Generator[pa.RecordBatch, None, None]
     problems: list[SkippedData]
+    done: str | None = None
 
 
 class SqlSession:
@@ -121,6 +138,8 @@ class SqlSession:
         self._pushed = {table.name: table.pushed for table in self.tables.values()}
         self._spark = begun.session
         self._chosen = begun.chosen
+        self._settings: dict[str, str] = {}
+        self._defined: dict[str, str] = {}
         self._starting: _Call[tuple[Any, TableViews]] | None = None
         self._sql: Any = None
         self._views: Any = None
@@ -163,7 +182,8 @@ class SqlSession:
         ).start()
         # PySpark logs each failure of a statement, which is reported once here.
         logging.getLogger("SQLQueryContextLogger").disabled = True
-        sql = PySparkSession(context)
+        # Views and settings of another session of this process are not those of this one.
+        sql = PySparkSession(context).newSession()
         # Spark may have been started by this process before, with other properties.
         own = {name: self._spark.properties[name] for name in SPARK_PROPERTIES}
         for name, value in (own | self._by_size(tasks=0)).items():
@@ -187,21 +207,50 @@ class SqlSession:
         require_statement(text)
         text = with_quoted_offset(text)
         self.start()
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         problems: list[SkippedData] = []
-        running = _Running(self._sql.sparkContext)
-
-        def planned() -> tuple[Any, int, Any]:
-            frame, tasks = self._planned(text, running.reports())
-            return _in_arrow(frame), tasks, frame.schema
-
+        running = _Running(self._sql)
         with (
             phase("planning the statement"),
             problems_logged(problems.append),
             self._errors(),
         ):
-            frame, tasks, row_type = running.wait_for(planned)
+            return running.wait_for(lambda: self._result(text, most_rows, running, problems))
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The names of the temporary views."""
+        return tuple(sorted(self._defined))
+
+    def _result(
+        self, text: str, most_rows: int | None, running: _Running, problems: list[SkippedData]
+    ) -> QueryResult:
+        """Plan a statement that has a result; others are done at once."""
+        parsed = self._sql._jsparkSession.sessionState().sqlParser().parsePlan(text)
+        match permitted(parsed, self._sql._jvm, self.tables):
+            case Query() as query:
+                return self._rows(query, text, most_rows, running, problems)
+            case Explanation(plan, mode):
+                return _lines("plan", list(self._explained(plan, mode, text, running)))
+            case NewView(name, plan):
+                return _without_rows(self._create_view(name, plan, text))
+            case DroppedView(name, is_required):
+                return _without_rows(self._drop_view(name, is_required=is_required))
+            case Setting(name, value):
+                return _without_rows(self._set(name, value))
+
+    def _rows(
+        self,
+        query: Query,
+        text: str,
+        most_rows: int | None,
+        running: _Running,
+        problems: list[SkippedData],
+    ) -> QueryResult:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        frame, reads = self._planned(query, text, running.reports())
+        row_type = frame.schema
+        frame, tasks = _in_arrow(frame), sum(each.tasks for each in reads)
         columns = tuple(
             ResultColumn(each.name, each.dataType.simpleString()) for each in row_type.fields
         )
@@ -209,52 +258,96 @@ class SqlSession:
         batches = self._batches(frame, schema, most_rows, tasks, running, problems)
         return QueryResult(columns, schema, batches, problems)
 
+    # What changes the session
+
+    def _create_view(self, name: str, plan: Any, text: str) -> str:
+        """Create a view; Spark plans its query again in each statement that uses it."""
+        self._views.show_columns(self._tables_in(text))
+        require_reading(self._execution(plan).analyzed(), self._sql._jvm)
+        self._sql.sql(text)
+        self._defined[name.lower()] = text
+        return f"created view {name}"
+
+    def _drop_view(self, name: str, *, is_required: bool) -> str:
+        if self._sql.catalog.dropTempView(name):
+            self._defined.pop(name.lower(), None)
+            return f"dropped view {name}"
+        if is_required:
+            raise StatementError(f"there is no view {name}")
+        return f"there was no view {name}"
+
+    def _set(self, name: str, value: str) -> str:
+        self._sql.conf.set(name, value)
+        self._settings[name] = value
+        return f"{name} = {value}"
+
+    def _tables_in(self, text: str) -> set[str]:
+        """The tables that a statement may use, itself or by views."""
+        found: set[str] = set()
+        unseen, texts = dict(self._defined), [text]
+        while texts:
+            each = texts.pop()
+            found |= names_in(each, self.tables)
+            texts += [unseen.pop(name) for name in names_in(each, unseen)]
+        return found
+
     # Planning
 
-    def _planned(self, text: str, reports: Any) -> tuple[Any, int]:
-        """The statement as a ``DataFrame`` over views of what it needs, and the number of tasks.
+    def _planned(self, query: Query, text: str, reports: Any) -> tuple[Any, list[TableRead]]:
+        """The statement as a ``DataFrame`` over views of what it needs, and what these read.
 
         Args:
             text: of the statement.
             reports: an accumulator for those of its tasks.
         """
-        named = names_in(text, self.tables)
-        everything = dict.fromkeys(named, EVERYTHING)
+        named = self._tables_in(text)
         self._views.show_columns(named)
-        plan = self._checked_plan(text)
-        needs = statement_needs(plan, self._pushed)
-        tasks = self._views.read(everything if needs is None else needs, reports)
-        frame = self._sized(text, tasks)
+        if query.is_showing:
+            return _frame_of(query.plan, self._sql), []
+        everything = dict.fromkeys(named, EVERYTHING)
+        needs = statement_needs(self._checked_plan(query.plan), self._pushed)
+        reads = self._views.read(everything if needs is None else needs, reports)
+        frame = self._sized(query.plan, reads)
         if needs is not None and not self._is_covered(frame, needs):
-            tasks = self._views.read(everything, reports)
-            frame = self._sized(text, tasks)
-        return frame, tasks
+            reads = self._views.read(everything, reports)
+            frame = self._sized(query.plan, reads)
+        return frame, reads
 
-    def _sized(self, text: str, tasks: int) -> Any:
-        """The statement as a ``DataFrame``, planned for so many tasks that read."""
-        for name, value in self._by_size(tasks).items():
+    def _sized(self, plan: Any, reads: Iterable[TableRead]) -> Any:
+        """The statement as a ``DataFrame``, planned for the tasks that read."""
+        for name, value in self._by_size(sum(each.tasks for each in reads)).items():
             self._sql.conf.set(name, value)
-        return self._sql.sql(text)
+        return _frame_of(plan, self._sql)
 
     def _by_size(self, tasks: int) -> dict[str, str]:
         """The properties that depend on the number of tasks that read."""
         return {
             name: of_few if tasks <= _FEW_TASKS else of_many
             for name, of_few, of_many in _BY_SIZE
-            if name not in self._chosen
+            if name not in self._chosen and name not in self._settings
         }
 
-    def _checked_plan(self, text: str) -> Any:
+    def _execution(self, plan: Any) -> Any:
+        """Spark's ``QueryExecution`` of a plan, which never runs a command."""
+        mode = self._sql._jvm.org.apache.spark.sql.execution.CommandExecutionMode
+        return self._sql._jsparkSession.sessionState().executePlan(plan, mode.SKIP())
+
+    def _checked_plan(self, plan: Any) -> Any:
         """The optimized plan of a statement that only reads."""
-        jvm = self._sql._jvm
-        state = self._sql._jsparkSession.sessionState()
-        parsed = state.sqlParser().parsePlan(text)
-        if not is_showing(parsed):
-            require_reading(parsed, jvm)
-        execution = self._sql.sql(text)._jdf.queryExecution()
-        if not is_showing(parsed):
-            require_reading(execution.analyzed(), jvm)
+        execution = self._execution(plan)
+        require_reading(execution.analyzed(), self._sql._jvm)
         return execution.optimizedPlan()
+
+    def _explained(self, plan: Any, mode: Any, text: str, running: _Running) -> Iterator[str]:
+        """The lines of Spark's plan, and what is read for it."""
+        frame, reads = self._planned(Query(plan), text, running.reports())
+        yield from str(frame._jdf.queryExecution().explainString(mode)).strip().splitlines()
+        yield ""
+        yield "== Read from the log directories =="
+        for each in reads:
+            yield f"{each.table}: {needs_text(each.needs)}; {counted(each.tasks, 'task')}"
+        if not reads:
+            yield "nothing"
 
     def _is_covered(self, frame: Any, needs: Mapping[str, TableNeeds]) -> bool:
         """Whether the plan that will run needs no more than what the views read.
@@ -330,7 +423,7 @@ class SqlSession:
             rdd = limited._jdf.toArrowBatchRdd().toJavaRDD()
             return rdd, int(rdd.getNumPartitions()), int(context.defaultParallelism), limit
 
-        properties = self._spark.properties | self._by_size(tasks)
+        properties = self._spark.properties | self._by_size(tasks) | self._settings
         of_sql = {name: properties[name] for name in properties if name.startswith("spark.sql.")}
         rdd, count, workers, limit = running.wait_for(partitioned)
         enough = min(each for each in (limit, most_rows, sys.maxsize) if each is not None)
@@ -359,8 +452,29 @@ class SqlSession:
     def _as_error(self, failure: Exception) -> KdumpError:
         cause = spark_cause(failure)
         if cause is not None:
-            return StatementError(clean_message(cause))
+            return StatementError(clean_message(cause, _view_of(failure)))
         return KdumpError(f"Spark failed: {self._spark.cause() or first_line(failure)}")
+
+
+def _view_of(failure: Exception) -> str | None:
+    """The view in whose text Spark found what is wrong; None if it is in the statement."""
+    if not hasattr(failure, "getQueryContext"):
+        return None
+    found = [each for each in failure.getQueryContext() if str(each.objectType()) == "VIEW"]
+    return str(found[0].objectName()) if found else None
+
+
+def _lines(name: str, lines: list[str]) -> QueryResult:
+    """A result with a column of text."""
+    schema = pa.schema([(name, pa.string())])
+    batch = pa.RecordBatch.from_pydict({name: lines}, schema)
+    return QueryResult((ResultColumn(name, "string"),), schema, (each for each in [batch]), [])
+
+
+def _without_rows(done: str) -> QueryResult:
+    """The result of a statement that changed the session."""
+    batches: Iterable[pa.RecordBatch] = ()
+    return QueryResult((), pa.schema([]), (each for each in batches), [], done)
 
 
 def _drop_functions(sql: Any, names: Iterable[str]) -> None:
@@ -383,8 +497,9 @@ class _Running:
     Spark is called by threads, so that ^C reaches this one, and cancels the jobs.
     """
 
-    def __init__(self, context: Any) -> None:
-        self._context = context
+    def __init__(self, sql: Any) -> None:
+        self._sql = sql
+        self._context = sql.sparkContext
         self._group = f"kdump-{uuid.uuid4()}"
         self.take: Callable[[Report], None] = _ignore
 
@@ -400,6 +515,9 @@ class _Running:
 
         def grouped() -> Result:
             self._context.setJobGroup(self._group, "kdump query", interruptOnCancel=True)
+            # Spark's parser and its expressions take the settings of the thread's session.
+            sessions = self._sql._jvm.org.apache.spark.sql.classic.SparkSession
+            sessions.setActiveSession(self._sql._jsparkSession)
             return call()
 
         try:

@@ -1,4 +1,4 @@
-"""What a person types as SQL: where statements end, and which of them may run."""
+"""What a person types as SQL: where statements end, and what they begin with."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ FIRST_WORDS: Final = (
     "TABLE",
     "SHOW",
     "DESCRIBE",
+    "EXPLAIN",
     "DESC",
 )
-"""What a statement may begin with, also after an opening parenthesis."""
+"""What a statement with a result may begin with, also after an opening parenthesis."""
+_OF_SESSION: Final = re.compile(
+    r"(?:CREATE (?:OR REPLACE )?TEMP(?:ORARY)? VIEW|DROP VIEW|SET)[ `]", re.IGNORECASE
+)
+"""What others begin with, which change only the session."""
 
 _FIRST_WORD: Final = re.compile(
     r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*(\w+)(?=[\s(`*'\"]|$)", re.DOTALL
@@ -53,25 +58,12 @@ _WRITING_WORDS: Final = frozenset(
     )
 )
 """What other statements of Spark begin with."""
-_ONLY_READING: Final = "kdump query runs only statements that read"
-_REFUSED: Final = {
-    "org.apache.spark.sql.catalyst.plans.logical.Command": "is a command",
-    "org.apache.spark.sql.catalyst.plans.logical.ParsedStatement": "is a command",
-    "org.apache.spark.sql.catalyst.plans.logical.InsertIntoDir": "writes files",
-    "org.apache.spark.sql.catalyst.plans.logical.ScriptTransformation": "runs a program",
+ONLY_READING: Final = "kdump query runs only statements that read"
+_NOT_THOSE: Final = {
+    "CREATE": "and nothing else is created",
+    "DROP": "and nothing else is dropped",
+    "SET": "with a name and a value",
 }
-"""Classes of operators that no statement may have, and what a statement with one does."""
-_SHOWING: Final = frozenset(
-    {
-        "DescribeFunction",
-        "DescribeRelation",
-        "DescribeQueryCommand",
-        "ShowColumns",
-        "ShowFunctions",
-        "ShowTables",
-    }
-)
-"""Commands that only tell about tables and functions."""
 UNSAFE_FUNCTIONS: Final = ("java_method", "reflect", "try_reflect")
 """Functions that call any method of Java."""
 
@@ -136,18 +128,37 @@ def with_quoted_offset(text: str) -> str:
 
 
 def names_in(text: str, names: Iterable[str]) -> set[str]:
-    """The tables that a statement may use: those that it names, or all."""
+    """The tables and views that a statement may use: those that it names, or all.
+
+    Args:
+        names: in lower case.
+    """
     words = {word.lower() for word in re.findall(r"\w+", text)}
     # SHOW TABLES lists them, and IDENTIFIER makes a name of any text.
     if not words.isdisjoint({"show", "identifier"}):
         return set(names)
-    return {name for name in names if name in words}
+    # A name that is no word has quotes, and perhaps escapes, in the text.
+    return {name for name in names if name in words or not re.fullmatch(r"\w+", name)}
 
 
 def is_statement(text: str) -> bool:
-    """Whether a text begins as a statement that may run: by its first word alone."""
+    """Whether a text begins as a statement that may run: by its first words alone."""
     found = _FIRST_WORD.match(text)
-    return found is not None and found[1].upper() in FIRST_WORDS
+    return found is not None and (found[1].upper() in FIRST_WORDS or not has_result(text))
+
+
+def first_line(text: str) -> int:
+    """The number of the line in which a statement begins, after blanks and comments."""
+    found = _FIRST_WORD.match(text)
+    return 1 + text.count("\n", 0, found.start(1) if found else len(text) - len(text.lstrip()))
+
+
+def has_result(text: str) -> bool:
+    """Whether a statement that may run has rows; one that changes the session has none."""
+    without_comments = _TOKEN.sub(
+        lambda found: " " if found[0][:2] in ("--", "/*") else found[0], text
+    )
+    return _OF_SESSION.match(" ".join(without_comments.split())) is None
 
 
 def is_other_statement(text: str) -> bool:
@@ -165,37 +176,12 @@ def require_statement(text: str) -> None:
     if not is_statement(text):
         found = _FIRST_WORD.match(text)
         word = found[1].upper() if found else text.strip()[:20]
-        line = 1 + text.count("\n", 0, found.start(1)) if found else 1
+        line = first_line(text)
         raise StatementError(
-            f"{f'line {line}: ' if line > 1 else ''}{_ONLY_READING}: they begin with SELECT, WITH,"
-            f" VALUES, FROM, TABLE, SHOW or DESCRIBE, not with {word}"
+            f"{f'line {line}: ' if line > 1 else ''}{ONLY_READING}: they begin with SELECT, WITH,"
+            " VALUES, FROM, TABLE, SHOW, DESCRIBE, EXPLAIN, CREATE TEMPORARY VIEW, DROP VIEW or"
+            f" SET, {_NOT_THOSE.get(word, f'not with {word}')}"
         )
-
-
-def is_showing(plan: Any) -> bool:
-    """Whether a parsed statement only tells about tables and functions."""
-    return str(plan.nodeName()) in _SHOWING
-
-
-def require_reading(plan: Any, jvm: Any) -> None:
-    """Refuse a plan that does more than read.
-
-    Args:
-        plan: Spark's ``LogicalPlan``, as parsed or analysed.
-        jvm: py4j's view of the JVM.
-
-    Raises:
-        StatementError: it does.
-    """
-    # Of all plans within plans: subqueries, and what WITH defines.
-    remaining = [plan]
-    while remaining:
-        node = remaining.pop()
-        for name, what in _REFUSED.items():
-            if jvm.java.lang.Class.forName(name).isInstance(node):
-                raise StatementError(f"{_ONLY_READING}: this one {what}")
-        for below in (node.children(), node.subqueries(), node.innerChildren()):
-            remaining += [each for each in items_of(below) if hasattr(each, "nodeName")]
 
 
 def items_of(sequence: Any) -> Iterator[Any]:
@@ -212,11 +198,17 @@ _AT: Final = re.compile(r"line (\d+),? (?:pos|position) (\d+)")
 _QUOTED_PLACE: Final = re.compile(r"== SQL[^(\n]*\(line (\d+), position (\d+)\) ==")
 
 
-def clean_message(message: str) -> str:
-    """Spark's message about a statement in one line, with the place in the statement."""
+def clean_message(message: str, view: str | None = None) -> str:
+    """Spark's message about a statement in one line, with the place in the statement.
+
+    Args:
+        view: the view in whose text the place is, which is not shown then.
+    """
     place = ""
     # "pos" counts from 0, "position" from 1.
-    if found := _QUOTED_PLACE.search(message):
+    if view is not None:
+        place = f"in the view {view}: "
+    elif found := _QUOTED_PLACE.search(message):
         place = f"line {found[1]}, column {found[2]}: "
     elif found := _AT.search(message):
         place = f"line {found[1]}, column {int(found[2]) + 1}: "

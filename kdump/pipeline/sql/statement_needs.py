@@ -77,6 +77,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 _NO_FILTERS: Final = PushedFilters()
+_ANY: Final = Interval()
 
 
 class TableNeeds(Struct, frozen=True):
@@ -130,6 +131,42 @@ def _hull(one: Interval, other: Interval) -> Interval:
     least = None if one.least is None or other.least is None else min(one.least, other.least)
     most = None if one.most is None or other.most is None else max(one.most, other.most)
     return Interval(least, most)
+
+
+def needs_text(needs: TableNeeds) -> str:
+    """What is read of a table, for people."""
+    filters = needs.filters
+    if filters.is_empty:
+        return "no rows"
+    match needs.columns:
+        case None:
+            parts = ["all columns"]
+        case columns:
+            parts = [f"columns {', '.join(sorted(columns))}" if columns else "rows without columns"]
+    if filters.topics is not None:
+        parts.append(f"topic {' or '.join(sorted(filters.topics))}")
+    parts += [f"topics that begin with {prefix}" for prefix in filters.topic_prefixes]
+    intervals = {
+        "partition": filters.partitions,
+        "offset": filters.offsets,
+        "base offset": filters.base_offsets,
+        "last offset": filters.last_offsets,
+        "timestamp in ms": filters.timestamps_ms,
+    }
+    parts += [f"{name} {_interval_text(each)}" for name, each in intervals.items() if each != _ANY]
+    return "; ".join(parts)
+
+
+def _interval_text(interval: Interval) -> str:
+    if interval.least == interval.most:
+        return str(interval.least)
+    if interval.most is None:
+        return f"from {interval.least} on"
+    return (
+        f"up to {interval.most}"
+        if interval.least is None
+        else f"{interval.least} to {interval.most}"
+    )
 
 
 def statement_needs(

@@ -55,6 +55,19 @@ class TaskEnd(Struct, frozen=True):
 Report = SkippedData | TaskEnd | AnotherPlaceError
 
 
+class TableRead(Struct, frozen=True):
+    """What a statement reads of a table.
+
+    Attributes:
+        table: its name.
+        tasks: how many read it.
+    """
+
+    table: str
+    needs: TableNeeds
+    tasks: int
+
+
 class ReportQueue:
     """How an accumulator adds reports: the driver's passes each on.
 
@@ -209,8 +222,8 @@ class TableViews:
             frame = self._frame(table, _nothing, table.columns, 1)
             frame.createOrReplaceTempView(table.name)
 
-    def read(self, needs: Mapping[str, TableNeeds], reports: Any) -> int:
-        """Make the views for a statement, and return the number of tasks.
+    def read(self, needs: Mapping[str, TableNeeds], reports: Any) -> list[TableRead]:
+        """Make the views for a statement, and return what they read.
 
         Args:
             needs: of the statement, for each table.
@@ -221,9 +234,10 @@ class TableViews:
             KdumpError: a selected partition cannot be listed.
             OSError: a file cannot be read.
         """
-        return sum(
-            self._read_table(self._tables[name], each, reports) for name, each in needs.items()
-        )
+        return [
+            TableRead(name, each, self._read_table(self._tables[name], each, reports))
+            for name, each in sorted(needs.items())
+        ]
 
     def _read_table(self, table: Table, needs: TableNeeds, reports: Any) -> int:
         columns = _columns_read(table, needs)
