@@ -1,4 +1,4 @@
-"""Make all files of a release: wheels, source, bundle, image, plugin, list of parts, checksums.
+"""Make all files of a release: wheels, source, bundle, image, plugin, lists of parts, checksums.
 
 ``./dev release`` runs this with the Python of ``.venv``. It needs no network, and the same commit
 with the same ``.venv`` always makes the same bytes. Without umoci there is no image, and the last
@@ -8,28 +8,20 @@ line says so.
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from cyclonedx.model.bom import Bom
-from cyclonedx.model.component import Component, ComponentType
-from cyclonedx.output.json import JsonV1Dot6
-from packageurl import PackageURL
-
 from archive import checksum_line
 from bundle import ROOT, commit_time_s, kdump_version
 from image import write_image
+from parts import parts_of_bundle, parts_of_wheel
 from shared_libraries import BundleError
-from wheels import distributions
 
 CHECKSUMS: Final = "SHA256SUMS"
 PLUGIN: Final = "kubectl-kdump"
@@ -52,12 +44,20 @@ def make_release(folder: Path) -> list[str]:
     except BundleError as problem:
         missing.append(f"no image: {problem}")
     shutil.copy(ROOT / "bundle" / PLUGIN, folder)
-    parts = folder / bundle.name.replace(".tar.gz", ".cdx.json")
-    parts.write_text(_parts(time_s), encoding="utf-8")
+    version = kdump_version()
+    _write_parts(bundle, ".tar.gz", parts_of_bundle(bundle, version, time_s))
+    for wheel in folder.glob("*.whl"):
+        _write_parts(wheel, ".whl", parts_of_wheel(wheel, version, time_s))
     bundle.with_name(f"{bundle.name}.sha256").unlink()
     files = sorted(path for path in folder.iterdir() if path.name != CHECKSUMS)
     (folder / CHECKSUMS).write_text("".join(map(checksum_line, files)), encoding="utf-8")
     return missing
+
+
+def _write_parts(artefact: Path, suffix: str, parts: str) -> None:
+    """Write the list of parts of an artefact beside it."""
+    listed = artefact.with_name(artefact.name.removesuffix(suffix) + ".cdx.json")
+    listed.write_text(parts, encoding="utf-8")
 
 
 def _build_wheels_and_source(folder: Path, time_s: int) -> None:
@@ -91,29 +91,6 @@ def _run(words: Iterable[str | Path], time_s: int, **environment: str) -> None:
     )
     if done.returncode:
         raise BundleError((done.stderr or done.stdout).strip())
-
-
-def _parts(time_s: int) -> str:
-    """Python and the packages of the bundle, in the format of CycloneDX."""
-    own = _component("pypi", "kafka-kdump", kdump_version(), ComponentType.APPLICATION)
-    parts = [
-        _component("generic", "python", platform.python_version()),
-        *(_component("pypi", each.name.lower(), each.version) for each in distributions()),
-    ]
-    bom = Bom(
-        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"{own.purl}?{time_s}"), components=parts
-    )
-    bom.metadata.component = own
-    bom.metadata.timestamp = dt.datetime.fromtimestamp(time_s, dt.UTC)
-    bom.register_dependency(own, parts)
-    return str(JsonV1Dot6(bom).output_as_string(indent=2)) + "\n"
-
-
-def _component(
-    source: str, name: str, version: str, kind: ComponentType = ComponentType.LIBRARY
-) -> Component:
-    url = PackageURL(source, name=name, version=version)
-    return Component(name=name, version=version, type=kind, purl=url, bom_ref=str(url))
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ LEFT_OUT: Final = frozenset(
 )
 """Packages that nothing in the bundle imports."""
 
-OTHER_EXTRAS: Final = frozenset({"hdfs", "test"})
+OTHER_EXTRAS: Final = frozenset({"hdfs", "release", "test"})
 """Extras that do not belong to commands, or whose packages come without a licence to pass on."""
 
 SAME_LICENCE: Final = {"grpcio-tools": "grpcio"}

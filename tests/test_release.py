@@ -9,10 +9,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from builders.batches import batches
 from builders.empty_roots import in_empty_root, require_namespaces
@@ -106,11 +109,68 @@ def test_the_plugin_of_kubectl_can_be_run(release: Path) -> None:
     assert done.returncode == 0
 
 
-def test_the_parts_have_all_packages_of_the_bundle(release: Path) -> None:
-    listed: dict[str, Any] = json.loads(only(release, "*.cdx.json").read_text())
-    names = {each["name"] for each in listed["components"]}
-    assert {"python", "click", "numpy", "pyarrow", "zstandard"} < names
-    assert listed["metadata"]["component"]["name"] == "kafka-kdump"
+def elf_files(artefact: Path) -> dict[str, str]:
+    """The programs and shared libraries of an artefact, with their SHA-256."""
+    found = {}
+    if artefact.suffix == ".whl":
+        with zipfile.ZipFile(artefact) as opened:
+            files = {name: opened.read(name) for name in opened.namelist()}
+    else:
+        with tarfile.open(artefact) as archive:
+            files = {}
+            for member in archive:
+                content = archive.extractfile(member) if member.isreg() else None
+                if content is not None:
+                    files[member.name.partition("/")[2]] = content.read()
+    for name, data in files.items():
+        if data.startswith(b"\x7fELF"):
+            found[name] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def listed_files(component: dict[str, Any]) -> dict[str, str]:
+    return {
+        each["name"]: each["hashes"][0]["content"]
+        for each in component.get("components", ())
+        if each["type"] == "file"
+    }
+
+
+class TestParts:
+    """The list of parts of each artefact."""
+
+    ARTEFACTS: Final = ("kdump-*.tar.gz", "*-none-any.whl", "*manylinux*.whl")
+
+    def of(self, artefact: Path) -> str:
+        name = artefact.name.removesuffix(".whl").removesuffix(".tar.gz")
+        return (artefact.parent / f"{name}.cdx.json").read_text()
+
+    @pytest.mark.parametrize("pattern", ARTEFACTS)
+    def test_it_is_valid(self, pattern: str, release: Path) -> None:
+        text = self.of(only(release, pattern))
+        assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+    @pytest.mark.parametrize("pattern", ARTEFACTS)
+    def test_it_has_each_program_and_library_once(self, pattern: str, release: Path) -> None:
+        artefact = only(release, pattern)
+        listed = json.loads(self.of(artefact))
+        own = listed["metadata"]["component"]
+        assert own["hashes"][0]["content"] == hashlib.sha256(artefact.read_bytes()).hexdigest()
+        owners = [own, *listed.get("components", ())]
+        found = [pair for each in owners for pair in listed_files(each).items()]
+        assert sorted(found) == sorted(elf_files(artefact).items())
+
+    def test_a_file_is_of_the_package_that_has_it(self, release: Path) -> None:
+        listed = json.loads(self.of(only(release, "kdump-*.tar.gz")))
+        parts = {each["name"]: each for each in listed["components"]}
+        assert {"python", "click", "numpy", "pyarrow", "zstandard"} < parts.keys()
+        assert "cyclonedx-python-lib" not in parts
+        assert "lib/kdump/python.bin" in listed_files(parts["python"])
+        assert all("/pyarrow/" in name for name in listed_files(parts["pyarrow"]))
+        (c_library,) = (
+            each for each in parts.values() if "lib/kdump/libc.so.6" in listed_files(each)
+        )
+        assert c_library["purl"].startswith(("pkg:deb/", "pkg:rpm/"))
 
 
 @pytest.fixture(scope="module")
