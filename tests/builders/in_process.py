@@ -58,6 +58,12 @@ def run_on_terminal(args: Sequence[str], cwd: Path, columns: int) -> list[str]:
     colours; a bar of progress, which a slow machine sees, is erased. ``COLUMNS`` is unset: it
     would override the terminal, and pytest-xdist sets it for its processes.
     """
+    text = re.sub("\x1b\\[[0-9;]*m", "", text_on_terminal(args, cwd, columns))
+    return text.splitlines()
+
+
+def text_on_terminal(args: Sequence[str], cwd: Path, columns: int = 80) -> str:
+    """What :func:`run_on_terminal` shows, with the sequences of colours."""
     from kdump.cli import main
 
     def run(device: IO[bytes]) -> None:
@@ -67,7 +73,7 @@ def run_on_terminal(args: Sequence[str], cwd: Path, columns: int) -> list[str]:
     with mock.patch.dict(os.environ), contextlib.chdir(cwd):
         os.environ.pop("COLUMNS", None)
         text = sent_to_terminal(run, columns).decode().replace("\r\n", "\n")
-    return re.sub("\x1b\\[[0-9;]*m|.*\x1b\\[2K", "", text).splitlines()
+    return re.sub(".*\x1b\\[2K", "", text)
 
 
 def sent_to_terminal(run: Callable[[IO[bytes]], object], columns: int = 80) -> bytes:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from typing import IO
+from pathlib import Path
+from typing import IO, Final
 
 import pytest
 from msgspec.structs import replace
 
-from builders.in_process import sent_to_terminal
+from builders.in_process import run_kdump, sent_to_terminal, text_on_terminal
+from builders.verified import LogModel
+from cli.test_exit_statuses import NOTHING, copy_after, damage_the_first_batch
 from kdump.check.findings import Finding, Place, Severity
 from kdump.cli.output.brief import finding_line
 from kdump.cli.output.colour import failure_line, verdict_line
@@ -118,3 +121,64 @@ def test_fields_that_deserve_a_look_are_in_colour(
 ) -> None:
     shown = table(output_format, vertical=vertical)
     assert re.findall("\x1b\\[35m *([a-z0-9]+) *\x1b", shown) == ["7", "no"]
+
+
+# Whole commands
+
+COMMANDS: Final = {
+    "ls": ("ls", "."),
+    "ls table": ("ls", "--output", "table", "."),
+    "info": ("info", "."),
+    "verify": ("verify", "."),
+    "diff": ("diff", ".", "../copy"),
+    "recover": ("recover", "--dry-run", "."),
+}
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A directory that stopped uncleanly, with damage and leftovers; the copy has neither."""
+    root = LogModel(is_clean=False).write(tmp_path / "logs").parent
+    copy_after(NOTHING)(root)
+    damage_the_first_batch(root)
+    *_, active = sorted((root / "orders-0").glob("*.log"))
+    (root / "orders-0" / f"{active.stem}.log.cleaned").write_bytes(b"")
+    content = bytearray(active.read_bytes())
+    content[70] ^= 1
+    active.write_bytes(content)
+    return root
+
+
+def without_colours(text: str) -> str:
+    """A text without the sequences of colours, and without times and rates."""
+    return re.sub(r"\x1b\[[0-9;]*m|[0-9.]+ s(, [0-9.]+ \w+/s)?", "", text)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+class TestCommands:
+    """Of commands on a damaged directory, whatever the background of the terminal."""
+
+    def test_without_colours_every_word_is_there(
+        self, name: str, damaged: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        coloured = text_on_terminal(COMMANDS[name], damaged)
+        assert "\x1b[3" in coloured
+        monkeypatch.setenv("NO_COLOR", "1")
+        plain = text_on_terminal(COMMANDS[name], damaged)
+        assert "\x1b[3" not in plain
+        assert without_colours(coloured) == without_colours(plain)
+
+    def test_no_colour_is_hard_to_read_on_any_background(self, name: str, damaged: Path) -> None:
+        """Black and yellow are left out, white and the bright ones, and all backgrounds."""
+        found = re.findall("\x1b\\[([0-9;]*)m", text_on_terminal(COMMANDS[name], damaged))
+        assert {part for each in found for part in each.split(";")} <= {"0", "1", "31", "32", "35"}
+
+    def test_a_pipe_has_colour_only_if_it_is_forced(
+        self, name: str, damaged: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plain = run_kdump(COMMANDS[name], damaged)
+        assert b"\x1b" not in plain.stdout + plain.stderr
+        monkeypatch.setenv("CLICOLOR_FORCE", "1")
+        forced = run_kdump(COMMANDS[name], damaged)
+        assert b"\x1b[3" in forced.stdout + forced.stderr
+        assert without_colours(forced.stdout.decode()) == without_colours(plain.stdout.decode())

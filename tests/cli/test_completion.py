@@ -96,16 +96,30 @@ def test_bash_completes_a_command() -> None:
     assert done.stdout == "dump-segment\n"
 
 
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("kdump dump", ["dump-segment"]),
+        ("kdump dump-segment --print", ["--print-data-log"]),
+        ("kdump ls --output js", ["json", "jsonl"]),
+        ("kdump metadata his", ["history"]),
+        ("kdump ls log", ["logs/"]),
+    ],
+)
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 @pytest.mark.usefixtures("kdump_on_path")
-def test_fish_completes_a_command() -> None:
-    session = "kdump completion fish | source; complete --do-complete 'kdump dump'"
+def test_fish_completes(typed: str, expected: list[str], tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    session = f"kdump completion fish | source; complete --do-complete '{typed}'"
     done = subprocess.run(
-        ["fish", "--no-config", "-c", session], capture_output=True, text=True, check=True
+        ["fish", "--no-config", "-c", session],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     # With a description after it, where the shell's version shows one.
-    assert done.stdout.split()[0] == "dump-segment"
-    assert len(done.stdout.splitlines()) == 1
+    assert [line.split()[0] for line in done.stdout.splitlines()] == expected
 
 
 def test_another_shell_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,17 +127,33 @@ def test_another_shell_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> N
     assert "csh" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("kdump dump", "kdump dump*segment"),
+        ("kdump dump-segment --print", "*--print*data-log"),
+        ("kdump ls --output ta", "*--output ta*ble"),
+        ("kdump metadata his", "*metadata his*tory"),
+        ("kdump ls log", "*ls log*s*/"),
+    ],
+)
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 @pytest.mark.usefixtures("kdump_on_path")
-def test_zsh_completes_a_command() -> None:
-    session = """
+def test_zsh_completes(typed: str, shown: str, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    session = f"""
         zmodload zsh/zpty
         zpty typed zsh -f -i
         zpty -w typed 'autoload -U compinit; compinit -u -D; eval "$(kdump completion zsh)"'
-        zpty -n -w typed $'kdump dump\\t'
-        zpty -r -m typed shown '*kdump dump*segment*' && print completed
+        zpty -n -w typed $'{typed}\\t'
+        zpty -r -m typed shown '*{shown}*' && print completed
     """
     done = subprocess.run(
-        ["zsh", "-f", "-c", session], capture_output=True, text=True, check=True, timeout=60
+        ["zsh", "-f", "-c", session],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert done.stdout == "completed\n"
