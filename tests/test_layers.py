@@ -18,7 +18,8 @@ import pytest
 import kdump
 
 FLOORS: Final = (
-    ("storage", "formats", "processes", "compiled", "rows"),
+    ("formats", "processes", "compiled", "rows"),
+    ("storage",),
     ("scan",),
     ("target",),
     ("log",),

@@ -1,1 +1,1 @@
-"""Repositories of backups: what was backed up, and when."""
+"""Repositories of backups: how they are written and locked."""

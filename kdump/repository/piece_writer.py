@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import IO, Final
 
-from kdump.repository.documents import RepositoryPiece
+from kdump.storage.repository_documents import RepositoryPiece
 from kdump.storage.sparse_writer import SparseWriter
 
 _ZEROES: Final = bytes(1 << 20)

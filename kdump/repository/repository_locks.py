@@ -14,7 +14,7 @@ from kdump.apply.directory_lock import lock_directory
 from kdump.errors import UsageProblem
 from kdump.phases import phase
 from kdump.processes.worker_pool import close_kept
-from kdump.repository.repository import DATA, RepositoryError
+from kdump.storage.repository import DATA, RepositoryError
 
 
 @contextlib.contextmanager
@@ -45,7 +45,7 @@ def locked_to_remove(path: Path) -> Iterator[None]:
         RepositoryError: another kdump writes to it or reads it.
         OSError: it cannot be locked.
     """
-    what = f"{path}: another kdump checks this repository or restores from it; wait until it ends"
+    what = f"{path}: another kdump checks or reads this repository, or restores from it; wait until it ends"
     with locked_to_write(path):
         lock = _locked(path, path / DATA, what)
         try:

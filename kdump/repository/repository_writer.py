@@ -26,14 +26,10 @@ from kdump.formats.json_document import DocumentError, JsonObject
 from kdump.formats.names import OF_FILE_SYSTEMS
 from kdump.formats.safe_json import json_line
 from kdump.phases import phase
-from kdump.repository.documents import (
-    BackedUpDirectory,
-    BackedUpFile,
-    RepositoryPiece,
-    Snapshot,
-    repository_document,
-)
-from kdump.repository.repository import (
+from kdump.repository.repository_locks import locked_to_write
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
+from kdump.storage.repository import (
     DATA,
     REPOSITORY_FILE,
     SNAPSHOTS,
@@ -42,9 +38,13 @@ from kdump.repository.repository import (
     RepositoryError,
     snapshot_id,
 )
-from kdump.repository.repository_locks import locked_to_write
-from kdump.storage.local_disk import local
-from kdump.storage.location import Location
+from kdump.storage.repository_documents import (
+    BackedUpDirectory,
+    BackedUpFile,
+    RepositoryPiece,
+    Snapshot,
+    repository_document,
+)
 from kdump.storage.unfinished_file import UnfinishedFile, is_unfinished
 
 TEMPORARY_PREFIX: Final = "file-"

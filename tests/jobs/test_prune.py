@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kdump.jobs.backup.prune import kept
-from kdump.repository.documents import BackedUpLogDirectory, RepositoryPiece, Snapshot
+from kdump.storage.repository_documents import BackedUpLogDirectory, RepositoryPiece, Snapshot
 
 
 def snapshots(**times: str) -> dict[str, Snapshot]:

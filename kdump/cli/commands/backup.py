@@ -23,7 +23,7 @@ from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
-    from kdump.repository.documents import BackedUpLogDirectory, Snapshot
+    from kdump.storage.repository_documents import BackedUpLogDirectory, Snapshot
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -91,7 +91,7 @@ def list_snapshots(repository: Location, output: OutputFormat) -> ExitStatus:
     from kdump.cli.output.backup_output import LOG_DIRECTORY, log_directory_row
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.jobs.backup.restore import repository_at
-    from kdump.repository.repository import RepositoryError
+    from kdump.storage.repository import RepositoryError
 
     diagnostics = Diagnostics()
     found = repository_at(repository.path)

@@ -11,7 +11,6 @@ from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus
 from kdump.jobs.backup.prune import FUTURE, RULES
 from kdump.jobs.verify.finding_row import FINDING
-from kdump.repository.repository import SNAPSHOTS, later_than_now
 from kdump.rows.row_type import (
     COUNT,
     FLAG,
@@ -26,6 +25,7 @@ from kdump.rows.row_type import (
     one_of,
 )
 from kdump.storage.location import Location
+from kdump.storage.repository import SNAPSHOTS, later_than_now
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kdump.jobs.backup.check_repository import RepositoryCheck, RepositoryProblem
     from kdump.jobs.backup.prune import PruneResult
     from kdump.jobs.backup.restore import RestoreRequest, RestoreResult
-    from kdump.repository.documents import BackedUpLogDirectory, Snapshot
+    from kdump.storage.repository_documents import BackedUpLogDirectory, Snapshot
 
 LOG_DIRECTORY: Final = RowType(
     "log_directory",

@@ -39,7 +39,10 @@ from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork, pu
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import EVERYTHING
 from kdump.phases import phase
-from kdump.repository.documents import (
+from kdump.repository.repository_writer import RepositoryWriter, begun_backup, unwritable
+from kdump.storage.file_status import FileStatus, file_status
+from kdump.storage.repository import later_snapshots
+from kdump.storage.repository_documents import (
     BackedUpDirectory,
     BackedUpFile,
     BackedUpLogDirectory,
@@ -50,9 +53,6 @@ from kdump.repository.documents import (
     StoredDirectory,
     stored_bytes,
 )
-from kdump.repository.repository import later_snapshots
-from kdump.repository.repository_writer import RepositoryWriter, begun_backup, unwritable
-from kdump.storage.file_status import FileStatus, file_status
 
 
 class BackupRequest(Struct, frozen=True):

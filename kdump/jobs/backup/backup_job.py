@@ -23,11 +23,11 @@ from kdump.errors import reason_of
 from kdump.jobs.verify.finding_row import finding_row
 from kdump.jobs.verify.verify_partition import VerifyJob
 from kdump.jobs.writing.many_files import close_written
-from kdump.repository.documents import Pieces, RepositoryPiece, stored_bytes
 from kdump.repository.piece_writer import PieceDiffersError, PieceWriter
 from kdump.repository.repository_writer import new_piece
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.passing_storage import PassingStorage
+from kdump.storage.repository_documents import Pieces, RepositoryPiece, stored_bytes
 from kdump.storage.sparse_writer import WriteFailedError, writing
 from kdump.storage.unfinished_file import UnfinishedFile
 

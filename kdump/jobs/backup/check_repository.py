@@ -13,9 +13,9 @@ from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.errors import reason_of
 from kdump.phases import phase
-from kdump.repository.documents import RepositoryPiece, stored_bytes
-from kdump.repository.repository import Repository, RepositoryError, sha256_of
 from kdump.repository.repository_writer import keep_as_damaged
+from kdump.storage.repository import Repository, RepositoryError, sha256_of
+from kdump.storage.repository_documents import RepositoryPiece, stored_bytes
 
 _TOGETHER_PIECES: Final = 64
 _TOGETHER_BYTES: Final = 16 << 20

@@ -8,10 +8,10 @@ from collections.abc import Collection
 from msgspec import Struct, field
 
 from kdump.log.directory import LogDirectory
-from kdump.repository.documents import BackedUpFile, Pieces, RepositoryPiece, stored_bytes
-from kdump.repository.repository import RepositoryError
 from kdump.repository.repository_writer import FilesByPath, RepositoryWriter
 from kdump.storage.file_status import FileStatus
+from kdump.storage.repository import RepositoryError
+from kdump.storage.repository_documents import BackedUpFile, Pieces, RepositoryPiece, stored_bytes
 
 Identity = tuple[str, str | None, int | None, str | None]
 """Path, cluster, node and directory id of a log directory."""

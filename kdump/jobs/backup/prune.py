@@ -15,10 +15,10 @@ from typing import Final
 from msgspec import Struct
 
 from kdump.phases import phase
-from kdump.repository.documents import BackedUpLogDirectory, RepositoryPiece, Snapshot
-from kdump.repository.repository import Repository, RepositoryError, later_snapshots
 from kdump.repository.repository_locks import locked_to_remove
 from kdump.repository.repository_writer import read_progress, remove
+from kdump.storage.repository import Repository, RepositoryError, later_snapshots
+from kdump.storage.repository_documents import BackedUpLogDirectory, RepositoryPiece, Snapshot
 
 _PERIODS: Final = {
     "hourly": "%Y-%m-%dT%H",

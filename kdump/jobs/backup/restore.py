@@ -38,18 +38,18 @@ from kdump.formats.names import LOCK_FILE, TopicPartition
 from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork, put_together
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import phase
-from kdump.repository.documents import (
+from kdump.repository.piece_writer import PieceDiffersError, PieceWriter
+from kdump.scan.source import read_at
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
+from kdump.storage.location import StoredFile
+from kdump.storage.repository import Repository, RepositoryError, sha256_of, worded
+from kdump.storage.repository_documents import (
     BackedUpDirectory,
     BackedUpFile,
     BackedUpLogDirectory,
     FileAttributes,
 )
-from kdump.repository.piece_writer import PieceDiffersError, PieceWriter
-from kdump.repository.repository import Repository, RepositoryError, sha256_of, worded
-from kdump.scan.source import read_at
-from kdump.storage.entries import EntryKind
-from kdump.storage.local_disk import local
-from kdump.storage.location import StoredFile
 from kdump.storage.sparse_writer import WriteFailedError, writing
 from kdump.storage.unfinished_file import UnfinishedFile
 

@@ -22,7 +22,9 @@ from msgspec import Struct
 
 from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.formats.json_document import DocumentError, read_document
-from kdump.repository.documents import (
+from kdump.storage.entries import EntryKind
+from kdump.storage.location import Location, StoredFile
+from kdump.storage.repository_documents import (
     REPOSITORY_FORMAT,
     VERSION,
     BackedUpDirectory,
@@ -31,8 +33,6 @@ from kdump.repository.documents import (
     Snapshot,
     stored_bytes,
 )
-from kdump.storage.entries import EntryKind
-from kdump.storage.location import Location, StoredFile
 
 REPOSITORY_FILE: Final = "kdump-repository.json"
 DATA: Final = "data"
@@ -155,8 +155,8 @@ class Repository(Struct, frozen=True):
         if text is None:
             if later := later_snapshots(found, now_ms):
                 raise UsageProblem(
-                    f"{self.path}: {later_than_now(later)}: name the snapshot to restore with"
-                    " --snapshot: 'kdump backup list' shows them"
+                    f"{self.path}: {later_than_now(later)}: name a snapshot instead of the latest,"
+                    " for restore with --snapshot: 'kdump backup list' shows them"
                 )
             return found[-1]
         named = [each for each in found if each.startswith(text)]

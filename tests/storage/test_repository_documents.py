@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.repository.documents import (
+from kdump.storage.entries import is_file_name
+from kdump.storage.repository_documents import (
     BackedUpDirectory,
     BackedUpFile,
     BackedUpLogDirectory,
@@ -15,7 +16,6 @@ from kdump.repository.documents import (
     Snapshot,
     StoredDirectory,
 )
-from kdump.storage.entries import is_file_name
 
 IDS = st.integers(0, 2**32 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
