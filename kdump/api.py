@@ -53,7 +53,7 @@ from kdump.storage.places import (
     ask_again,
     concurrent_reads,
     missing_in_archive,
-    parse_location,
+    parse_locations,
     text_of,
 )
 from kdump.tables.kafka_log.damage import DamagedLogError
@@ -378,11 +378,11 @@ def _read_log_directories(
 ) -> list[LogDirectory]:
     if not paths:
         raise UsageProblem("name at least one log directory")
-    return [_read_log_directory(path, selection) for path in paths]
+    texts = (each if isinstance(each, str) else each.__fspath__() for each in paths)
+    return [_read_log_directory(each, selection) for each in parse_locations(texts)]
 
 
-def _read_log_directory(path: AnyPath, selection: PartitionSelection) -> LogDirectory:
-    location = parse_location(path if isinstance(path, str) else path.__fspath__())
+def _read_log_directory(location: Location, selection: PartitionSelection) -> LogDirectory:
     kind = directories.directory_kind(location)
     if not kind.is_log_directory:
         raise UsageProblem(f"{location} is not a log directory: it is a {kind.value}")

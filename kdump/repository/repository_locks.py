@@ -45,7 +45,7 @@ def locked_to_remove(path: Path) -> Iterator[None]:
         RepositoryError: another kdump writes to it or reads it.
         OSError: it cannot be locked.
     """
-    what = f"{path}: another kdump checks or reads this repository, or restores from it; wait until it ends"
+    what = f"{path}: another kdump reads this repository; wait until it ends"
     with locked_to_write(path):
         lock = _locked(path, path / DATA, what)
         try:

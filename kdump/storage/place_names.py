@@ -17,6 +17,12 @@ _IN_ARCHIVE: Final = re.compile(
     r"(?P<archive>.*?\.(?:tar(?:\.(?:gz|zst|xz))?|tgz|tzst|txz))!(?P<path>/.*)?", re.DOTALL
 )
 
+_SNAPSHOT: Final = r"!(?P<snapshot>latest|\d{4}[0-9TZ.a-f-]*)"
+IN_SNAPSHOT: Final = re.compile(rf"{_SNAPSHOT}(?=/|\Z)")
+"""What follows the name of a repository in that of a snapshot: a name of one, or its beginning."""
+_WHOLE_SNAPSHOT: Final = re.compile(rf".*{_SNAPSHOT}/?", re.DOTALL)
+_IN_WHOLE_NAME: Final = re.compile(r"!\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-[0-9a-f]{8}(/|\Z)")
+
 _spool: Final[list[Path]] = []
 """The directory for unpacked archives, if one was named."""
 
@@ -70,10 +76,14 @@ def split_archive(text: str) -> ArchivePath | None:
     return ArchivePath(f"{found['archive']}{options}", path)
 
 
-def name_in_archive(archive: str, path: str) -> str:
-    """The text that :func:`split_archive` takes apart."""
+def name_in_archive(archive: str, path: str, *, separator: str = "!") -> str:
+    """The text that :func:`split_archive` takes apart.
+
+    Args:
+        separator: what is between the two: nothing after the name of a snapshot.
+    """
     named, options = split_options(archive)
-    text = f"{named}!{path}"
+    text = f"{named}{separator}{path}"
     return f"{text}{options or '?'}" if options or (is_store_uri(text) and "?" in text) else text
 
 
@@ -88,7 +98,11 @@ def split_options(text: str) -> tuple[str, str]:
 def refusal_of(name: str, typed: TypedName) -> str:
     """The refusal of a path that is not on a local disk, with the command that copies it to one."""
     base = name.rstrip("/").rpartition("/")[2]
-    is_whole = name.endswith("!/") or (is_store_uri(name) and name.count("/") == 2)
+    is_whole = (
+        name.endswith("!/")
+        or (is_store_uri(name) and name.count("/") == 2)
+        or _WHOLE_SNAPSHOT.fullmatch(name) is not None
+    )
     # A name that looks like an option would be taken for one.
     target = "copy" if is_whole else f"./{base}" if base.startswith("-") else base
     return f"{name} is not on a local disk; copy it to one first: {copy_command(typed, target)}"
@@ -123,8 +137,13 @@ def is_store_uri(text: str) -> bool:
 
 
 def is_local_name(text: str) -> bool:
-    """Whether a path names a file or directory of this machine that is in no archive."""
-    return not is_store_uri(text) and _IN_ARCHIVE.fullmatch(text) is None
+    """Whether a path names a file or directory of this machine that is in no archive or snapshot.
+
+    Args:
+        text: the name of a location: snapshots have their whole names in it.
+    """
+    is_packed = _IN_ARCHIVE.fullmatch(text) or _IN_WHOLE_NAME.search(text)
+    return not is_store_uri(text) and is_packed is None
 
 
 def is_bare_archive(text: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kdump.errors import UsageProblem
 from kdump.storage.local_disk import LOCAL_DISK, local
 from kdump.storage.location import Location, NotLocalError
 from kdump.storage.parallel_reads import CONCURRENT_READS
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _OBJECT_STORE: Final = "kdump.storage.object_store"
 """Imported only where a store is used."""
 
+_SNAPSHOT_PLACE: Final = "kdump.storage.snapshot_place"
+"""Likewise."""
+
 _archives: Final[list[TarArchive]] = []
 _stores: Final[list[ObjectStore]] = []
 
@@ -36,13 +40,72 @@ def parse_location(text: str) -> Location:
     """The location that a path names; it may not exist.
 
     Args:
-        text: a path of this machine, ``ARCHIVE.tar!/PATH``, or a URI such as
-            ``s3://BUCKET/PATH``; both with options after the last question mark.
+        text: a path of this machine, ``ARCHIVE.tar!/PATH``, ``REPOSITORY!SNAPSHOT/PATH``, or a URI
+            such as ``s3://BUCKET/PATH``; all with options after the last question mark.
 
     Raises:
-        KdumpError: it is in a compressed archive, which cannot be unpacked.
-        OSError: a compressed archive cannot be read.
+        KdumpError: it is in a compressed archive, which cannot be unpacked, or in a repository
+            that has no such snapshot, or is damaged.
+        OSError: a compressed archive or a repository cannot be read.
     """
+    location = _outside_snapshots(text)
+    if "!" not in location.path:
+        return location
+    from kdump.storage.snapshot_place import in_snapshot
+
+    return in_snapshot(location)
+
+
+def parse_locations(texts: Iterable[str]) -> list[Location]:
+    """The locations that paths name: several for a snapshot of several log directories.
+
+    Raises:
+        KdumpError, OSError: as :func:`parse_location`.
+    """
+    return with_log_directories(map(parse_location, texts))
+
+
+def with_log_directories(locations: Iterable[Location]) -> list[Location]:
+    """The same locations; instead of a snapshot that is named as a whole, its log directories.
+
+    Raises:
+        UsageProblem: a snapshot has none.
+        RepositoryError, OSError: it cannot be read.
+    """
+    found: list[Location] = []
+    for each in locations:
+        log_dirs = log_directories_in(each)
+        if log_dirs == []:
+            raise UsageProblem(f"{each}: the snapshot has no log directories")
+        found += [each] if log_dirs is None else log_dirs
+    return found
+
+
+def log_directories_in(location: Location) -> list[Location] | None:
+    """The log directories of a snapshot that is named as a whole; None for any other location.
+
+    Args:
+        location: as :func:`parse_location` gives it.
+    """
+    if _SNAPSHOT_PLACE not in sys.modules:
+        return None
+    from kdump.storage.snapshot_place import snapshot_named_whole
+
+    place = snapshot_named_whole(location)
+    return None if place is None else place.log_directories
+
+
+def repository_of(location: Location) -> Location | None:
+    """The repository that a location is in, if it is in a snapshot."""
+    if _SNAPSHOT_PLACE not in sys.modules:
+        return None
+    from kdump.storage.snapshot_place import SnapshotPlace
+
+    place = location.storage
+    return place.repository if isinstance(place, SnapshotPlace) else None
+
+
+def _outside_snapshots(text: str) -> Location:
     found = split_archive(text)
     if found is None:
         return _outside_archives(text)
@@ -71,9 +134,17 @@ def require_local(text: str) -> None:
     if found is not None:
         name = f"{name}!{found.path}"
         typed = typed._replace(text=name_in_archive(typed.text, found.path))
-    elif location.storage == LOCAL_DISK:
+    elif location.storage == LOCAL_DISK and not _is_in_snapshot(location):
         return
     raise NotLocalError(refusal_of(name, typed))
+
+
+def _is_in_snapshot(location: Location) -> bool:
+    if "!" not in location.path:
+        return False
+    from kdump.storage.snapshot_place import snapshot_around
+
+    return snapshot_around(location) is not None
 
 
 def list_again() -> None:
@@ -107,6 +178,13 @@ def text_of(location: Location) -> str:
     absolute = location.as_absolute()
     if isinstance(location.storage, ObjectStore):
         return location.storage.uri_of(absolute.path)
+    if repository_of(location) is not None:
+        from kdump.storage.snapshot_place import SnapshotPlace
+
+        assert isinstance(location.storage, SnapshotPlace)
+        place = location.storage
+        named = name_in_archive(text_of(place.repository), place.snapshot)
+        return name_in_archive(named, absolute.path, separator="")
     return str(absolute)
 
 
@@ -205,6 +283,10 @@ def forget_places() -> None:
         from kdump.storage.spooled_archive import remove_spooled
 
         remove_spooled()
+    if _SNAPSHOT_PLACE in sys.modules:
+        from kdump.storage.snapshot_place import forget_snapshots
+
+        forget_snapshots()
     for store in _stores:
         store.forget()
     _stores.clear()

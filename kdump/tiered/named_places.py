@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kdump.log.remote_files import RemotePlace
 from kdump.storage.location import Location, each_once
-from kdump.storage.places import parse_location
+from kdump.storage.places import parse_location, parse_locations
 from kdump.tiered.tiered_storage import tiered_locations
 
 
@@ -23,7 +23,7 @@ def named_locations(
     Raises:
         KdumpError: there are no remote segments at ``remote``, or they cannot be listed.
     """
-    named = each_once(map(parse_location, paths))
+    named = each_once(parse_locations(paths))
     if remote is None:
         return named
     key = None if private_key is None else parse_location(private_key)

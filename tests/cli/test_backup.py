@@ -720,7 +720,7 @@ def test_prune_keeps_what_an_unfinished_backup_has_stored(
     assert created(folder)["read_files"] == 0
 
 
-@pytest.mark.parametrize(("held", "who"), [(".", "writes to"), ("data", "checks")])
+@pytest.mark.parametrize(("held", "who"), [(".", "writes to"), ("data", "reads")])
 def test_prune_waits_for_nobody(folder: Path, held: str, who: str) -> None:
     created(folder)
     lock = lock_directory(folder / "repo" / held, is_shared=True)

@@ -105,6 +105,28 @@ def directory(archive: str, fixtures: Path) -> str:
     return str(path)
 
 
+@pytest.fixture(scope="module")
+def snapshot(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same in a repository, up to the path of the directory around it."""
+    folder = tmp_path_factory.mktemp("backups")
+    log_dirs = [str(fixtures / "out" / "clean" / name) for name in ("d1", "d2")]
+    made = run_kdump(["backup", "create", "--output", "jsonl", "repo", *log_dirs], folder)
+    name = json.loads(made.stdout.splitlines()[-2])["snapshot"]
+    return f"{folder}/repo!{name}{Path(log_dirs[0]).resolve().parent}"
+
+
+@pytest.fixture(scope="module")
+def directory_of_the_snapshot(snapshot: str, fixtures: Path) -> str:
+    """The same on disk, under a path that is as long."""
+    folder = Path(snapshot.partition("/repo!")[0])
+    path = folder
+    while len(f"{path}/") < len(snapshot):
+        path = path / ("d" * min(200, len(snapshot) - len(f"{path}/")))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(fixtures / "out" / "clean")
+    return str(path)
+
+
 def answer(line: str, base: str, folder: Path) -> tuple[int, str]:
     """Run a command line on what is at ``base``; its status, and all that it wrote."""
     places = {"LOG": LOG, "D1": "d1", "D2": "d2"}
@@ -135,6 +157,22 @@ def test_an_archive_gives_what_its_directory_gives(
     expected = answer(line, directory, tmp_path / "1")
     assert answer(line, archive, tmp_path / "2") == expected
     assert expected[1]
+
+
+@pytest.mark.parametrize("line", READING)
+def test_a_snapshot_gives_what_its_directory_gives(
+    directory_of_the_snapshot: str, snapshot: str, tmp_path: Path, line: str
+) -> None:
+    expected = answer(line, directory_of_the_snapshot, tmp_path / "1")
+    assert answer(line, snapshot, tmp_path / "2") == expected
+    assert expected[1]
+
+
+@pytest.mark.parametrize("line", WRITING)
+def test_commands_that_write_refuse_a_snapshot(snapshot: str, tmp_path: Path, line: str) -> None:
+    status, said = answer(line, snapshot, tmp_path / "1")
+    assert status & (ExitStatus.OPERATIONAL_ERROR | ExitStatus.USAGE)
+    assert "is not on a local disk; copy it to one first: kdump copy '" in said
 
 
 @pytest.mark.parametrize("line", WRITING)

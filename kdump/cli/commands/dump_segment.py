@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from kdump.cli.options.parameters import (
     NumberParameter,
     edge_options,
+    keep_snapshots,
     max_record_bytes_option,
 )
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
@@ -172,6 +173,7 @@ def command(
     if not names:
         raise UsageProblem("no files given: name them, or use --files FILE[,FILE...]")
     dumped = [DumpedFile.named(name) for name in names]
+    keep_snapshots(file.path for file in dumped)
     if remote is not None:
         found = with_remote([file.path for file in dumped], remote)
         dumped = [

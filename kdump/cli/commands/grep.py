@@ -17,6 +17,7 @@ from kdump.cli.options.parameters import (
     WordParameter,
     all_replicas_option,
     max_record_bytes_option,
+    parsed_paths,
 )
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.range_options import RangeArguments, range_options
@@ -32,7 +33,6 @@ from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.phases import phase
 from kdump.scan.selection import Selection
 from kdump.storage.location import Location
-from kdump.storage.places import parse_location
 
 if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
@@ -226,7 +226,7 @@ class _Search(Struct, frozen=True):
             found.check()
         except PatternProblem as problem:
             raise UsageProblem(str(problem)) from None
-        return cls(found, tuple(map(parse_location, paths)), others_given)
+        return cls(found, tuple(parsed_paths(paths)), others_given)
 
 
 def _encoded(text: str) -> bytes:

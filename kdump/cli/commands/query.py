@@ -14,7 +14,7 @@ from msgspec import Struct
 from kdump.cli.options.conflicts import require_with
 from kdump.cli.options.engine_options import SparkArguments, spark_options
 from kdump.cli.options.out_option import out_option
-from kdump.cli.options.parameters import NumberParameter, all_replicas_option
+from kdump.cli.options.parameters import NumberParameter, all_replicas_option, parsed_paths
 from kdump.cli.options.payload_options import PayloadArguments, payload_options
 from kdump.cli.options.remote_option import remote_option
 from kdump.cli.output.out_file import OutFile
@@ -24,7 +24,7 @@ from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.log.special_times import IsolationLevel
 from kdump.phases import phase
 from kdump.storage.place_names import is_store_uri
-from kdump.storage.places import parse_location, text_of
+from kdump.storage.places import parse_location, parse_locations, repository_of, text_of
 
 if TYPE_CHECKING:
     from kdump.log.remote_files import RemotePlace
@@ -208,7 +208,7 @@ class _Asked(Struct, frozen=True):
                 raise UsageProblem("the file has no statement")
         for name in names:
             _require_directory(name, remote, is_first=name is arguments[0])
-        paths = list(map(_for_workers, names))
+        paths = [each for name in names for each in _for_workers(name)]
         asked = cls(paths, found, None if script is None else script.name)
         for each in found or ():
             with asked.named(each):
@@ -231,9 +231,13 @@ class _Asked(Struct, frozen=True):
             raise StatementError(f"{self.script}: {what}") from failure
 
 
-def _for_workers(name: str) -> str:
-    """A path as other processes can use it; the credentials in a URI stay in it."""
-    return name if is_store_uri(name) else str(parse_location(name).as_absolute())
+def _for_workers(name: str) -> Iterator[str]:
+    """Paths as other processes can use them; the credentials in a URI stay in it."""
+    for location in parsed_paths([name]):
+        if repository_of(location) is not None:
+            yield text_of(location)
+        else:
+            yield name if is_store_uri(name) else str(location.as_absolute())
 
 
 def _require_directory(name: str, remote: RemotePlace | None, *, is_first: bool) -> None:
@@ -253,7 +257,7 @@ def _require_directory(name: str, remote: RemotePlace | None, *, is_first: bool)
     )
     from kdump.tiered.tiered_storage import is_remote_directory
 
-    path = parse_location(name)
+    path = parse_locations([name])[0]
     if remote is not None and is_remote_directory(path, remote):
         return
     with phase(f"looking at {path}"):

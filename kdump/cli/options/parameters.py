@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -14,7 +14,14 @@ from kdump.clock import current_time_ms
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import LOCAL_DISK, local
 from kdump.storage.place_names import is_bare_archive
-from kdump.storage.places import parse_location, require_local
+from kdump.storage.places import (
+    log_directories_in,
+    parse_location,
+    parse_locations,
+    repository_of,
+    require_local,
+    with_log_directories,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -200,16 +207,19 @@ class LocationParameter(click.Path):
     archive is unpacked or a store is asked.
     """
 
-    def __init__(self, *, written: Written = False, **options: Any) -> None:
+    def __init__(self, *, written: Written = False, is_one: bool = True, **options: Any) -> None:
         """Make a type.
 
         Args:
             written: whether the command writes there; where options decide, a function of the
                 parameters before it, which must be eager to come before it.
+            is_one: whether a snapshot of several log directories is refused; otherwise whoever
+                takes the value replaces it by these.
             options: as :class:`click.Path` has them.
         """
         super().__init__(**options)
         self._written = written
+        self._is_one = is_one
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text = str(value)
@@ -225,10 +235,48 @@ class LocationParameter(click.Path):
         location = parse_location(text)
         if location.storage == LOCAL_DISK:
             super().convert(value, param, ctx)
+        else:
+            keep_snapshots([location])
+        log_dirs = log_directories_in(location) if self._is_one else None
+        if log_dirs is not None:
+            names = ", ".join(map(str, log_dirs)) or "none"
+            self.fail(f"{text} has several log directories: name one: {names}", param, ctx)
         return location
 
     def _is_written(self, given: Mapping[str, Any]) -> bool:
         return self._written if isinstance(self._written, bool) else self._written(given)
+
+
+def keep_snapshots(locations: Iterable[Location]) -> None:
+    """Keep the snapshots that locations are in from being removed until the command ends.
+
+    Raises:
+        RepositoryError: another kdump removes snapshots from a repository.
+    """
+    repositories = filter(None, dict.fromkeys(map(repository_of, locations)))
+    for repository in repositories:
+        if repository.storage == LOCAL_DISK:
+            from kdump.repository.repository_locks import locked_to_read
+
+            context = click.get_current_context().find_root()
+            context.with_resource(locked_to_read(repository.local_path))
+
+
+def parsed_paths(texts: Iterable[str]) -> list[Location]:
+    """The locations that arguments without a type name; see :class:`LocationParameter`.
+
+    Raises:
+        KdumpError, OSError: as :func:`~kdump.storage.places.parse_location`.
+    """
+    found = parse_locations(texts)
+    keep_snapshots(found)
+    return found
+
+
+def _log_directories(
+    ctx: click.Context, param: click.Parameter, paths: tuple[Location, ...]
+) -> tuple[Location, ...]:
+    return tuple(with_log_directories(paths))
 
 
 class DirectoryIdParameter(WordParameter["tuple[Location, UUID | None]"]):
@@ -258,7 +306,8 @@ def paths_argument(metavar: str, *, written: Written = False) -> Callable[[Comma
         metavar=f"{metavar}...",
         nargs=-1,
         required=True,
-        type=LocationParameter(readable=False, written=written),
+        type=LocationParameter(readable=False, written=written, is_one=False),
+        callback=_log_directories,
     )
 
 
@@ -267,7 +316,8 @@ directories_argument: Final = click.argument(
     metavar="DIR...",
     nargs=-1,
     required=True,
-    type=LocationParameter(file_okay=False, readable=False),
+    type=LocationParameter(file_okay=False, readable=False, is_one=False),
+    callback=_log_directories,
 )
 
 

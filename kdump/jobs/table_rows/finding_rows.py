@@ -34,7 +34,7 @@ from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.metadata.settings import read_settings
 from kdump.storage.location import Location
-from kdump.storage.places import parse_location
+from kdump.storage.places import parse_locations
 from kdump.tables.kafka_log.found_partitions import refuse_absent
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import TableColumn, row_batches
@@ -146,7 +146,7 @@ def _found(
         present.add(key)
         return key.topic == CLUSTER_METADATA_TOPIC or is_selected(key, options, filters)
 
-    for path in map(parse_location, options.paths):
+    for path in parse_locations(options.paths):
         if kind_of(path).is_partition:
             lone = read_with_surroundings(path)
             key = lone.partition.topic_partition

@@ -9,7 +9,7 @@ from kdump.errors import ExitStatus, KdumpError
 from kdump.jobs.schemas import SchemasRead, log_directories_of, read_schemas
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.state.schema_registry import SCHEMAS_TOPIC, SchemaRegistry
-from kdump.storage.places import parse_location
+from kdump.storage.places import parse_location, parse_locations
 from kdump.tables.kafka_log.damage import DamagedLogError, status_of, with_status
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 
@@ -26,7 +26,7 @@ def read_payloads(options: SourceOptions) -> RecordPayloads:
     formats = (options.key_format, options.value_format)
     if any(each is not None and each.uses_schemas for each in formats):
         places = list(map(parse_location, options.schemas)) or list(
-            log_directories_of(map(parse_location, options.paths))
+            log_directories_of(parse_locations(options.paths))
         )
         found = read_schemas(places)
         _report(found, options.mode)
