@@ -18,7 +18,9 @@ What there is if the machine stops after each step:
 2. A file in ``.kdump_copy``: the next run deletes it.
 3. A line, and its file has no name yet: the next run copies it again.
 4. A line and its file: the next run keeps it if its size and times are those of the source.
-5. No ``.kdump_copy``, but the journal: all files are complete. The next run removes the journal.
+5. All files, and a line that the copy is being cut at a moment: the next run cuts, and copies
+   nothing again. With a line that it is cut, the next run ends the copy.
+6. No ``.kdump_copy``, but the journal: all files are complete. The next run removes the journal.
 """
 
 from __future__ import annotations
@@ -80,12 +82,17 @@ class EarlierCopy(Struct):
         files: the files that have their names, as their sources were.
         made: those among them that the source does not have.
         reports: of the directories that are complete, by name.
+        cut_to_ms: the moment to which it is being cut: all files were complete, and may differ from
+            their sources by now; None if it is not.
+        is_cut: whether that is done.
     """
 
     request: Mapping[str, Any]
     files: dict[str, CopySource] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
     reports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    cut_to_ms: int | None = None
+    is_cut: bool = False
 
     def take(self, line: JsonObject) -> None:
         """Add a line of the journal.
@@ -100,6 +107,10 @@ class EarlierCopy(Struct):
                 self.reports.pop(name, None)
             else:
                 self.reports[name] = report.fields
+            return
+        if "cut_to_ms" in line.fields:
+            self.is_cut = line.flag("is_cut")
+            self.cut_to_ms = line.integer("cut_to_ms")
             return
         path = line.text("file")
         if not is_in_a_copy(path):
@@ -294,9 +305,14 @@ class UnfinishedCopy:
         """Note that a directory is complete, or with None that it is not any more."""
         self._note({"directory": directory, "report": report})
 
+    def sync(self) -> None:
+        """Make the names of all files durable."""
+        DISK.sync(sorted(self._unsynced))
+        self._unsynced.clear()
+
     def finish(self) -> None:
         """End the copy: all files are complete."""
-        DISK.sync(sorted(self._unsynced))
+        self.sync()
         self.drop_temporary()
         DISK.remove_directory(self.folder)
         DISK.sync([self.path])
@@ -310,6 +326,17 @@ class UnfinishedCopy:
 
     def _note(self, line: Mapping[str, Any]) -> None:
         self._journal.write(json_line(line))
+
+
+def note_cut(path: Path, to_ms: int, *, is_cut: bool) -> None:
+    """Note durably that a copy, whose files are complete, is being cut at a moment, or is cut.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    with (path / JOURNAL).open("ab", buffering=0) as journal:
+        journal.write(json_line({"cut_to_ms": to_ms, "is_cut": is_cut}))
+        os.fsync(journal.fileno())
 
 
 @contextlib.contextmanager

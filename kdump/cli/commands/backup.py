@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import kdump
-from kdump.cli.options.parameters import LocationParameter, paths_argument
+from kdump.cli.options.parameters import TIME, LocationParameter, paths_argument
 from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import EventFormat, events_option, open_printer
@@ -22,6 +22,8 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
+    from kdump.cli.output.events import Printer
+    from kdump.jobs.backup.restore import RestoreRequest
     from kdump.log.selection import PartitionSelection
     from kdump.storage.repository_documents import BackedUpLogDirectory, Snapshot
 
@@ -190,6 +192,14 @@ def prune(
     help="Restore this snapshot (default: the newest); its beginning is enough.",
 )
 @click.option(
+    "--to",
+    "time_ms",
+    metavar="TIME",
+    type=TIME,
+    help="Restore to this moment: the first snapshot that is not earlier, cut as by kdump rewind"
+    " --to; ISO 8601 or epoch milliseconds.",
+)
+@click.option(
     "--log-dir",
     "wanted",
     metavar="PATH",
@@ -203,6 +213,7 @@ def restore(
     repository: Location,
     targets: Sequence[Location],
     name: str | None,
+    time_ms: int | None,
     wanted: Sequence[str],
     selection: PartitionSelection,
     output_format: EventFormat,
@@ -226,12 +237,22 @@ def restore(
     from kdump.jobs.backup.restore import (
         restore as restore_directory,
     )
+    from kdump.jobs.backup.restored_moment import (
+        left_to_restore,
+        require_not_before,
+        snapshot_to_cut,
+    )
     from kdump.repository.repository_locks import locked_to_read
 
     found = repository_at(repository.path)
     with phase(f"reading the snapshots of {repository}"):
-        name = found.named_snapshot(name, current_time_ms())
+        if name is None and time_ms is not None:
+            name = snapshot_to_cut(found, time_ms, wanted, current_time_ms())
+        else:
+            name = found.named_snapshot(name, current_time_ms())
         snapshot = found.snapshot(name)
+        if time_ms is not None:
+            require_not_before(name, snapshot, time_ms)
         there = [each for each in snapshot.log_dirs if has_selected(found, each, selection)]
     if not there:
         globs = shlex.join(selection_words(selection))
@@ -240,22 +261,46 @@ def restore(
     for number, each in enumerate(targets):
         _refuse_overlap(each, [repository, *targets[:number]], "--into")
     requests = [
-        RestoreRequest(found, name, log_dir, target.as_absolute().local_path, selection)
+        RestoreRequest(found, name, log_dir, target.as_absolute().local_path, selection, time_ms)
         for log_dir, target in zip(log_dirs, targets, strict=True)
     ]
     # First of all of them: one that is complete already says less.
     for request in requests:
         refuse_other_snapshot(request)
-    for request in requests:
-        refuse_other_content(request)
+    left: Sequence[RestoreRequest] | None = requests
+    if time_ms is not None:
+        left = left_to_restore(requests)
+    else:
+        for request in requests:
+            refuse_other_content(request)
     diagnostics = Diagnostics()
     with open_printer(output_format) as printer, locked_to_read(found.path.local_path):
-        for request in requests:
+        is_complete = True
+        for request in left or ():
             with shown(progress) as display:
                 result = restore_directory(request, display)
             report_restored(request, result, diagnostics)
             printer.emit_all(restored_events(request, result))
+            is_complete &= result.is_complete
+        if time_ms is not None and is_complete:
+            diagnostics.status |= _cut(requests, printer, is_done=left is None)
     return diagnostics.status
+
+
+def _cut(requests: Sequence[RestoreRequest], printer: Printer, *, is_done: bool) -> ExitStatus:
+    """Cut what was restored at its moment, unless an earlier run did, and end the restore."""
+    from kdump.cli.output.backup_output import cut_event, ended_lines
+    from kdump.cli.output.rewind_output import report_rewind
+    from kdump.jobs.backup.restored_moment import cut_restored, end_restores
+
+    status = ExitStatus.SOUND
+    printer.emit(cut_event(requests[0]))
+    if not is_done:
+        cut = cut_restored(requests, current_time_ms())
+        status = report_rewind(printer, cut.request, cut.found, dry_run=False, verbose=False)
+    end_restores(requests)
+    printer.emit_text(ended_lines(requests))
+    return status
 
 
 def _chosen(

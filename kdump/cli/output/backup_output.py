@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.events import Event, write_notice
-from kdump.cli.output.value_text import format_bytes
+from kdump.cli.output.rewind_output import OF_CUTS
+from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.errors import ExitStatus
 from kdump.jobs.backup.prune import FUTURE, RULES
 from kdump.jobs.verify.finding_row import FINDING
@@ -138,12 +139,21 @@ RESTORED: Final = RowType(
     ),
 )
 
+CUT: Final = RowType(
+    "cut",
+    "The moment to which log directories were restored; what it removed follows.",
+    (
+        Field("snapshot", TEXT, "The name of the snapshot that was cut."),
+        Field("to_ms", TIME, "The moment."),
+    ),
+)
+
 ANSWERS: Final = (
     JsonAnswer(
         "backup",
         (
             *(LOG_DIRECTORY, FINDING, PROBLEM, CREATED, CHECKED, PRUNED_SNAPSHOT, PRUNED),
-            RESTORED,
+            *(RESTORED, CUT, *OF_CUTS),
         ),
         ("backup create", "backup list", "backup check", "backup prune", "backup restore"),
     ),
@@ -358,7 +368,22 @@ def restored_events(request: RestoreRequest, result: RestoreResult) -> Iterator[
         lines.append(f"{damaged} damaged when they were backed up, and restored so")
     lines.append(
         f"{request.into}: complete"
+        if result.is_complete and request.cut_to_ms is None
+        else f"{request.into}: all files are there; no broker starts with it before it is cut"
         if result.is_complete
         else f"{request.into}: not complete, and no broker starts with it"
     )
     yield Event("restored", row, lines)
+
+
+def cut_event(request: RestoreRequest) -> Event:
+    """Which snapshot is cut, and at which moment."""
+    assert request.cut_to_ms is not None
+    row = {"snapshot": request.snapshot, "to_ms": request.cut_to_ms}
+    when = format_timestamp(request.cut_to_ms)
+    return Event("cut", row, [f"snapshot {request.snapshot}, cut at {when} (UTC)"])
+
+
+def ended_lines(requests: Sequence[RestoreRequest]) -> Iterator[str]:
+    """Say that what was cut is complete."""
+    return (f"{each.into}: complete" for each in requests)

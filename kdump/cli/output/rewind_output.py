@@ -139,21 +139,16 @@ SUMMARY: Final = RowType(
     ),
 )
 
-ANSWERS: Final = (
-    JsonAnswer(
-        "rewind",
-        (
-            INTERRUPTED,
-            PLANNED_DIRECTORY,
-            REWOUND_PARTITION,
-            REWOUND_TRANSACTION,
-            LOWERED_OFFSET,
-            ABSENT_BROKER,
-            LATER_TOPIC,
-            SUMMARY,
-        ),
-    ),
+OF_CUTS: Final = (
+    REWOUND_PARTITION,
+    REWOUND_TRANSACTION,
+    LOWERED_OFFSET,
+    ABSENT_BROKER,
+    LATER_TOPIC,
+    SUMMARY,
 )
+"""What was cut, in log directories and in those that are restored to a moment."""
+ANSWERS: Final = (JsonAnswer("rewind", (INTERRUPTED, PLANNED_DIRECTORY, *OF_CUTS)),)
 
 
 def report_rewind(

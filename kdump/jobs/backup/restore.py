@@ -64,6 +64,9 @@ class RestoreRequest(Struct, frozen=True):
         selection: the partitions to restore; with them come the files that Kafka keeps in the root,
             the checkpoints with the lines of these partitions only, and the cluster's metadata, as
             in a copy (:mod:`kdump.jobs.copy.copy_plan`).
+        cut_to_ms: the moment to which it is cut after that
+            (:mod:`kdump.jobs.backup.restored_moment`): until then no broker starts on it. None to
+            restore it as it was backed up.
     """
 
     repository: Repository
@@ -71,6 +74,7 @@ class RestoreRequest(Struct, frozen=True):
     log_dir: BackedUpLogDirectory
     into: Path
     selection: PartitionSelection = EVERYTHING
+    cut_to_ms: int | None = None
 
     @property
     def words(self) -> dict[str, str]:
@@ -190,7 +194,7 @@ def restore(request: RestoreRequest, progress: Progress = SILENT) -> RestoreResu
     directories = _directories(request)
     files = _files_of(directories)
     result = RestoreResult()
-    if _seems_complete(request, directories):
+    if request.cut_to_ms is None and _seems_complete(request, directories):
         # The last run was stopped before it set the time.
         result.kept_files, result.is_complete = len(files), True
         _require_same_bytes(request, files)
@@ -201,12 +205,30 @@ def restore(request: RestoreRequest, progress: Progress = SILENT) -> RestoreResu
         _require_space(request, files)
         with begun_copy(request.into, request.words) as copy:
             _Run(request, directories, copy, result, progress).run(files)
-    if result.is_complete:
-        # The journal and the lock were in it.
-        with phase(f"setting the time of {request.into}"):
-            _set_metadata(request.into, directories[""])
-            DISK.sync([request.into])
+    if result.is_complete and request.cut_to_ms is None:
+        _set_time(request, directories[""])
     return result
+
+
+def end_restore(request: RestoreRequest) -> None:
+    """End a restore that was left unfinished until it was cut: brokers may start on it.
+
+    Raises:
+        RepositoryError: the document of its root is damaged or missing.
+        KdumpError: the disk fails; says what to do.
+    """
+    root = request.repository.directory(request.log_dir.root)
+    with begun_copy(request.into, request.words) as copy:
+        _set_metadata(request.into, root)  # who may read it, before a broker may start
+        copy.finish()
+    _set_time(request, root)
+
+
+def _set_time(request: RestoreRequest, root: BackedUpDirectory) -> None:
+    """Set the attributes of the directory itself: the journal and the lock were in it."""
+    with phase(f"setting the time of {request.into}"):
+        _set_metadata(request.into, root)
+        DISK.sync([request.into])
 
 
 def refuse_other_snapshot(request: RestoreRequest) -> None:
@@ -232,19 +254,26 @@ def refuse_other_content(request: RestoreRequest) -> None:
     """Refuse a directory that has anything in it but the same log directory, or its beginning.
 
     Raises:
-        UsageProblem: it has.
+        UsageProblem: it has, or is being cut at another moment.
         RepositoryError: a document of the snapshot is damaged or missing.
     """
     try:
         with phase(f"looking at {request.into}"):
             earlier = read_earlier(request.into)
     except UsageProblem:
-        if _seems_complete(request, _directories(request)):
+        if request.cut_to_ms is None and _seems_complete(request, _directories(request)):
             return
         raise
-    if earlier is not None and earlier.request != request.words:
+    if earlier is None:
+        return
+    if earlier.request != request.words:
         raise UsageProblem(
             f"{request.into}: is the beginning of another copy: name a new directory"
+        )
+    if earlier.cut_to_ms not in (None, request.cut_to_ms):
+        raise UsageProblem(
+            f"{request.into}: is restored, and being cut at a moment: continue that with"
+            f" --to {earlier.cut_to_ms}, or name a new directory"
         )
 
 
@@ -475,7 +504,10 @@ class _Run:
                 for path in reversed(self.directories):
                     if path:
                         _set_metadata(self.request.into / path, self.directories[path])
-                self.copy.finish()
+                if self.request.cut_to_ms is None:
+                    self.copy.finish()
+                else:
+                    self.copy.sync()
 
     def _name_others(self, files: Sequence[FileToRestore]) -> None:
         known = {each.path for each in files}
