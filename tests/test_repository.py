@@ -29,7 +29,7 @@ BANNED_WORDS: Final = re.compile(
 """Banned phrases: there is always a plainer one."""
 FOREIGN_PACKAGE: Final = re.compile(
     r"\bpip install\b[^\n]*?[ '\"]kdump(?=$|[\[`'\"*),. ])"
-    r"|(?<![-\w])kdump\[(?:encryption|hdfs|protobuf|test)\]",
+    r"|(?<![-\w])kdump\[(?:encryption|hdfs|protobuf|s3|test)\]",
     re.MULTILINE,
 )
 """An instruction to install ``kdump`` by that name: in the index that is another program."""

@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -30,6 +30,9 @@ from kdump.storage.rooted_storage import ROOT, RootedStorage, normal_path
 from kdump.storage.store_connection import StoreConnection
 from kdump.storage.store_limits import StoreLimits
 from kdump.storage.store_uri import StoreUri, with_options
+
+if TYPE_CHECKING:
+    from kdump.storage.object_writer import ObjectWriter
 
 _OTHER_KEYS: Final = "the store listed objects that are not in it; they are left out"
 _NO_TEXT: Final = "the store listed objects whose names are not UTF-8; they are left out"
@@ -77,6 +80,21 @@ class ObjectStore(RootedStorage):
         if listed is None and not file.size_bytes:
             opened.require_listed_empty(path)
         return file
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of its URI."""
+        return StoreUri.of(self.root_uri).scheme
+
+    @property
+    def writer(self) -> ObjectWriter:
+        """For writing; of S3 only.
+
+        Raises:
+            KdumpError: the package that this needs is missing.
+            OSError: the store does not answer.
+        """
+        return self._opened().writer
 
     @property
     def counts(self) -> RequestCounts:
@@ -186,6 +204,18 @@ class _OpenStore(Struct):
     problems: dict[str, PlaceProblem] = field(default_factory=dict)
     """What these have that is left out."""
     listing: threading.Lock = field(default_factory=threading.Lock)
+    writers: list[ObjectWriter] = field(default_factory=list)
+    """The one that was asked for, if any."""
+
+    @property
+    def writer(self) -> ObjectWriter:
+        with self.listing:
+            if not self.writers:
+                from kdump.storage.object_writer import ObjectWriter
+
+                uri = StoreUri.of(self.store.root_uri)
+                self.writers.append(ObjectWriter(uri, self.connection))
+            return self.writers[0]
 
     def entries(self, path: str) -> list[Entry]:
         if path not in self.directories:

@@ -14,16 +14,18 @@ class RequestCounts(NamedTuple):
         lookups: questions for the size and version of an object, before it is read.
         reads: ranges of objects.
         read_bytes: in these.
+        writes: objects that were written, and requests to delete some.
     """
 
     listings: int = 0
     lookups: int = 0
     reads: int = 0
     read_bytes: int = 0
+    writes: int = 0
 
     @property
     def requests(self) -> int:
-        return self.listings + self.lookups + self.reads
+        return self.listings + self.lookups + self.reads + self.writes
 
     def plus(self, other: RequestCounts) -> RequestCounts:
         """The sum of both."""

@@ -120,9 +120,8 @@ class StoreConnection:
         self._limits = StoreLimits.of(uri.options, name)
         self._of_client = replace(uri, options=without_limits(uri.options))
         of_environment = (os.environ.get(each, "") for each in _SECRET_VARIABLES)
-        found = {*uri.secrets(), *filter(None, of_environment)}
-        # The longest first: one may contain another.
-        self._secrets = sorted(found, key=len, reverse=True)
+        self._secrets: list[str] = []
+        self.keep_secret(*uri.secrets(), *of_environment)
         self._failures = 0
         self._silent_since_s = 0.0
         self.counter = RequestCounter()
@@ -130,6 +129,22 @@ class StoreConnection:
         self._lock = threading.Lock()
         self._connecting = threading.Lock()
         self._connected: tuple[FileSystem | HdfsFileSystem, str] | None = None
+
+    @property
+    def limits(self) -> StoreLimits:
+        """How long requests may take."""
+        return self._limits
+
+    @property
+    def region(self) -> str | None:
+        """The region of a bucket of S3, as the client has found it; None for other stores."""
+        return getattr(self._file_system, "region", None)
+
+    def keep_secret(self, *secrets: str | None) -> None:
+        """Show no such text in messages."""
+        found = {*self._secrets, *filter(None, secrets)}
+        # The longest first: one may contain another.
+        self._secrets = sorted(found, key=len, reverse=True)
 
     def connect(self) -> None:
         """Connect, unless that was done.
@@ -140,7 +155,7 @@ class StoreConnection:
         """
         with self._connecting:
             if self._connected is None:
-                self._connected = self._asked(self._connect, self._name)
+                self._connected = self.asked(self._connect, self._name)
 
     def _connect(self) -> tuple[FileSystem | HdfsFileSystem, str]:
         from pyarrow import io_thread_count, set_io_thread_count
@@ -148,8 +163,7 @@ class StoreConnection:
 
         # A client has as many connections; Arrow starts threads only as they are needed.
         set_io_thread_count(max(CONCURRENT_READS, io_thread_count()))
-        # All repetitions fit into the time-out, with the pauses between them.
-        attempt_s = max(1.0, self._limits.timeout_s / (ATTEMPTS + 1))
+        attempt_s = self._limits.seconds_of_attempt(ATTEMPTS)
         try:
             found, root = FileSystem.from_uri(_with_limit(self._of_client, self._limits).root)
         except OSError as failure:
@@ -203,7 +217,7 @@ class StoreConnection:
                 what = f"{_NO_END} after {taken_bytes >> 20} MiB; {_PAGES}"
                 raise TimeoutError(errno.ETIMEDOUT, what)
 
-        infos: Sequence[FileInfo] = self._asked(
+        infos: Sequence[FileInfo] = self.asked(
             lambda: self._file_system.get_file_info(selector), name, watch=watch
         )
         # With everything below, directories are only in the names of files.
@@ -220,7 +234,7 @@ class StoreConnection:
         from pyarrow.fs import FileType
 
         self.counter.add(RequestCounts(lookups=1))
-        info = self._asked(lambda: self._file_system.get_file_info(path), name)
+        info = self.asked(lambda: self._file_system.get_file_info(path), name)
         if info.type != FileType.File:
             # Arrow has looked for files with this path in front, too.
             self.counter.add(RequestCounts(listings=1))
@@ -242,7 +256,7 @@ class StoreConnection:
         if found is not None and not is_again:
             return found
         self.counter.add(RequestCounts(lookups=1))
-        handle = self._asked(lambda: self._file_system.open_input_file(path), name)
+        handle = self.asked(lambda: self._file_system.open_input_file(path), name)
         opened = OpenObject(handle, _version(handle))
         if not is_again:
             with self._lock:
@@ -276,13 +290,13 @@ class StoreConnection:
             stream = opened.handle.get_stream(start, len(buffer))
             return int(stream.readinto(buffer))
 
-        count = self._asked(
+        count = self.asked(
             read, f"{name} (reading at byte {start})", self._limits.seconds_for(len(buffer))
         )
         self.counter.add(RequestCounts(reads=1, read_bytes=count))
         return count
 
-    def _asked(
+    def asked(
         self,
         ask: Callable[[], Value],
         name: str,
@@ -317,7 +331,7 @@ class StoreConnection:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from None
         # Clients throw exceptions of their own, which Arrow knows as no kind of error.
         except (OSError, ValueError, NotImplementedError, ArrowException) as failure:
-            answer = self._answer(failure)
+            answer = self.answer(failure)
             if _REFUSED.search(answer):
                 self._failures = 0
             else:
@@ -342,7 +356,7 @@ class StoreConnection:
                 " again when the store answers"
             )
 
-    def _answer(self, failure: Exception) -> str:
+    def answer(self, failure: Exception) -> str:
         """What the store said, on one line."""
         if isinstance(failure, TimeoutError) and failure.strerror:
             return failure.strerror

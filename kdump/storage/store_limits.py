@@ -62,6 +62,10 @@ class StoreLimits(Struct, frozen=True):
         """How long a request may take whose answer has so many bytes."""
         return self.timeout_s + answer_bytes / self.lowest_rate
 
+    def seconds_of_attempt(self, attempts: int) -> float:
+        """How long each attempt may take: all fit into the time-out, with the pauses between."""
+        return max(1.0, self.timeout_s / (attempts + 1))
+
     @property
     def listing_s(self) -> int:
         """How long a listing may take, which has any number of pages."""

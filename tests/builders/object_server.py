@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import socket
 import socketserver
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -87,18 +88,42 @@ class ObjectServer:
         """Write one object."""
         self._ask("PUT", f"/{BUCKET}/{key}", data)
 
-    def _ask(self, method: str, path: str, data: bytes | None = None) -> None:
+    def sizes(self) -> dict[str, int]:
+        """How many bytes each object has, by key."""
+        found = self._ask("GET", f"/{BUCKET}?list-type=2")
+        assert b"<IsTruncated>false" in found
+        sizes = re.findall(rb"<Key>(.*?)</Key>.*?<Size>(\d+)</Size>", found, re.DOTALL)
+        return {key.decode(): int(size) for key, size in sizes}
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all objects, in order."""
+        return sorted(self.sizes())
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects."""
+        for key in keys:
+            self._ask("DELETE", f"/{BUCKET}/{key}")
+
+    def delete_all(self) -> None:
+        """Delete all objects."""
+        while sizes := self.sizes():
+            self.delete(sizes)
+
+    def _ask(self, method: str, path: str, data: bytes | None = None) -> bytes:
         from urllib.parse import quote
 
         connection = http.client.HTTPConnection(_HOST, self.port)
         headers = {
             "Authorization": "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request"
         }
-        connection.request(method, quote(path.replace("\n", _NEWLINE)), data, headers)
+        quoted = quote(path.replace("\n", _NEWLINE), safe="/?=")
+        connection.request(method, quoted, data, headers)
         answer = connection.getresponse()
-        answer.read()
+        found = answer.read()
         connection.close()
         assert answer.status < 300, (method, path, answer.status)
+        return found
 
     def count(self, *methods: str) -> int:
         """How many requests there were, of some methods or of all."""

@@ -68,6 +68,7 @@ def report_requests() -> None:
             counted(counts.listings, "page of listings", "pages of listings"),
             counted(counts.lookups, "lookup"),
             f"{counted(counts.reads, 'read')} of {format_bytes(counts.read_bytes)}",
+            *([counted(counts.writes, "write")] if counts.writes else []),
         )
         line = f"kdump: {store.name}: {counted(counts.requests, 'request')}: {', '.join(kinds)}"
         write_line(line, sys.stderr)
