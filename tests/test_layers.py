@@ -345,7 +345,7 @@ USES_THE_DISK: Final = {
     "engine/spark_session.py": "starts processes",
     "processes": "starts processes",
     "jobs/export/export_directory.py": "writes the files of an export",
-    "repository/repository_writer.py": "writes the files of a repository",
+    "repository/local_place.py": "writes the files of a repository",
     "cli/command_group.py": "lists the modules of the commands",
     "cli/main.py": "writes what is known of a crash",
     "cli/shared/query_history.py": "keeps what was typed at a prompt",

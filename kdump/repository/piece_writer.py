@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Final
 
 from kdump.storage.repository_documents import RepositoryPiece
@@ -31,7 +31,13 @@ class PieceWriter(SparseWriter):
     """
 
     def __init__(
-        self, stream: IO[bytes], expected: Sequence[RepositoryPiece], *, written_from: int = 0
+        self,
+        stream: IO[bytes],
+        expected: Sequence[RepositoryPiece],
+        *,
+        written_from: int = 0,
+        most_bytes: int | None = None,
+        next_stream: Callable[[RepositoryPiece], IO[bytes]] | None = None,
     ) -> None:
         """Take an empty stream.
 
@@ -39,6 +45,9 @@ class PieceWriter(SparseWriter):
             stream: to write to.
             expected: the pieces at the beginning of the file.
             written_from: bytes before this one are only compared.
+            most_bytes: in a new piece; None for any number.
+            next_stream: called with a piece of so many bytes that is complete, if more bytes
+                follow: gives another empty stream.
         """
         super().__init__(stream)
         self._rest = SparseWriter(stream)
@@ -47,6 +56,8 @@ class PieceWriter(SparseWriter):
         self._number = 0
         self._hash = hashlib.sha256()
         self._hashed = 0
+        self._most_bytes = most_bytes
+        self._next_stream = next_stream
         self._piece_end = expected[0].size_bytes if expected else None
 
     def write(self, data: memoryview) -> None:
@@ -57,15 +68,18 @@ class PieceWriter(SparseWriter):
             WriteFailedError: the disk is full, or fails.
         """
         self._pass_hole(self.position)
-        self._pass(data)
-        skipped = max(0, min(len(data), self._written_from - self.position))
-        if skipped < len(data):
-            self._rest.position = self.position + skipped - self._written_from
-            self._rest.write(data[skipped:])
-        self.position += len(data)
+        while data:
+            part = data[: self._room(len(data))]
+            self._pass(part)
+            skipped = max(0, min(len(part), self._written_from - self.position))
+            if skipped < len(part):
+                self._rest.position = self.position + skipped - self._written_from
+                self._rest.write(part[skipped:])
+            self.position += len(part)
+            data = data[len(part) :]
 
     def end(self, size_bytes: int) -> str:
-        """Set the size of the file; returns the SHA-256 of what follows the expected pieces.
+        """Set the size of the file; returns the SHA-256 of its last new piece.
 
         Raises:
             PieceDiffersError: the bytes of a piece are others.
@@ -80,7 +94,19 @@ class PieceWriter(SparseWriter):
     def _pass_hole(self, end: int) -> None:
         zeroes = memoryview(_ZEROES)
         while self._hashed < end:
-            self._pass(zeroes[: end - self._hashed])
+            self._pass(zeroes[: self._room(end - self._hashed)])
+
+    def _room(self, count: int) -> int:
+        """How many of the next bytes are of the same new piece; begins another if it is full."""
+        if self._most_bytes is None or self._next_stream is None:
+            return count
+        if self._hashed == self._written_from + self._most_bytes:
+            self._rest.finish(self._most_bytes)
+            piece = RepositoryPiece(self._hash.hexdigest(), self._most_bytes)
+            self._rest = SparseWriter(self._next_stream(piece))
+            self._hash = hashlib.sha256()
+            self._written_from = self._hashed
+        return min(count, self._written_from + self._most_bytes - self._hashed)
 
     def _pass(self, data: memoryview) -> None:
         while data:

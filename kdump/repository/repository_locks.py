@@ -1,4 +1,4 @@
-"""Locks of a repository: one kdump writes to it, and nothing is removed while it is read.
+"""Locks of a local repository: one kdump writes to it, and nothing is removed while it is read.
 
 Whoever writes locks the directory of the repository. Whoever reads all of it shares the lock of
 ``data``, and whoever removes anything takes that one, too: a backup goes on while others read.
@@ -11,34 +11,36 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kdump.apply.directory_lock import lock_directory
-from kdump.errors import UsageProblem
 from kdump.phases import phase
 from kdump.processes.worker_pool import close_kept
 from kdump.storage.repository import DATA, RepositoryError
 
 
+class DirectoryLock:
+    """A lock that the system takes away only when the process ends."""
+
+    def require_held(self) -> None:
+        """Do nothing: it is held."""
+
+
 @contextlib.contextmanager
-def locked_to_write(path: Path) -> Iterator[None]:
+def locked_to_write(path: Path) -> Iterator[DirectoryLock]:
     """Lock a repository to write to it.
 
     Raises:
-        UsageProblem: it is no directory.
         RepositoryError: another kdump writes to it.
         OSError: it cannot be locked.
     """
     what = f"{path}: another kdump writes to this repository; wait until it ends"
+    lock = _locked(path, path, what)
     try:
-        lock = _locked(path, path, what)
-    except NotADirectoryError:
-        raise UsageProblem(f"{path}: is not a directory: name a new one") from None
-    try:
-        yield
+        yield DirectoryLock()
     finally:
         close_kept(lock)
 
 
 @contextlib.contextmanager
-def locked_to_remove(path: Path) -> Iterator[None]:
+def locked_to_remove(path: Path) -> Iterator[DirectoryLock]:
     """Lock a repository to remove something from it.
 
     Raises:
@@ -46,10 +48,10 @@ def locked_to_remove(path: Path) -> Iterator[None]:
         OSError: it cannot be locked.
     """
     what = f"{path}: another kdump reads this repository; wait until it ends"
-    with locked_to_write(path):
+    with locked_to_write(path) as held:
         lock = _locked(path, path / DATA, what)
         try:
-            yield
+            yield held
         finally:
             close_kept(lock)
 

@@ -2,33 +2,34 @@
 
 What there is if the machine stops after each step:
 
-1. Directories without ``kdump-repository.json``: the next run makes what is missing.
-2. A file in ``unfinished``: the next run deletes it.
-3. A piece under its name that no snapshot needs: the next run finds by the lines of
-   ``unfinished/progress.jsonl`` which files it need not read again, if the pieces are there.
+1. No ``kdump-repository.json``: the next run makes what is missing.
+2. A temporary file: the next run deletes it, if the place does not.
+3. A piece under its name that no snapshot needs: the next run finds by the notes in
+   ``unfinished`` which files it need not read again, if the pieces are there.
 4. All pieces, and no snapshot: as after 3.
-5. A snapshot: everything that it needs is durable. The next run deletes the progress.
+5. A snapshot: everything that it needs is durable. The next run deletes the notes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
+import os
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
-from kdump.apply.files import DISK
-from kdump.errors import UsageProblem, reason_of
+from kdump.errors import StoreGoneError, UsageProblem, reason_of
 from kdump.formats.json_document import DocumentError, JsonObject
 from kdump.formats.names import OF_FILE_SYSTEMS
 from kdump.formats.safe_json import json_line
 from kdump.phases import phase
-from kdump.repository.repository_locks import locked_to_write
-from kdump.storage.local_disk import local
-from kdump.storage.location import Location
+from kdump.repository.repository_place import HeldLock, RepositoryPlace
+from kdump.storage.document_cache import DocumentCache
 from kdump.storage.repository import (
     DATA,
     REPOSITORY_FILE,
@@ -36,6 +37,7 @@ from kdump.storage.repository import (
     UNFINISHED,
     Repository,
     RepositoryError,
+    piece_name,
     snapshot_id,
 )
 from kdump.storage.repository_documents import (
@@ -45,71 +47,106 @@ from kdump.storage.repository_documents import (
     Snapshot,
     repository_document,
 )
-from kdump.storage.unfinished_file import UnfinishedFile, is_unfinished
+from kdump.storage.sparse_writer import WriteFailedError
 
-TEMPORARY_PREFIX: Final = "file-"
-PROGRESS: Final = "progress.jsonl"
 DAMAGED_SUFFIX: Final = ".damaged"
 
 _CONTINUE: Final = "what is stored stays: run the same command again to continue"
 _OWN: Final = frozenset({DATA, SNAPSHOTS, UNFINISHED})
 _DOCUMENTS_TOGETHER: Final = 512
+_OPEN_TOGETHER: Final = 64
+_PIECE: Final = re.compile(f"{DATA}/[0-9a-f]{{2}}/([0-9a-f]{{64}})")
+_NOTES: Final = re.compile(rf"{UNFINISHED}/progress[-0-9a-z]*\.jsonl")
 
 FilesByPath = dict[str, BackedUpFile]
 
 
-def new_piece(folder: Path) -> UnfinishedFile:
-    """Create the temporary file of a piece, which only its owner can read.
+def pieces_in(place: RepositoryPlace) -> Iterator[RepositoryPiece]:
+    """All pieces that are in a repository, by their names and sizes.
 
     Raises:
-        OSError: it cannot be created.
+        OSError: they cannot be listed.
     """
-    return UnfinishedFile.beside(folder / "file", TEMPORARY_PREFIX, mode=0o600)
+    for each in place.files(DATA):
+        if match := _PIECE.fullmatch(each.name):
+            yield RepositoryPiece(match[1], each.size_bytes)
+
+
+def unneeded_pieces(place: RepositoryPlace, needed: Container[str]) -> Iterator[RepositoryPiece]:
+    """Yield the pieces that are not needed.
+
+    Args:
+        place: of the repository.
+        needed: SHA-256 of those that are.
+
+    Raises:
+        OSError: they cannot be listed.
+    """
+    return (each for each in pieces_in(place) if each.sha256 not in needed)
 
 
 class RepositoryWriter:
     """A repository that is locked and written to.
 
     Attributes:
+        where: the place that it is in.
         repository: for reading.
-        folder: where files are before they have their names.
         earlier: the files that a run without a snapshot has stored, by log directory and path.
     """
 
-    def __init__(self, path: Path, repository: Repository, progress: IO[bytes]) -> None:
-        self.path = path
+    def __init__(self, where: RepositoryPlace, repository: Repository, lock: HeldLock) -> None:
+        self.where = where
         self.repository = repository
-        self.folder = path / UNFINISHED
-        self.earlier = read_progress(path)
-        self._progress = progress
-        self._unsynced = set(self._of_earlier_runs())
-        self._documents: list[tuple[str, RepositoryPiece]] = []
+        self._lock = lock
+        self._notes = set(_notes_in(where))
+        self.earlier = _read_notes(where, sorted(self._notes))
+        self._is_continued = bool(self._notes)
+        self._lines: list[bytes] = []
+        self._unsettled = set[str]()
+        self._documents: dict[RepositoryPiece, bytes] = {}
+        self._cache = DocumentCache(os.environ) if where.is_listed else None
         self._known: set[RepositoryPiece] = set()
+        self._stored: set[RepositoryPiece] | None = None
 
-    def _of_earlier_runs(self) -> Iterator[Path]:
-        """Directories where a run without a snapshot may have left names that are not durable."""
-        if self.earlier:
-            data = self.path / DATA
-            yield data
-            yield from (each for each in data.iterdir() if each.is_dir())
+    def has(self, piece: RepositoryPiece) -> bool:
+        """Whether a piece is there, with its size; its bytes are not looked at.
 
-    def place(self, temporary: str, piece: RepositoryPiece) -> None:
-        """Give a piece its name: one that is there is replaced, because it may be damaged.
+        Raises:
+            OSError: the place cannot be listed.
+        """
+        if not self.where.is_listed:
+            return self.repository.has(piece)
+        if self._stored is None:
+            with phase(f"listing {self.repository.path}"):
+                self._stored = set(pieces_in(self.where))
+        return piece in self._stored
+
+    def place(self, kept: Sequence[tuple[str, RepositoryPiece]]) -> None:
+        """Give pieces their names: one that is there is replaced, because it may be damaged.
 
         Args:
-            temporary: the path of its file, which is durable.
+            kept: as :meth:`RepositoryPlace.keep` has kept them.
         """
-        path = self.path / DATA / piece.sha256[:2] / piece.sha256
-        if not path.parent.is_dir():
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            self._unsynced.add(path.parent.parent)
-        DISK.rename(Path(temporary), path)
-        self._unsynced.add(path.parent)
+        self.where.place(kept)
+        for _, piece in kept:
+            self._unsettled.add(piece_name(piece).rpartition("/")[0])
+            if self._stored is not None:
+                self._stored.add(piece)
 
     def note(self, log_dir: str, directory: str, file: BackedUpFile) -> None:
-        """Note for the next run that a file is stored; not synced, because that run looks."""
+        """Note for the next run that a file is stored; see :meth:`write_notes`."""
         line = {"log_dir": log_dir, "directory": directory, "file": file.fields()}
-        self._progress.write(json_line(line))
+        self._lines.append(json_line(line))
+
+    def write_notes(self) -> None:
+        """Write what was noted since the last call.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        lines, self._lines = self._lines, []
+        if lines:
+            self._notes.add(self.where.note(lines))
 
     def know(self, document: RepositoryPiece) -> None:
         """Note that a document is there, and was read."""
@@ -121,180 +158,201 @@ class RepositoryWriter:
         piece = RepositoryPiece(hashlib.sha256(data).hexdigest(), len(data))
         if piece in self._known:
             return piece, 0
-        with new_piece(self.folder) as new:
-            new.stream.write(data)
-            new.close()
-            self._documents.append((new.keep(), piece))
+        self._documents[piece] = data
         self._known.add(piece)
         if len(self._documents) >= _DOCUMENTS_TOGETHER:
             self._place_documents()
         return piece, len(data)
 
     def _place_documents(self) -> None:
-        documents, self._documents = self._documents, []
-        DISK.sync([Path(temporary) for temporary, _ in documents])
-        for temporary, piece in documents:
-            self.place(temporary, piece)
+        kept: list[tuple[str, RepositoryPiece]] = []
+        left = iter(self._documents.items())
+        while together := list(itertools.islice(left, _OPEN_TOGETHER)):
+            with contextlib.ExitStack() as stack:
+                new = []
+                for piece, data in together:
+                    file = stack.enter_context(self.where.new_piece())
+                    file.stream.write(data)
+                    new.append((file, piece))
+                names = self.where.keep(new)
+                if self._cache is not None:
+                    for piece, data in together:
+                        self._cache.keep(piece.sha256, data)
+            kept += zip(names, (piece for piece, _ in together), strict=True)
+        self.place(kept)
+        self._documents.clear()
 
     def add_snapshot(self, snapshot: Snapshot) -> str:
-        """Store a snapshot, after everything that it needs is durable; returns its name."""
+        """Store a snapshot, after everything that it needs is durable; returns its name.
+
+        Raises:
+            RepositoryError: another kdump may have removed what it needs.
+            OSError: it cannot be written.
+        """
         self._place_documents()
-        DISK.sync(sorted(self._unsynced))
+        # A run without a snapshot may have left names that are not durable.
+        self.where.settle(None if self._is_continued else {DATA, *self._unsettled})
         document = snapshot.document()
         name = snapshot_id(snapshot, document)
-        with new_piece(self.folder) as new:
-            new.stream.write(document)
-            new.finish()
-            DISK.rename(new.path, self.path / SNAPSHOTS / f"{name}.json")
-            new.keep()
-        DISK.sync([self.path / SNAPSHOTS])
-        DISK.unlink(self.folder / PROGRESS)
+        self._lock.require_held()
+        self.where.put(f"{SNAPSHOTS}/{name}.json", document)
+        with contextlib.suppress(OSError, StoreGoneError):
+            # There is a snapshot: what is left of the notes is read and deleted by the next run.
+            self.where.delete(sorted(self._notes))
+        if self._cache is not None:
+            self._cache.save()
         return name
 
 
-def drop_temporary(path: Path) -> None:
-    """Delete the files that earlier runs did not finish."""
-    for each in list((path / UNFINISHED).iterdir()):
-        if is_unfinished(each.name, TEMPORARY_PREFIX):
-            DISK.unlink(each)
-
-
 @contextlib.contextmanager
-def begun_backup(path: Path, now_ms: int) -> Iterator[RepositoryWriter]:
+def begun_backup(where: RepositoryPlace, now_ms: int) -> Iterator[RepositoryWriter]:
     """Lock a repository to write to it; it is made if it is missing.
 
     Args:
-        path: absolute, without links.
+        where: the place.
         now_ms: the current time.
 
     Raises:
-        UsageProblem: the directory has something else in it.
-        RepositoryError: another kdump writes to it, or its disk fails; says what to do.
+        UsageProblem: it has something else in it.
+        RepositoryError: another kdump writes to it, or it cannot be written; says what to do.
     """
+    path = where.location
     try:
-        with phase(f"looking at {path}"), contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-            DISK.sync([path.parent])
-        with locked_to_write(path):
+        with phase(f"looking at {path}"):
+            where.make()
+            is_there = _is_there(where)
+        with where.locked_to_write() as lock:
             with phase(f"looking at {path}"):
-                _prepare(path, now_ms)
-                progress = (path / UNFINISHED / PROGRESS).open("ab", buffering=0)
-            with progress:
-                with phase(f"looking at {path}"):
-                    repository = Repository.opened(local(str(path)))
-                    writer = RepositoryWriter(path, repository, progress)
-                    drop_temporary(path)
-                try:
-                    yield writer
-                except KeyboardInterrupt as stop:
-                    stop.add_note(f"{path}: no snapshot was made; {_CONTINUE}")
-                    raise
-                finally:
-                    with phase(f"clearing {path}"), contextlib.suppress(OSError):
-                        drop_temporary(path)
+                if not is_there:
+                    _prepare(where, now_ms)
+                writer = RepositoryWriter(where, Repository.opened(path), lock)
+                where.drop_unfinished()
+            try:
+                yield writer
+            except KeyboardInterrupt as stop:
+                stop.add_note(f"{path}: no snapshot was made; {_CONTINUE}")
+                raise
+            finally:
+                with phase(f"clearing {path}"), contextlib.suppress(OSError):
+                    where.drop_unfinished()
+    except WriteFailedError as failure:
+        raise unwritable(path, str(failure)) from failure
     except OSError as failure:
-        where = failure.filename if isinstance(failure.filename, str | Path) else path
-        raise unwritable(Path(where), reason_of(failure)) from failure
+        named = isinstance(failure.filename, str | Path)
+        raise unwritable(failure.filename if named else path, reason_of(failure)) from failure
 
 
-def unwritable(path: Path, what: str) -> RepositoryError:
-    """The failure of a repository whose disk fails."""
+def unwritable(path: object, what: str) -> RepositoryError:
+    """The failure of a repository that cannot be written."""
     return RepositoryError(f"{path}: {what}; no snapshot was made; {_CONTINUE}")
 
 
-def _prepare(path: Path, now_ms: int) -> None:
+def _is_there(where: RepositoryPlace) -> bool:
+    """Whether a place is a repository already, and not the beginning of one.
+
+    Raises:
+        UsageProblem: it has something else in it.
+        OSError: it cannot be listed.
+    """
+    found = where.found() - OF_FILE_SYSTEMS
+    if REPOSITORY_FILE in found:
+        return where.is_listed or found >= _OWN
+    if others := sorted(found - _OWN):
+        shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+        raise UsageProblem(
+            f"{where.location}: has {shown} in it, and is not a repository: name a new directory"
+        )
+    return False
+
+
+def _prepare(where: RepositoryPlace, now_ms: int) -> None:
     """Make what a repository has, as far as it is missing.
 
     Raises:
-        UsageProblem: the directory has something else in it.
-        OSError: the disk fails.
+        UsageProblem: the place has something else in it.
+        OSError: it cannot be written.
     """
-    found = {each.name for each in path.iterdir()} - OF_FILE_SYSTEMS
-    if REPOSITORY_FILE not in found and (others := sorted(found - _OWN)):
-        shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-        raise UsageProblem(
-            f"{path}: has {shown} in it, and is not a repository: name a new directory"
-        )
-    for name in sorted(_OWN - found):
-        (path / name).mkdir(mode=0o700)
-    if REPOSITORY_FILE in found:
-        return
-    with new_piece(path / UNFINISHED) as new:
-        new.stream.write(repository_document(now_ms))
-        new.finish()
-        DISK.sync([path])
-        DISK.rename(new.path, path / REPOSITORY_FILE)
-        new.keep()
-    DISK.sync([path])
+    where.make_folders(sorted(_OWN))
+    if REPOSITORY_FILE not in where.found():
+        where.put(REPOSITORY_FILE, repository_document(now_ms))
 
 
-def read_progress(path: Path) -> dict[str, FilesByPath]:
+def read_progress(where: RepositoryPlace) -> dict[str, FilesByPath]:
     """The files that a run without a snapshot has stored, by log directory and path.
 
     Raises:
         OSError: they cannot be read.
     """
+    return _read_notes(where, sorted(_notes_in(where)))
+
+
+def _notes_in(where: RepositoryPlace) -> Iterator[str]:
+    return (each.name for each in where.files(UNFINISHED) if _NOTES.fullmatch(each.name))
+
+
+def _read_notes(where: RepositoryPlace, names: Sequence[str]) -> dict[str, FilesByPath]:
     found: dict[str, FilesByPath] = defaultdict(dict)
-    try:
-        lines: Iterable[bytes] = local(str(path / UNFINISHED / PROGRESS)).read().splitlines()
-    except FileNotFoundError:
-        return found
-    for text in lines:
-        # The last lines may be incomplete.
-        with contextlib.suppress(ValueError, DocumentError):
-            line = JsonObject.of(json.loads(text), "")
-            file = BackedUpFile.decoded(line.object("file"))
-            name = f"{line.text('directory')}/{file.name}".lstrip("/")
-            found[line.text("log_dir")][name] = file
+    for name in names:
+        for text in (where.location / name).read().splitlines():
+            # The last lines may be incomplete.
+            with contextlib.suppress(ValueError, DocumentError):
+                line = JsonObject.of(json.loads(text), "")
+                file = BackedUpFile.decoded(line.object("file"))
+                path = f"{line.text('directory')}/{file.name}".lstrip("/")
+                found[line.text("log_dir")][path] = file
     return found
 
 
 def keep_as_damaged(
-    repository: Repository, pieces: Sequence[RepositoryPiece]
+    where: RepositoryPlace, lock: HeldLock, pieces: Sequence[RepositoryPiece]
 ) -> dict[RepositoryPiece, str]:
-    """Rename damaged pieces, so that the next backup stores them again; the repository is locked.
+    """Rename damaged pieces, so that the next backup stores them again.
 
     Returns:
         Their new paths.
 
     Raises:
-        RepositoryError: the disk fails; says what to do.
+        RepositoryError: they cannot be renamed; says what to do.
     """
+    path = where.location
     new_paths = {}
     try:
-        with phase(f"renaming damaged pieces of {repository.path}"):
+        with phase(f"renaming damaged pieces of {path}"):
             for each in pieces:
-                path = repository.location(each).local_path
-                new_path = path.with_name(f"{path.name}{DAMAGED_SUFFIX}")
-                DISK.rename(path, new_path)
-                new_paths[each] = str(new_path)
-            DISK.sync(sorted({Path(each).parent for each in new_paths.values()}))
+                lock.require_held()
+                new_name = f"{piece_name(each)}{DAMAGED_SUFFIX}"
+                where.move(piece_name(each), new_name)
+                new_paths[each] = str(path / new_name)
+            where.settle({piece_name(each).rpartition("/")[0] for each in pieces})
     except OSError as failure:
         raise RepositoryError(
-            f"{failure.filename or repository.path}: {reason_of(failure)}; run the same"
-            " command again once this disk can be written"
+            f"{failure.filename or path}: {reason_of(failure)}; run the same"
+            " command again once it can be written"
         ) from failure
     return new_paths
 
 
-def remove(repository: Repository, snapshots: Sequence[str], pieces: Sequence[Location]) -> None:
-    """Remove snapshots, and then the pieces that only they need; the repository is locked.
+def remove(
+    where: RepositoryPlace,
+    lock: HeldLock,
+    snapshots: Sequence[str],
+    pieces: Sequence[RepositoryPiece],
+) -> None:
+    """Remove snapshots, and then the pieces that only they need.
 
     Raises:
-        RepositoryError: the disk fails; says what to do.
+        RepositoryError: they cannot be removed; says what to do.
     """
-    path = repository.path.local_path
-    files = [repository.snapshot_file(name).local_path for name in snapshots]
+    path = where.location
+    files = [f"{SNAPSHOTS}/{name}.json" for name in snapshots]
     try:
         with phase(f"removing snapshots from {path}"):
-            for each in files:
-                DISK.unlink(each)
+            where.delete(files, lock.require_held)
             # What they need goes only after they are gone for good.
-            DISK.sync([repository.snapshots_folder.local_path])
+            where.settle([SNAPSHOTS])
         with phase(f"removing what no snapshot needs from {path}", len(pieces)) as removing:
-            drop_temporary(path)
-            for piece in removing.over(pieces):
-                DISK.unlink(piece.local_path)
+            where.drop_unfinished()
+            where.delete(map(piece_name, removing.over(pieces)), lock.require_held)
     except OSError as failure:
         what = reason_of(failure)
         raise RepositoryError(

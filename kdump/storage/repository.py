@@ -12,9 +12,11 @@ Nothing in ``data`` and ``snapshots`` changes once it has its name.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -22,8 +24,11 @@ from msgspec import Struct
 
 from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.formats.json_document import DocumentError, read_document
-from kdump.storage.entries import EntryKind
+from kdump.storage.document_cache import DocumentCache
+from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
+from kdump.storage.parallel_reads import each_read
+from kdump.storage.places import concurrent_reads
 from kdump.storage.repository_documents import (
     REPOSITORY_FORMAT,
     VERSION,
@@ -40,11 +45,15 @@ SNAPSHOTS: Final = "snapshots"
 UNFINISHED: Final = "unfinished"
 
 _ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-([0-9a-f]{8}))\.json")
-_PIECE: Final = re.compile("[0-9a-f]{64}")
 _MS_PER_S: Final = 1000
 _CLOCKS_DIFFER_MS: Final = 5 * 60 * _MS_PER_S
 """How far apart the clocks of two machines that share a repository may be."""
 _READ_BYTES: Final = 1 << 20
+
+
+def piece_name(piece: RepositoryPiece) -> str:
+    """The name of a piece, from the repository on."""
+    return f"{DATA}/{piece.sha256[:2]}/{piece.sha256}"
 
 
 class RepositoryError(KdumpError):
@@ -112,10 +121,10 @@ class Repository(Struct, frozen=True):
             OSError: it cannot be read.
         """
         file = path / REPOSITORY_FILE
-        if file.kind() is None:
-            raise KdumpError(f"{path}: is not a repository of kdump backup")
         try:
             read_document(file.read(), REPOSITORY_FORMAT, VERSION)
+        except (FileNotFoundError, NotADirectoryError):
+            raise KdumpError(f"{path}: is not a repository of kdump backup") from None
         except DocumentError as error:
             raise KdumpError(f"{file}: {error}") from None
         return cls(path)
@@ -131,7 +140,13 @@ class Repository(Struct, frozen=True):
         Raises:
             OSError: they cannot be listed.
         """
-        entries = self.snapshots_folder.entries()
+        entries: list[Entry] = []
+        try:
+            entries = self.snapshots_folder.entries()
+        except FileNotFoundError:
+            # In a store, folders are only in the names of objects.
+            if self._is_local:
+                raise
         return sorted(
             match[1]
             for each in entries
@@ -185,7 +200,7 @@ class Repository(Struct, frozen=True):
 
     def location(self, piece: RepositoryPiece) -> Location:
         """The file of a piece."""
-        return self.path / DATA / piece.sha256[:2] / piece.sha256
+        return self.path / piece_name(piece)
 
     def has(self, piece: RepositoryPiece) -> bool:
         """Whether a piece is there, with its size; its bytes are not looked at."""
@@ -202,6 +217,9 @@ class Repository(Struct, frozen=True):
             RepositoryError: it is missing or damaged.
             OSError: it cannot be read.
         """
+        return self._read_directory(piece)[0]
+
+    def _read_directory(self, piece: RepositoryPiece) -> tuple[BackedUpDirectory, bytes]:
         file = self.location(piece)
         try:
             data = file.read()
@@ -210,7 +228,7 @@ class Repository(Struct, frozen=True):
         if hashlib.sha256(data).hexdigest() != piece.sha256:
             raise RepositoryError(f"{file}: damaged: its SHA-256 is not its name")
         try:
-            return BackedUpDirectory.decoded(data)
+            return BackedUpDirectory.decoded(data), data
         except DocumentError as error:
             raise RepositoryError(f"{file}: {error}") from None
 
@@ -219,44 +237,56 @@ class Repository(Struct, frozen=True):
     ) -> Iterator[DirectoryFound]:
         """Read the documents of a log directory, each before those of the directories in it.
 
+        Those of a repository in an object store are kept in the user's cache.
+
         Args:
             root: the document of its root.
             read: those that need not be read again, and to which all others are added; None to
                 read all: several directories of one log directory may have the same document.
         """
-        left = [("", root)]
-        while left:
-            path, piece = left.pop()
-            if read is not None:
-                if piece in read:
-                    continue
-                read.add(piece)
+        cache = None if self._is_local else DocumentCache(os.environ)
+        level = [("", root)]
+
+        def found(each: tuple[str, RepositoryPiece]) -> DirectoryFound:
             try:
-                directory = self.directory(piece)
+                return DirectoryFound(*each, self._cached_directory(each[1], cache))
             except (OSError, RepositoryError) as failure:
-                yield DirectoryFound(path, piece, None, worded(failure))
-                continue
-            yield DirectoryFound(path, piece, directory)
-            left += [
-                (f"{path}/{each.name}".lstrip("/"), each.document)
-                for each in reversed(directory.directories)
-            ]
+                return DirectoryFound(*each, None, worded(failure))
 
-    def unneeded(self, needed: Container[str]) -> Iterator[tuple[Location, int]]:
-        """Yield the pieces that are not needed, and the size of each.
+        try:
+            while level:
+                wanted = [each for each in level if read is None or each[1] not in read]
+                if read is not None:
+                    wanted = list({piece: (path, piece) for path, piece in wanted}.values())
+                    read.update(piece for _, piece in wanted)
+                level = []
+                for each in each_read(found, wanted, 1 if cache is None else concurrent_reads()):
+                    yield each
+                    if each.directory is not None:
+                        level += [
+                            (f"{each.path}/{inner.name}".lstrip("/"), inner.document)
+                            for inner in each.directory.directories
+                        ]
+        finally:
+            if cache is not None:
+                cache.save()
 
-        Args:
-            needed: SHA-256 of those that are.
+    def _cached_directory(
+        self, piece: RepositoryPiece, cache: DocumentCache | None
+    ) -> BackedUpDirectory:
+        """As :meth:`directory`, but its document may come from the user's cache."""
+        data = None if cache is None else cache.find(piece.sha256)
+        if data is not None and hashlib.sha256(data).hexdigest() == piece.sha256:
+            with contextlib.suppress(DocumentError):
+                return BackedUpDirectory.decoded(data)
+        found, data = self._read_directory(piece)
+        if cache is not None:
+            cache.keep(piece.sha256, data)
+        return found
 
-        Raises:
-            OSError: they cannot be listed.
-        """
-        data = self.path / DATA
-        for folder in data.entries():
-            if folder.kind is EntryKind.DIRECTORY and not folder.is_link:
-                for each in (data / folder.name).entries():
-                    if _PIECE.fullmatch(each.name) and each.name not in needed:
-                        yield data / folder.name / each.name, each.size_bytes
+    @property
+    def _is_local(self) -> bool:
+        return self.path.storage.local_path(self.path.path) is not None
 
     def file(self, pieces: Pieces) -> PiecedFile:
         """Open a file whose bytes are in pieces."""

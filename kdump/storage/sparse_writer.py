@@ -9,10 +9,12 @@ from typing import IO, Final
 from kdump.errors import reason_of
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import StoredFile
+from kdump.storage.unfinished_file import UnfinishedFile
 
 _PIECE_BYTES: Final = 1 << 20
 _BLOCK_BYTES: Final = 64 << 10
 _ZEROES: Final = bytes(_BLOCK_BYTES)
+_SYNCED_ALONE_BYTES: Final = 1 << 20
 
 
 class WriteFailedError(Exception):
@@ -94,3 +96,16 @@ class SparseWriter:
         """
         with writing():
             self._stream.truncate(size_bytes)
+
+
+def close_written(file: UnfinishedFile) -> None:
+    """Close a file; what is large is synced here, while other workers go on.
+
+    Raises:
+        WriteFailedError: it cannot be written.
+    """
+    with writing():
+        if file.stream.tell() >= _SYNCED_ALONE_BYTES:
+            file.finish()
+        else:
+            file.close()

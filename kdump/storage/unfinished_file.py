@@ -22,9 +22,20 @@ class UnfinishedFile:
         stream: to write to.
     """
 
-    def __init__(self, stream: IO[bytes], path: Path) -> None:
+    def __init__(self, stream: IO[bytes], path: Path | None) -> None:
         self.stream = stream
-        self._path: Path | None = path
+        self._path = path
+
+    @classmethod
+    def unnamed(cls) -> Self:
+        """Create a temporary file that never gets a name, and is gone with the process.
+
+        Raises:
+            OSError: it cannot be created.
+        """
+        import tempfile
+
+        return cls(tempfile.TemporaryFile(), None)
 
     @classmethod
     def beside(

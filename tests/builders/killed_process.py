@@ -1,4 +1,4 @@
-"""kdump in a separate process that is killed before a given change to the disk.
+"""kdump in a separate process that is killed before a given change to the disk or an object store.
 
 Importing kdump takes longer than a command on a small directory. Therefore one process with one
 thread imports everything once and forks; each fork runs one command and is killed.
@@ -24,6 +24,7 @@ import kdump
 from kdump.apply.files import Disk
 from kdump.cli import main
 from kdump.processes import worker_pool
+from kdump.storage.object_writer import ObjectWriter
 
 CHANGES: Final = (
     "create",
@@ -37,6 +38,14 @@ CHANGES: Final = (
     "rename_directory",
     "remove_directory",
     "sync",
+)
+
+
+OF_STORES: Final = ("_put", "copy", "_delete")
+CHANGING: Final = tuple(
+    (changing, name)
+    for changing, names in ((Disk, CHANGES), (ObjectWriter, OF_STORES))
+    for name in names
 )
 
 
@@ -95,33 +104,33 @@ class KillableKdump:
 
 
 def count_changes(count: Callable[[], None]) -> None:
-    """Call ``count`` before every change to the disk from now on."""
-    for name in CHANGES:
-        setattr(Disk, name, _counted(getattr(Disk, name), count))
+    """Call ``count`` before every change to the disk or a store from now on."""
+    for changing, name in CHANGING:
+        setattr(changing, name, _counted(getattr(changing, name), count))
 
 
 def changes_of(work: Callable[[], object]) -> int:
-    """Count the changes that ``work`` makes to the disk."""
+    """Count the changes that ``work`` makes to the disk and to stores."""
     found = 0
 
     def count() -> None:
         nonlocal found
         found += 1
 
-    before = {name: getattr(Disk, name) for name in CHANGES}
+    before = {each: getattr(*each) for each in CHANGING}
     try:
         count_changes(count)
         work()
     finally:
-        for name, change in before.items():
-            setattr(Disk, name, change)
+        for each, change in before.items():
+            setattr(*each, change)
     return found
 
 
 def _counted(change: Callable[..., None], count: Callable[[], None]) -> Callable[..., None]:
-    def counted(disk: Disk, *args: Any) -> None:
+    def counted(changed: object, *args: Any) -> None:
         count()
-        change(disk, *args)
+        change(changed, *args)
 
     return counted
 

@@ -19,7 +19,10 @@ from kdump.cli.output.selection_words import selection_words
 from kdump.clock import current_time_ms
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import phase
+from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location
+from kdump.storage.place_names import is_store_uri
+from kdump.storage.places import parse_location
 
 if TYPE_CHECKING:
     from kdump.cli.output.events import Printer
@@ -29,8 +32,20 @@ if TYPE_CHECKING:
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
+
+class RepositoryParameter(LocationParameter):
+    """A repository: a directory on a local disk, or in a bucket of S3."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not is_store_uri(str(value)):
+            return super().convert(value, param, ctx)
+        from kdump.repository.known_places import place_at
+
+        return place_at(parse_location(str(value))).location
+
+
 _REPOSITORY = click.argument(
-    "repository", metavar="REPOSITORY", type=LocationParameter(readable=False, written=True)
+    "repository", metavar="REPOSITORY", type=RepositoryParameter(readable=False, written=True)
 )
 
 
@@ -61,13 +76,15 @@ def create(
 ) -> ExitStatus:
     """Store what changed in log directories, and make a snapshot of everything.
 
-    REPOSITORY is a directory on a local disk; it is created. The brokers must be stopped.
+    REPOSITORY is a directory on a local disk, or s3://BUCKET/PATH; it is created. The brokers must
+    be stopped.
     """
     from kdump.cli.output.backup_output import created_events, report_created, warn_of_later
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.progress_bar import shown
     from kdump.cli.shared.directories import read_log_directories
     from kdump.jobs.backup.backup import BackupRequest, back_up
+    from kdump.repository.known_places import place_at
 
     diagnostics = Diagnostics()
     _refuse_overlap(repository, paths, "REPOSITORY")
@@ -75,7 +92,7 @@ def create(
         log_dirs = read_log_directories(paths, diagnostics)
         if diagnostics.status & ExitStatus.OPERATIONAL_ERROR or not log_dirs:
             return diagnostics.status | ExitStatus.OPERATIONAL_ERROR
-        place = repository.resolved().local_path
+        place = place_at(repository.resolved())
         request = BackupRequest(place, log_dirs, _host(), kdump.__version__, current_time_ms())
         result = back_up(request, current_time_ms, display)
     report_created(result, diagnostics)
@@ -96,7 +113,7 @@ def list_snapshots(repository: Location, output: OutputFormat) -> ExitStatus:
     from kdump.storage.repository import RepositoryError
 
     diagnostics = Diagnostics()
-    found = repository_at(repository.path)
+    found = repository_at(repository)
     rows = []
     with phase(f"reading the snapshots of {repository}"):
         for name in found.snapshot_ids():
@@ -129,12 +146,13 @@ def check(
     from kdump.cli.output.progress_bar import shown
     from kdump.jobs.backup.check_repository import check_repository
     from kdump.jobs.backup.restore import repository_at
-    from kdump.repository.repository_locks import locked_to_read, locked_to_remove
+    from kdump.repository.known_places import place_at
 
-    found = repository_at(repository.path)
-    locked = locked_to_remove if is_repair else locked_to_read
-    with shown(progress) as display, locked(found.path.local_path):
-        result = check_repository(found, display, is_repair=is_repair)
+    found = repository_at(repository)
+    where = place_at(found.path)
+    locked = where.locked_to_remove() if is_repair else where.locked_to_read()
+    with shown(progress) as display, locked as lock:
+        result = check_repository(found, display, repair=lock)
     with open_printer(output_format) as printer:
         printer.emit_all(checked_events(result, repository))
     return ExitStatus.DAMAGE_LEFT if result.problems else ExitStatus.SOUND
@@ -165,7 +183,7 @@ def prune(
     if not rules:
         options = ", ".join(f"--keep-{rule}" for rule in job.RULES)
         raise UsageProblem(f"say what to keep: one or more of {options}")
-    found = repository_at(repository.path)
+    found = repository_at(repository)
     result = job.prune(found, rules, current_time_ms(), is_preview=is_preview)
     warn_of_later(result.later, repository)
     with open_printer(output_format) as printer:
@@ -242,9 +260,9 @@ def restore(
         require_not_before,
         snapshot_to_cut,
     )
-    from kdump.repository.repository_locks import locked_to_read
+    from kdump.repository.known_places import place_at
 
-    found = repository_at(repository.path)
+    found = repository_at(repository)
     with phase(f"reading the snapshots of {repository}"):
         if name is None and time_ms is not None:
             name = snapshot_to_cut(found, time_ms, wanted, current_time_ms())
@@ -274,7 +292,7 @@ def restore(
         for request in requests:
             refuse_other_content(request)
     diagnostics = Diagnostics()
-    with open_printer(output_format) as printer, locked_to_read(found.path.local_path):
+    with open_printer(output_format) as printer, place_at(found.path).locked_to_read():
         is_complete = True
         for request in left or ():
             with shown(progress) as display:
@@ -344,9 +362,13 @@ def _refuse_overlap(target: Location, others: Sequence[Location], named: str) ->
     """
     from kdump.cli.output.out_file import refuse_log_directories
 
+    if target.storage != LOCAL_DISK:
+        return
     with phase(f"looking at {target}"):
         own = Path(target.resolved().path)
         for other in others:
+            if other.storage != LOCAL_DISK:
+                continue
             path = Path(other.resolved().path)
             if own == path or own in path.parents or path in own.parents:
                 raise UsageProblem(

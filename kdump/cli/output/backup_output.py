@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +25,7 @@ from kdump.rows.row_type import (
     one_of,
 )
 from kdump.storage.location import Location
+from kdump.storage.place_names import kdump_command
 from kdump.storage.repository import SNAPSHOTS, later_than_now
 from kdump.words import counted
 
@@ -311,13 +311,13 @@ def pruned_events(
 
 def _advice(result: RepositoryCheck, repository: Location) -> Iterator[str]:
     """What to do next about damaged pieces."""
-    name = shlex.quote(str(repository))
     first = ""
     if any(each.is_damaged and each.kept_as is None for each in result.problems):
-        first = f"kdump backup check --repair {name}, then "
+        first = f"{kdump_command('backup check --repair', [repository.typed])}, then "
     if any(each.files for each in result.problems):
+        create = kdump_command("backup create", [repository.typed])
         yield (
-            f"next: {first}kdump backup create {name} with the same log directories: it stores"
+            f"next: {first}{create} with the same log directories: it stores"
             " again what they still have; what is missing after that is lost"
         )
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from kdump.apply.files import DISK, free_bytes_at
 from kdump.apply.lock import require_unlocked
 from kdump.check.batches import SegmentScope
 from kdump.check.metadata_snapshot import check_metadata_snapshot
@@ -39,6 +38,7 @@ from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork, pu
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import EVERYTHING
 from kdump.phases import phase
+from kdump.repository.repository_place import RepositoryPlace
 from kdump.repository.repository_writer import RepositoryWriter, begun_backup, unwritable
 from kdump.storage.file_status import FileStatus, file_status
 from kdump.storage.repository import later_snapshots
@@ -59,14 +59,14 @@ class BackupRequest(Struct, frozen=True):
     """What to back up, and where to.
 
     Attributes:
-        repository: its directory, absolute and without links.
+        repository: its place.
         log_dirs: with all partitions listed.
         host: the name of this machine.
         kdump: this version.
         now_ms: the current time.
     """
 
-    repository: Path
+    repository: RepositoryPlace
     log_dirs: Sequence[LogDirectory]
     host: str
     kdump: str
@@ -127,7 +127,7 @@ def back_up(
     result = BackupResult()
     with begun_backup(request.repository, request.now_ms) as writer:
         known = KnownFiles(writer)
-        with phase(f"reading the snapshots of {request.repository}"):
+        with phase(f"reading the snapshots of {writer.repository.path}"):
             known.read([identity_of(each) for each in request.log_dirs])
             result.later = later_snapshots(writer.repository.snapshot_ids(), request.now_ms)
         result.unusable += known.unusable
@@ -188,6 +188,7 @@ class _Run:
         self.result = result
         self.progress = progress
         self.root = plan.directory.path
+        self.where = request.repository.location
         self.identity: Identity = identity_of(plan.directory)
         self.unreadable = list(plan.unreadable)
         self.added_bytes = 0
@@ -197,7 +198,7 @@ class _Run:
 
     def backed_up(self) -> BackedUpLogDirectory:
         """Store the files and the documents of the directories."""
-        with phase(f"comparing {self.root} with {self.request.repository}"):
+        with phase(f"comparing {self.root} with {self.where}"):
             splits = list(self._splits())
         self._require_space(splits)
         self._store(splits)
@@ -284,17 +285,17 @@ class _Run:
         needed_bytes = sum(
             each.needed_bytes + (0 if each.is_inline else SPACE_BYTES_PER_FILE) for each in files
         )
-        free_bytes = free_bytes_at(self.request.repository)
-        if needed_bytes > free_bytes:
+        free_bytes = self.request.repository.free_bytes()
+        if free_bytes is not None and needed_bytes > free_bytes:
             raise KdumpError(
-                f"{self.request.repository}: {self.root} needs {needed_bytes} bytes of free space,"
+                f"{self.where}: {self.root} needs {needed_bytes} bytes of free space,"
                 f" there are {free_bytes}; no snapshot was made; free some space first"
             )
 
     def _store(self, splits: Sequence[BackupSplit]) -> None:
         self.result.read_files += sum(len(each.files) for each in splits)
         self.result.read_bytes += sum(each.size_bytes for each in splits)
-        job = BackupJob(str(self.writer.folder), self.request.now_ms)
+        job = BackupJob(self.request.repository, self.request.now_ms)
         with (
             phase(f"storing {self.root}"),
             results_here(job, splits, self.progress) as results,
@@ -302,7 +303,7 @@ class _Run:
             try:
                 for split, stored in results:
                     if stored.unwritable is not None:
-                        raise unwritable(self.request.repository, stored.unwritable)
+                        raise unwritable(self.where, stored.unwritable)
                     self._take(split, stored)
             finally:
                 self._unsynced.place_all()
@@ -314,17 +315,16 @@ class _Run:
     def _place_all(self, pending: Sequence[tuple[BackupSplit, StoredFiles]]) -> None:
         """Sync what was stored, and give the pieces their names."""
         every = [each for _, stored in pending for each in stored.files if each is not None]
-        DISK.sync([Path(temporary) for each in every for temporary, _ in each.new])
+        new = {piece: kept for each in every for kept, piece in each.new}
+        self.added_bytes += stored_bytes(each for each in new if not self.writer.has(each))
+        self.writer.place([each for found in every for each in found.new])
         for split, stored in pending:
             for file, found in zip(split.files, stored.files, strict=True):
                 if found is not None:
-                    self._place(file, found)
+                    self._placed(file, found)
+        self.writer.write_notes()
 
-    def _place(self, file: FileToStore, found: StoredBytes) -> None:
-        for temporary, piece in found.new:
-            if not self.writer.repository.has(piece):
-                self.added_bytes += piece.size_bytes
-            self.writer.place(temporary, piece)
+    def _placed(self, file: FileToStore, found: StoredBytes) -> None:
         directory, _, name = file.path.rpartition("/")
         status = self._statuses[file.path]
         backed_up = BackedUpFile(

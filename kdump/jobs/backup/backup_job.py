@@ -1,15 +1,16 @@
 """Store some files of a backup: the job, which checks a log as its bytes pass.
 
-What is new of a file gets a temporary name in the repository; whoever runs the job syncs it and
-names it by its SHA-256. Runs on this machine only: the repository is on its disk.
+What is new of a file is kept by the place of the repository; whoever runs the job names it by its
+SHA-256. Runs on this machine only, where the log directories are.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePath
-from typing import Any, Final
+from pathlib import PurePath
+from typing import IO, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,9 +23,8 @@ from kdump.engine.job import Split
 from kdump.errors import reason_of
 from kdump.jobs.verify.finding_row import finding_row
 from kdump.jobs.verify.verify_partition import VerifyJob
-from kdump.jobs.writing.many_files import close_written
 from kdump.repository.piece_writer import PieceDiffersError, PieceWriter
-from kdump.repository.repository_writer import new_piece
+from kdump.repository.repository_place import RepositoryPlace
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.passing_storage import PassingStorage
 from kdump.storage.repository_documents import Pieces, RepositoryPiece, stored_bytes
@@ -33,6 +33,8 @@ from kdump.storage.unfinished_file import UnfinishedFile
 
 MOST_INLINE_BYTES: Final = 1024
 """Smaller files are in the document of their directory."""
+_KEPT_TOGETHER: Final = 4
+"""So many pieces of one file are written at the same time, where each takes a request."""
 
 Damage = tuple[Mapping[str, Any], ...]
 
@@ -79,7 +81,7 @@ class StoredBytes(Struct, frozen=True):
     Attributes:
         content: all its bytes, if they are few.
         pieces: otherwise the pieces that it consists of.
-        new: the pieces that were written, each with the path of its file.
+        new: the pieces that were written, as their place has kept them.
         damage: what was found in it.
     """
 
@@ -95,7 +97,7 @@ class StoredFiles(Struct, frozen=True):
     Attributes:
         files: in the order of the split; None for one that cannot be read.
         unreadable: why files were not stored.
-        unwritable: why the job ended: the disk of the repository fails.
+        unwritable: why the job ended: the repository cannot be written.
     """
 
     files: tuple[StoredBytes | None, ...] = ()
@@ -107,11 +109,11 @@ class BackupJob(Struct, frozen=True):
     """Stores files.
 
     Attributes:
-        folder: where pieces are before they have their names.
+        where: the place of the repository.
         now_ms: the current time.
     """
 
-    folder: str
+    where: RepositoryPlace
     now_ms: int
 
     def run(self, split: BackupSplit, /) -> StoredFiles:
@@ -132,22 +134,28 @@ class _Run:
         self.stack = stack
         self.unreadable: list[str] = []
         self.new: dict[int, list[tuple[UnfinishedFile, RepositoryPiece]]] = {}
+        self.kept: dict[int, list[tuple[str, RepositoryPiece]]] = defaultdict(list)
 
     def stored(self) -> StoredFiles:
         done = [self._file(number, each) for number, each in enumerate(self.split.files)]
         damage = dict(self._small_logs())
-        for written in self.new.values():
-            for new, _ in written:
-                close_written(new)
+        self._keep()
         files = []
         for number, found in enumerate(done):
             if found is not None and number in damage:
                 found = replace(found, damage=damage[number])
-            if found is not None and number in self.new:
-                named = tuple((new.keep(), piece) for new, piece in self.new[number])
-                found = replace(found, new=named)
+            if found is not None:
+                found = replace(found, new=tuple(self.kept.get(number, ())))
             files.append(found)
         return StoredFiles(tuple(files), tuple(self.unreadable))
+
+    def _keep(self) -> None:
+        """Keep the pieces that are written."""
+        new = [(number, each) for number, written in self.new.items() for each in written]
+        self.new.clear()
+        kept = self.job.where.keep([each for _, each in new])
+        for (number, (_, piece)), name in zip(new, kept, strict=True):
+            self.kept[number].append((name, piece))
 
     def _file(self, number: int, file: FileToStore) -> StoredBytes | None:
         """Store one file; None if it cannot be read."""
@@ -171,23 +179,17 @@ class _Run:
         return StoredBytes(content)
 
     def _pieces(self, number: int, file: FileToStore, known: Pieces) -> StoredBytes:
-        new = self._new()
-        try:
-            found = self._written(new, file, known)
-        except BaseException:
-            new.drop()
-            raise
-        written = [
-            (self._again(file, known[: at + 1]), piece)
-            for at, piece in enumerate(known)
-            if piece in file.lost
-        ]
-        if len(found.pieces) > len(known):
-            written.append((new, found.pieces[-1]))
-        else:
-            new.drop()
-        self.new[number] = written
+        found = self._written(number, file, known)
+        for at, piece in enumerate(known):
+            if piece in file.lost:
+                self._add(number, self._again(file, known[: at + 1]), piece)
         return found
+
+    def _add(self, number: int, new: UnfinishedFile, piece: RepositoryPiece) -> None:
+        """Add a piece of a file that is written."""
+        self.new.setdefault(number, []).append((new, piece))
+        if len(self.new[number]) >= _KEPT_TOGETHER:
+            self._keep()
 
     def _again(self, file: FileToStore, pieces: Pieces) -> UnfinishedFile:
         """Write the last of the pieces at the beginning of a file."""
@@ -199,24 +201,48 @@ class _Run:
         writer.end(end)
         return new
 
-    def _written(self, new: UnfinishedFile, file: FileToStore, known: Pieces) -> StoredBytes:
-        """Compare what is known of a file, and write what follows as one piece."""
+    def _written(self, number: int, file: FileToStore, known: Pieces) -> StoredBytes:
+        """Compare what is known of a file, and write what follows."""
         known_bytes = stored_bytes(known)
-        writer = PieceWriter(new.stream, known, written_from=known_bytes)
+        found = list(known)
+        new = self._new()
+
+        def next_stream(piece: RepositoryPiece) -> IO[bytes]:
+            nonlocal new
+            found.append(piece)
+            self._add(number, new, piece)
+            new = self._new()
+            return new.stream
+
+        writer = PieceWriter(
+            new.stream,
+            known,
+            written_from=known_bytes,
+            most_bytes=self.job.where.most_piece_bytes,
+            next_stream=next_stream,
+        )
         damage: Damage = ()
-        with file.source.open_file() as source:
-            _require_size(source.size_bytes, file)
-            if file.scope is not None and not file.scope.is_small:
-                damage = self._check(source, file.scope, writer)
-            writer.append(source, file.size_bytes)
-            digest = writer.end(file.size_bytes)
-        if known_bytes < file.size_bytes:
-            known = (*known, RepositoryPiece(digest, file.size_bytes - known_bytes))
-        return StoredBytes(pieces=known, damage=damage)
+        try:
+            with file.source.open_file() as source:
+                _require_size(source.size_bytes, file)
+                if file.scope is not None and not file.scope.is_small:
+                    damage = self._check(source, file.scope, writer)
+                writer.append(source, file.size_bytes)
+                digest = writer.end(file.size_bytes)
+            if (left_bytes := file.size_bytes - stored_bytes(found)) > 0:
+                found.append(RepositoryPiece(digest, left_bytes))
+                self._add(number, new, found[-1])
+        except BaseException:
+            for each, _ in [(new, None), *self.new.pop(number, [])]:
+                each.drop()
+            raise
+        if not left_bytes:
+            new.drop()
+        return StoredBytes(pieces=tuple(found), damage=damage)
 
     def _new(self) -> UnfinishedFile:
         with writing():
-            new = new_piece(Path(self.job.folder))
+            new = self.job.where.new_piece()
         return self.stack.enter_context(new)
 
     def _check(self, source: StoredFile, scope: SegmentScope, writer: PieceWriter) -> Damage:

@@ -13,7 +13,9 @@ from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.errors import reason_of
 from kdump.phases import phase
-from kdump.repository.repository_writer import keep_as_damaged
+from kdump.repository.known_places import place_at
+from kdump.repository.repository_place import HeldLock
+from kdump.repository.repository_writer import keep_as_damaged, unneeded_pieces
 from kdump.storage.repository import Repository, RepositoryError, sha256_of
 from kdump.storage.repository_documents import RepositoryPiece, stored_bytes
 
@@ -128,9 +130,10 @@ _SHOWN_FILES: Final = 3
 
 
 class _Check:
-    def __init__(self, repository: Repository, *, is_repair: bool) -> None:
+    def __init__(self, repository: Repository, lock: HeldLock | None) -> None:
         self.repository = repository
-        self.is_repair = is_repair
+        self.where = place_at(repository.path)
+        self.lock = lock
         self.result = RepositoryCheck()
         self.needs: dict[RepositoryPiece, _Needs] = {}
         self.read: set[RepositoryPiece] = set()
@@ -202,9 +205,9 @@ class _Check:
             problems = {each: found for _, of_split in results for each, found in of_split.items()}
         unread = {each: PieceProblem(what) for each, what in self.unread.items()}
         kept_as = {}
-        if self.is_repair:
+        if self.lock is not None:
             damaged = [each for each, problem in problems.items() if problem.is_damaged]
-            kept_as = keep_as_damaged(self.repository, sorted(damaged))
+            kept_as = keep_as_damaged(self.where, self.lock, sorted(damaged))
         for piece, problem in sorted({**unread, **problems}.items(), key=lambda each: each[0]):
             paths = tuple(self.needs[piece].paths)
             self._problem(
@@ -242,9 +245,9 @@ class _Check:
     def count_unneeded(self) -> None:
         """Count the pieces that no snapshot needs."""
         needed = {each.sha256 for each in self.needs}
-        for _, size_bytes in self.repository.unneeded(needed):
+        for each in unneeded_pieces(self.where, needed):
             self.result.unneeded_pieces += 1
-            self.result.unneeded_bytes += size_bytes
+            self.result.unneeded_bytes += each.size_bytes
 
     def _problem(self, problem: RepositoryProblem) -> None:
         self.result.problems.append(problem)
@@ -253,20 +256,21 @@ class _Check:
 
 
 def check_repository(
-    repository: Repository, progress: Progress = SILENT, *, is_repair: bool = False
+    repository: Repository, progress: Progress = SILENT, *, repair: HeldLock | None = None
 ) -> RepositoryCheck:
     """Read all snapshots and the pieces that they need.
 
     Args:
-        repository: locked to read, or with ``is_repair`` to remove.
+        repository: locked to read, or with ``repair`` to remove.
         progress: shows how much was read.
-        is_repair: whether damaged pieces get other names, so that a backup stores them again.
+        repair: the lock with which damaged pieces get other names, so that a backup stores them
+            again; None to change nothing.
 
     Raises:
         RepositoryError: a damaged piece cannot be renamed.
         OSError: the repository cannot be listed.
     """
-    check = _Check(repository, is_repair=is_repair)
+    check = _Check(repository, repair)
     with phase(f"reading the snapshots of {repository.path}"):
         check.read_snapshots()
     check.read_pieces(progress)

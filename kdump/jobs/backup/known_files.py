@@ -66,7 +66,9 @@ class KnownFiles(Struct):
             if each.directory is None:
                 self.unusable.append(each.failure)
                 continue
-            self.writer.know(each.document)
+            # The document may have come from a cache.
+            if self.writer.has(each.document):
+                self.writer.know(each.document)
             for file in each.directory.files:
                 path = f"{each.path}/{file.name}".lstrip("/")
                 found[path] = file
@@ -81,7 +83,7 @@ class KnownFiles(Struct):
     def same(self, identity: Identity, path: str, status: FileStatus) -> BackedUpFile | None:
         """A file as it is stored, if it has not changed since and all its pieces are there."""
         file = self._files.get(identity, {}).get(path)
-        if file is None or not all(map(self.writer.repository.has, file.pieces)):
+        if file is None or not all(map(self.writer.has, file.pieces)):
             return None
         found = (file.size_bytes, file.attributes.modified_ns, file.changed_ns, file.file_id)
         now = (status.size_bytes, status.modified_ns, status.changed_ns, status.file_id)
@@ -104,7 +106,7 @@ class KnownFiles(Struct):
         every = {_fitting(each, size_bytes) for each in self._pieces.get(path, ())}
         going_on = {each for each in every if each[: len(own)] == own}
         found = (_longest(going_on), own, _longest(every - going_on))
-        has = self.writer.repository.has
+        has = self.writer.has
         lost = tuple(each for each in own if not has(each))
         is_usable = {each: each == own or all(map(has, each)) for each in found}
         return tuple(each for each in is_usable if each and is_usable[each]), lost

@@ -15,10 +15,15 @@ from typing import Final
 from msgspec import Struct
 
 from kdump.phases import phase
-from kdump.repository.repository_locks import locked_to_remove
-from kdump.repository.repository_writer import read_progress, remove
+from kdump.repository.known_places import place_at
+from kdump.repository.repository_writer import read_progress, remove, unneeded_pieces
 from kdump.storage.repository import Repository, RepositoryError, later_snapshots
-from kdump.storage.repository_documents import BackedUpLogDirectory, RepositoryPiece, Snapshot
+from kdump.storage.repository_documents import (
+    BackedUpLogDirectory,
+    RepositoryPiece,
+    Snapshot,
+    stored_bytes,
+)
 
 _PERIODS: Final = {
     "hourly": "%Y-%m-%dT%H",
@@ -71,7 +76,7 @@ def prune(
     """Remove what no rule keeps.
 
     Args:
-        repository: on a disk of this machine.
+        repository: where it can be written, too.
         rules: how many snapshots each of :data:`RULES` keeps.
         now_ms: the current time; later snapshots are kept, and take no place from others.
         is_preview: whether nothing is to be removed.
@@ -81,8 +86,8 @@ def prune(
             repository, or its disk fails; says what to do.
         OSError: the repository cannot be read.
     """
-    path = repository.path.local_path
-    with nullcontext() if is_preview else locked_to_remove(path):
+    path, where = repository.path, place_at(repository.path)
+    with nullcontext() if is_preview else where.locked_to_remove() as lock:
         snapshots = dict(_snapshots(repository))
         later = later_snapshots(snapshots, now_ms)
         certain = {name: each for name, each in snapshots.items() if name not in later}
@@ -99,16 +104,16 @@ def prune(
             # What an unfinished backup has stored is there when that goes on.
             needed |= {
                 piece.sha256
-                for files in read_progress(path).values()
+                for files in read_progress(where).values()
                 for file in files.values()
                 for piece in file.pieces
             }
-            pieces = list(repository.unneeded(needed))
+            pieces = list(unneeded_pieces(where, needed))
         result.removed_pieces = len(pieces)
-        result.removed_bytes = sum(size_bytes for _, size_bytes in pieces)
-        if not is_preview:
+        result.removed_bytes = stored_bytes(pieces)
+        if lock is not None:
             removed = [name for name in snapshots if name not in kept_by]
-            remove(repository, removed, [piece for piece, _ in pieces])
+            remove(where, lock, removed, pieces)
     return result
 
 

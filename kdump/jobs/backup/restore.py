@@ -42,7 +42,7 @@ from kdump.repository.piece_writer import PieceDiffersError, PieceWriter
 from kdump.scan.source import read_at
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
-from kdump.storage.location import StoredFile
+from kdump.storage.location import Location, StoredFile
 from kdump.storage.repository import Repository, RepositoryError, sha256_of, worded
 from kdump.storage.repository_documents import (
     BackedUpDirectory,
@@ -558,12 +558,12 @@ class _Run:
             self.result.unrestored += restored.unrestored
 
 
-def repository_at(path: str) -> Repository:
-    """Open a repository of this machine.
+def repository_at(location: Location) -> Repository:
+    """Open a repository.
 
     Raises:
         KdumpError: there is none.
         OSError: it cannot be read.
     """
-    with phase(f"looking at {path}"):
-        return Repository.opened(local(path).resolved())
+    with phase(f"looking at {location}"):
+        return Repository.opened(location.resolved())

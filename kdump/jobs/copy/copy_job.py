@@ -22,10 +22,9 @@ from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
 from kdump.errors import reason_of
 from kdump.jobs.copy.copy_plan import CopiedFile
-from kdump.jobs.writing.many_files import close_written
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.passing_storage import PassingStorage
-from kdump.storage.sparse_writer import SparseWriter, WriteFailedError, writing
+from kdump.storage.sparse_writer import SparseWriter, WriteFailedError, close_written, writing
 from kdump.storage.unfinished_file import UnfinishedFile
 
 _MODE: Final = 0o666

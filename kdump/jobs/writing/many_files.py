@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
-from kdump.storage.sparse_writer import writing
-from kdump.storage.unfinished_file import UnfinishedFile
-
 ItemT = TypeVar("ItemT")
 
 SPACE_BYTES_PER_FILE: Final = 4096
@@ -19,7 +16,6 @@ _TOGETHER_FILES: Final = 64
 _TOGETHER_BYTES: Final = 8 << 20
 _SYNCED_FILES: Final = 512
 _SYNCED_BYTES: Final = 64 << 20
-_SYNCED_ALONE_BYTES: Final = 1 << 20
 
 
 def put_together(
@@ -71,16 +67,3 @@ class UnsyncedWork(Generic[ItemT]):
         items, self._items = self._items, []
         self._files = self._size_bytes = 0
         self._place(items)
-
-
-def close_written(file: UnfinishedFile) -> None:
-    """Close a file; what is large is synced here, while other workers go on.
-
-    Raises:
-        WriteFailedError: it cannot be written.
-    """
-    with writing():
-        if file.stream.tell() >= _SYNCED_ALONE_BYTES:
-            file.finish()
-        else:
-            file.close()
