@@ -93,16 +93,19 @@ def _opened(log: Location) -> StoredFile | None:
         return None
 
 
-def living_windows_from(path: Location, offset: int) -> Iterator[Window | Damage]:
+def living_windows_from(
+    path: Location, offset: int, end_offset: int | None = None
+) -> Iterator[Window | Damage]:
     """Yield the valid batches of a log that a broker is using, and the damage, from an offset on.
 
     Args:
         path: of the partition.
+        end_offset: after the last batch to read; None for all that are there by then.
 
     Raises:
         OSError: a log cannot be read.
     """
-    whole = LogPart(least_offset=offset, may_be_padded=True)
+    whole = LogPart(least_offset=offset, end_offset=end_offset, may_be_padded=True)
     yield from _Reading(path, whole).steps(None)
 
 

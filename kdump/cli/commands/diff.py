@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from kdump.cli.output.sections import SectionedOutput
     from kdump.formats.names import TopicPartition
     from kdump.jobs.diff.diff import DiffSplit
+    from kdump.jobs.diff.missing_replicas import MissingReplica
     from kdump.jobs.diff.pairing import Paired
     from kdump.jobs.diff.record_rows import RecordRows
-    from kdump.jobs.diff.results import NotCompared, PartitionDiff
+    from kdump.jobs.diff.results import Compared
     from kdump.jobs.diff.sides import NamedDirectory, Side
+    from kdump.log.directory import LogDirectory
+    from kdump.log.lock_holders import ReadAs
     from kdump.log.selection import PartitionSelection
     from kdump.state.metadata.cluster import ClusterImage
     from kdump.state.metadata.settings import Settings
@@ -74,8 +77,10 @@ def command(
     from kdump.cli.shared.directories import without_garbage_collection
     from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.diff.diff import diff
+    from kdump.jobs.diff.missing_replicas import missing_replicas
     from kdump.jobs.diff.pairing import diff_split, pair
     from kdump.jobs.diff.sides import side_names, sides_of
+    from kdump.log.lock_holders import ReadAs
 
     diagnostics = Diagnostics()
     largest_record_bytes = max_record_bytes or LARGEST_RECORD_BYTES
@@ -94,15 +99,21 @@ def command(
             raise nothing_selected(selection, paths)
         log_directories = [each.log_directory for each in named if each.log_directory is not None]
         settings = config.settings_of({each.path: each for each in log_directories}.values())
-        splits = [diff_split(each, settings) for each in paired if len(each.replicas) > 1]
         electing = None if elect_name is None else _Electing.of(elect_name, settings, selection)
+        readings = _note_living(log_directories, electing)
+        splits = [
+            diff_split(each, settings, readings.get(each.key, ReadAs.AS_FOUND))
+            for each in paired
+            if len(each.replicas) > 1
+        ]
         alone = [] if electing is None else electing.alone(paired, settings)
         every = diff([*splits, *alone], engine, largest_record_bytes)
         results = every[: len(splits)]
+        absent = list(missing_replicas(paired, sides, settings))
     report = DiffReport(side_names(sides), [side.node_id for side in sides])
     for result in every:
         _report_damage(result, diagnostics)
-    rows = _rows(paired, sides, results, settings, report)
+    rows = _rows(paired, results, absent, report)
     words = shlex.join(["diff", "--records", *selection_words(selection)])
     listed = _RecordList(
         report, largest_record_bytes, records, kdump_command(words, [each.typed for each in paths])
@@ -156,14 +167,13 @@ class _Electing(Struct, frozen=True):
     ) -> list[DiffSplit]:
         """What reads the partitions that have a single replica here."""
         from kdump.jobs.diff.pairing import diff_split
+        from kdump.log.lock_holders import ReadAs
 
         keys = set(self.keys)
         lone = [each for each in paired if len(each.replicas) == 1]
-        return [diff_split(each, settings) for each in lone if each.key in keys]
+        return [diff_split(each, settings, ReadAs.STOPPED) for each in lone if each.key in keys]
 
-    def elect(
-        self, results: Iterable[PartitionDiff | NotCompared], sides: Sequence[Side], out: TextIO
-    ) -> list[Row]:
+    def elect(self, results: Iterable[Compared], sides: Sequence[Side], out: TextIO) -> list[Row]:
         """Write the files, and say what each choice loses; return the same as rows."""
         from kdump.cli.output.elect_output import election_lines, election_rows, write_elections
         from kdump.cli.output.events import write_line
@@ -208,23 +218,38 @@ class _RecordList(Struct):
                 compare_replicas(split, self.largest_record_bytes, show)
 
 
+def _note_living(
+    log_directories: Iterable[LogDirectory], electing: _Electing | None
+) -> dict[TopicPartition | None, ReadAs]:
+    """Note what is compared beside its broker, and return which partitions are not.
+
+    Nobody writes to a partition that has no leader.
+    """
+    from kdump.log.lock_holders import ReadAs, is_living
+
+    if electing is not None:
+        return dict.fromkeys(electing.keys, ReadAs.STOPPED)
+    for each in log_directories:
+        is_living(each.path, ReadAs.AS_FOUND)
+    return {}
+
+
 def _rows(
     paired: Sequence[Paired],
-    sides: Sequence[Side],
-    results: Sequence[PartitionDiff | NotCompared],
-    settings: Mapping[Location, Settings],
+    results: Sequence[Compared],
+    absent: Iterable[MissingReplica],
     report: DiffReport,
 ) -> Iterator[Row]:
     """Yield the rows of all partitions."""
-    from kdump.jobs.diff.pairing import missing_sides
-
-    image = next((each.cluster for each in settings.values() if each.cluster), None)
     following = iter(results)
+    missing: dict[TopicPartition | None, list[MissingReplica]] = {}
+    for one in absent:
+        missing.setdefault(one.paired.key, []).append(one)
     for each in paired:
         if len(each.replicas) > 1:
             yield from report.rows(next(following))
-        for absent, is_assigned in missing_sides(each, sides, image):
-            yield report.missing_row(each.key, min(each.replicas), absent, is_assigned)
+        for one in missing.get(each.key, ()):
+            yield report.missing_row(each.key, min(each.replicas), one.side, one.is_assigned)
 
 
 def _write_for_programs(
@@ -329,12 +354,14 @@ def _require_one_cluster(named: Sequence[NamedDirectory]) -> None:
         require_one_cluster((each.path, each.cluster_id) for each in around)
 
 
-def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics) -> None:
+def _report_damage(result: Compared, diagnostics: Diagnostics) -> None:
     """Report what could not be compared, and damage."""
     from kdump.cli.output.diff_output import dropped_at_start, notes
     from kdump.cli.output.events import write_notice
-    from kdump.jobs.diff.results import NotCompared
+    from kdump.jobs.diff.results import GoneMeanwhile, NotCompared
 
+    if isinstance(result, GoneMeanwhile):
+        return
     if isinstance(result, NotCompared):
         diagnostics.report_failure(KdumpError(f"{result.path}: {result.what}"))
         return

@@ -20,7 +20,7 @@ from kdump.jobs.diff.diff import DiffSplit
 from kdump.jobs.diff.record_rows import RecordRows
 from kdump.jobs.diff.replica_log import OffsetRanges
 from kdump.jobs.diff.results import (
-    NotCompared,
+    Compared,
     PairResult,
     PartitionDiff,
     ReplicaResult,
@@ -42,6 +42,7 @@ VERDICTS: Final = (SAME, PREFIX, DAMAGED, DIVERGED, UNRELATED, MISSING)
 WITHOUT_NUMBERS: Final = (UNRELATED, MISSING)
 """Verdicts on replicas that are not compared."""
 
+_CHOICES: Final = ("suggested", "elected")
 MOST_LINES: Final = 10
 """How many partitions the summary names."""
 
@@ -97,9 +98,9 @@ class DiffReport(Struct):
             "is_assigned": is_assigned,
         }
 
-    def rows(self, found: PartitionDiff | NotCompared) -> Iterator[Row]:
+    def rows(self, found: Compared) -> Iterator[Row]:
         """Yield a row for every pair of replicas."""
-        if isinstance(found, NotCompared):
+        if not isinstance(found, PartitionDiff):
             return
         self.partitions += 1
         self.corrupt += any(pair.parting.corrupt_records for pair in found.pairs)
@@ -110,16 +111,25 @@ class DiffReport(Struct):
             yield self._unrelated_row(found.key, left, right)
 
     def _topic_rows(self, key: TopicPartition | None, found: TopicDiff) -> Iterator[Row]:
-        best, elected = _best(found.replicas), _elected(found.replicas)
-        if found.replicas[elected].lost_if_leading:
-            self._choices.append(self._choice(key, found, best, elected))
+        leaders = self._leaders(key, found)
         for pair in found.pairs:
             row = self._row(key, found, pair)
             self.verdicts[row["verdict"]] += 1
-            for name, number in (("suggested_leader", best), ("elected_leader", elected)):
-                row[name] = self.side_names[found.replicas[number].side]
-                row[f"{name}_loses"] = found.replicas[number].lost_if_leading
-            yield row
+            yield row | leaders
+
+    def _leaders(self, key: TopicPartition | None, found: TopicDiff) -> dict[str, Any]:
+        """What is said about leaders; nothing if a broker is using one of the logs."""
+        if found.judged_end_offset is not None:
+            fields = [f"{name}_leader" for name in _CHOICES]
+            return dict.fromkeys([*fields, *(f"{each}_loses" for each in fields)])
+        best, elected = _best(found.replicas), _elected(found.replicas)
+        if found.replicas[elected].lost_if_leading:
+            self._choices.append(self._choice(key, found, best, elected))
+        row: dict[str, Any] = {}
+        for name, number in zip(_CHOICES, (best, elected), strict=True):
+            row[f"{name}_leader"] = self.side_names[found.replicas[number].side]
+            row[f"{name}_leader_loses"] = found.replicas[number].lost_if_leading
+        return row
 
     def _unrelated_row(
         self, key: TopicPartition | None, left: UnrelatedReplica, right: UnrelatedReplica
@@ -172,7 +182,7 @@ class DiffReport(Struct):
         self, key: TopicPartition | None, found: TopicDiff, pair: PairResult
     ) -> dict[str, Any]:
         left, right = found.replicas[pair.left], found.replicas[pair.right]
-        verdict, common_end = _verdict(pair, left, right)
+        verdict, common_end = _verdict(pair, left, right, found.judged_end_offset)
         return {
             "type": "partition",
             **_identity(key),
@@ -181,6 +191,7 @@ class DiffReport(Struct):
             "missing_on": None,
             "is_assigned": None,
             "common_end_offset": common_end,
+            "judged_end_offset": found.judged_end_offset,
             "common_epoch": None if common_end is None else pair.common_epoch,
             **self._side("left", left, pair.left_truncation, pair.left_only, pair.right_only),
             **self._side("right", right, pair.right_truncation, pair.right_only, pair.left_only),
@@ -345,13 +356,18 @@ def _identity(key: TopicPartition | None) -> Row:
     return {"topic": topic, "partition": number}
 
 
-def _verdict(pair: PairResult, left: ReplicaResult, right: ReplicaResult) -> tuple[str, int | None]:
+def _verdict(
+    pair: PairResult, left: ReplicaResult, right: ReplicaResult, judged_end_offset: int | None
+) -> tuple[str, int | None]:
     """The verdict on two replicas, and the end of what they have in common, if that is known."""
     if pair.parting.offset is not None:
         return DIVERGED, pair.parting.offset
-    end = min(left.end_offset, right.end_offset)
+    ends = [left.end_offset, right.end_offset]
+    if judged_end_offset is not None:
+        ends = [min(each, judged_end_offset) for each in ends]
+    end = min(ends)
     is_apart = end < max(left.start_offset, right.start_offset)
-    verdict = SAME if left.end_offset == right.end_offset else PREFIX
+    verdict = SAME if end == max(ends) else PREFIX
     if left.is_damaged or right.is_damaged:
         verdict = DAMAGED
     return verdict, None if is_apart else end

@@ -124,6 +124,12 @@ COMPARED_PARTITION: Final = RowType(
             unknown="-",
         ),
         Field(
+            "judged_end_offset",
+            INTEGER.or_null,
+            "From this offset on nothing was compared, because a broker is using one of the logs;"
+            " null if both were compared to their ends.",
+        ),
+        Field(
             "common_epoch",
             INTEGER.or_null,
             "Leader epoch of the last common batch; null if it has none.",

@@ -14,12 +14,18 @@ import numpy as np
 from msgspec import Struct, field
 
 from kdump.jobs.diff.record_rows import RecordRows, same_records
-from kdump.jobs.diff.replica_log import Batches, OffsetRange, OffsetRanges, ReplicaLog, inside
+from kdump.jobs.diff.replica_log import (
+    MAX_OFFSET,
+    Batches,
+    OffsetRange,
+    OffsetRanges,
+    ReplicaLog,
+    inside,
+)
 from kdump.scan.batches import BatchColumns, Column, Flags
 from kdump.scan.control_batches import is_control
 
 _ABSENT: Final = -1
-MAX_OFFSET: Final = 2**63 - 1
 
 OnRecords = Callable[[int, int, RecordRows], None]
 """Takes records that one replica has and another lacks: their numbers, and the records."""
@@ -85,12 +91,10 @@ class ComparedLog(Struct, frozen=True):
     """A log to compare.
 
     Attributes:
-        cleaned_to: before this offset the cleaner may have removed records.
         dropped: the offsets of records that a starting broker drops from it.
     """
 
     log: ReplicaLog
-    cleaned_to: int
     dropped: Sequence[OffsetRange] = ()
 
 
@@ -160,13 +164,21 @@ class Comparison:
             on_records: takes the records that one replica has and another has not.
         """
         self._logs = [each.log for each in logs]
-        self._cleaned_to = [each.cleaned_to for each in logs]
         self._dropped = [each.dropped for each in logs]
         numbers = range(len(logs))
         self.partings = {pair: Parting() for pair in itertools.combinations(numbers, 2)}
         self.only = {pair: OnlyOnOne(cut_from[pair]) for pair in itertools.permutations(numbers, 2)}
         self.lost_if_leading = [0 for _ in numbers]
         self._on_records = on_records
+
+    @property
+    def is_different(self) -> bool:
+        """Whether something differs, or cannot be read."""
+        return (
+            any(each.offset is not None for each in self.partings.values())
+            or any(each.records for each in self.only.values())
+            or any(log.damage_count for log in self._logs)
+        )
 
     def run(self) -> None:
         """Read all logs to their ends.
@@ -277,6 +289,10 @@ class Comparison:
             return
         offsets = np.unique(np.concatenate(found))
         each = [self._placed(number, rows, offsets) for number, rows in enumerate(taken)]
+        for number, rows in enumerate(each):
+            # Its broker may have removed them before they were reached.
+            if rows.is_hole.any() and self._logs[number].look_again():
+                each[number] = self._placed(number, taken[number], offsets)
         holder = [np.where(rows.has, number, _ABSENT) for number, rows in enumerate(each)]
         for left, right in self.partings:
             is_same = self._compare_two(left, right, offsets, each[left], each[right])
@@ -303,7 +319,7 @@ class Comparison:
             self._is_ended(number, offsets),
             inside(log.recent, offsets, offsets),
             offsets < log.start_offset,
-            offsets < self._cleaned_to[number],
+            offsets < log.cleaned_to,
         )
 
     def _compare_two(

@@ -18,10 +18,25 @@ from kdump.errors import reason_of
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import LARGEST_RECORD_BYTES
-from kdump.jobs.diff.comparison import MAX_OFFSET, ComparedLog, Comparison, OnRecords, Parting
+from kdump.jobs.diff.comparison import ComparedLog, Comparison, OnRecords, Parting
 from kdump.jobs.diff.cut_batch import CutBatch, find_cut_batch
-from kdump.jobs.diff.replica_log import OffsetRange, OffsetRanges, ReplicaLog, count_records
+from kdump.jobs.diff.living_replica import (
+    LivingReplica,
+    LivingReplicaLog,
+    ReplicaChangedError,
+    ReplicaGoneError,
+    living_replica,
+)
+from kdump.jobs.diff.replica_log import (
+    MAX_OFFSET,
+    OffsetRange,
+    OffsetRanges,
+    ReplicaLog,
+    count_records,
+)
 from kdump.jobs.diff.results import (
+    Compared,
+    GoneMeanwhile,
     NotCompared,
     PairResult,
     PartitionDiff,
@@ -32,9 +47,11 @@ from kdump.jobs.diff.results import (
 from kdump.jobs.loading.load_partition import Outcome, load, loaded_replica
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.log.directory import read_lone_partition
+from kdump.log.lock_holders import ReadAs, is_in_use_around, require_log_directory
 from kdump.log.log_search import ReplicaEnd
 from kdump.log.partition import Partition
 from kdump.log.replicas import by_topic_id
+from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.phases import during
 from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
@@ -54,6 +71,8 @@ class ReplicaToCompare(Struct, frozen=True):
             watermark is not.
         cleaned_to: the first offset that the cleaner has not reached.
         needs_topic_id: whether its broker takes a log without a topic id for a stray one.
+        reading: whether to read it as one that a broker is using.
+        may_be_compacted: whether its topic is compacted, or not known not to be.
     """
 
     side: int
@@ -63,6 +82,15 @@ class ReplicaToCompare(Struct, frozen=True):
     has_root: bool = True
     cleaned_to: int = 0
     needs_topic_id: bool = False
+    reading: ReadAs = ReadAs.AS_FOUND
+    may_be_compacted: bool = True
+
+    @property
+    def is_living(self) -> bool:
+        """Whether a broker is using it, as far as it has to be read so."""
+        if self.reading is ReadAs.AS_FOUND:
+            return is_in_use_around(self.path)
+        return self.reading is ReadAs.LIVING
 
 
 class DiffSplit(Split, frozen=True, kw_only=True):
@@ -91,7 +119,7 @@ class DiffJob(Struct, frozen=True):
 
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 
-    def run(self, split: DiffSplit, /) -> PartitionDiff | NotCompared:
+    def run(self, split: DiffSplit, /) -> Compared:
         """Compare; a replica that cannot be read is a result, too."""
         return compare_replicas(split, self.largest_record_bytes)
 
@@ -101,7 +129,7 @@ def diff(
     splits: Sequence[DiffSplit],
     options: EngineOptions = DEFAULT_OPTIONS,
     largest_record_bytes: int = LARGEST_RECORD_BYTES,
-) -> list[PartitionDiff | NotCompared]:
+) -> list[Compared]:
     """Compare the replicas of partitions; the results are in the order of ``splits``.
 
     Raises:
@@ -114,22 +142,63 @@ def compare_replicas(
     split: DiffSplit,
     largest_record_bytes: int = LARGEST_RECORD_BYTES,
     on_records: OnRecords | None = None,
-) -> PartitionDiff | NotCompared:
+) -> Compared:
     """Compare the replicas of one partition.
+
+    Of those that a broker is using, what its work explains is no difference
+    (:mod:`kdump.jobs.diff.living_replica`).
 
     Args:
         largest_record_bytes: larger records of compressed batches are not decoded.
         on_records: takes the records that one replica has and another has not, with the numbers of
             the two replicas.
     """
+    for attempt in range(ATTEMPTS):
+        living = [each.is_living for each in split.replicas]
+        try:
+            found = _compared_once(split, living, largest_record_bytes, on_records)
+        except ReplicaChangedError:
+            wait(attempt)
+            continue
+        if not (found.is_different and _was_started(split, living)):
+            return found
+    return NotCompared(split.key, str(split.path), "it keeps changing; compare it again")
+
+
+def _was_started(split: DiffSplit, living: Sequence[bool]) -> bool:
+    """Whether a broker uses a replica by now that was read as of a stopped one."""
+    return any(
+        each.is_living and not was_living
+        for each, was_living in zip(split.replicas, living, strict=True)
+    )
+
+
+def _compared_once(
+    split: DiffSplit,
+    living: Sequence[bool],
+    largest_record_bytes: int,
+    on_records: OnRecords | None,
+) -> Compared:
+    """Compare once.
+
+    Raises:
+        ReplicaChangedError: a broker has changed so much that the result does not count.
+    """
     try:
-        replicas = [_Replica(each) for each in split.replicas]
+        replicas = [
+            _Replica(each, is_living=is_living)
+            for each, is_living in zip(split.replicas, living, strict=True)
+        ]
         for replica in replicas:
             if replica.partition.is_0_7:
                 what = "logs of Kafka 0.7 are not compared"
                 return NotCompared(split.key, str(replica.source.path), what)
         return _compared_by_topic(split, replicas, largest_record_bytes, on_records)
+    except ReplicaGoneError:
+        return GoneMeanwhile(split.key)
     except OSError as failure:
+        if isinstance(failure, FileNotFoundError) and any(living):
+            raise ReplicaChangedError(str(failure)) from failure
         what = reason_of(failure)
         return NotCompared(split.key, str(failure.filename or split.path), what)
     except swapped_partition.UnfinishedSwapError as failure:
@@ -179,18 +248,24 @@ def _compared(
         for one, other in itertools.permutations(range(len(replicas)), 2)
     }
     second_start = sorted(each.start_offset for each in replicas)[:2][-1]
+    living_ends = [each.living.end_offset for each in replicas if each.living is not None]
+    limit = min(living_ends, default=None)
     with contextlib.ExitStack() as stack:
         logs = []
         for each in replicas:
             # What a start drops counts, also where no other log begins that early.
             read_from = min([second_start, *(start for start, _ in each.dropped)])
-            log = ReplicaLog(each.partition, each.start_offset, read_from, largest_record_bytes)
+            log = each.log(read_from, largest_record_bytes, limit)
             stack.callback(log.close)
-            logs.append(ComparedLog(log, each.source.cleaned_to, each.dropped))
+            logs.append(ComparedLog(log, each.dropped))
         cuts = {pair: _cut(replicas[pair[0]], each) for pair, each in truncations.items()}
         cut_from = {pair: _lost_from(each, cuts[pair]) for pair, each in truncations.items()}
         comparison = Comparison(logs, cut_from, on_records)
         comparison.run()
+    if comparison.is_different:
+        for compared in logs:
+            if isinstance(compared.log, LivingReplicaLog):
+                compared.log.require_unchanged()
     for (one, other), truncation in truncations.items():
         if truncation is not None and truncation.starts_over:
             comparison.only[one, other].lost_records = count_records(
@@ -216,20 +291,26 @@ def _compared(
             )
             for (left, right), parting in comparison.partings.items()
         ),
+        limit,
     )
 
 
 class _Replica:
-    """A replica and what a broker makes of it.
+    """A replica and what a broker makes of it; nothing if the broker is still using it.
 
     Raises:
         OSError: a file cannot be read.
+        ReplicaGoneError: the broker that uses it has deleted or moved it.
         UnfinishedSwapError: its segments were being replaced, and no broker loads it.
     """
 
-    def __init__(self, source: ReplicaToCompare) -> None:
+    def __init__(self, source: ReplicaToCompare, *, is_living: bool) -> None:
         self.source = source
-        listed = read_lone_partition(source.path, source.name)
+        self.living: LivingReplica | None = None
+        listed = _listed(source, is_living=is_living)
+        if is_living and not listed.is_0_7:
+            self.living = living_replica(listed)
+            listed = self.living.partition
         self.partition: Partition = swapped_partition.as_loaded(listed)
         self.topic_id = self.partition.known_topic_id
         self.loaded: LoadedReplica | None = None
@@ -237,7 +318,9 @@ class _Replica:
         first_offset = self.partition.segments[0].base_offset if self.partition.segments else 0
         self.start_offset = max(source.context.log_start_offset, first_offset)
         self.dropped = self.recoverable = [OffsetRange(self.start_offset, MAX_OFFSET)]
-        if self.partition.is_0_7:
+        if self.living is not None:
+            self.dropped = self.recoverable = []
+        if self.partition.is_0_7 or self.living is not None:
             return
         outcome = load(LoadSplit(source.path, name=source.name, context=source.context))
         if source.needs_topic_id and self.topic_id is None:
@@ -266,6 +349,27 @@ class _Replica:
         return [
             SnapshotId(each.epoch, each.end_offset) for each in self.partition.metadata_snapshots
         ]
+
+    def log(self, read_from: int, largest_record_bytes: int, limit: int | None) -> ReplicaLog:
+        """Begin to read the log, up to ``limit``."""
+        source, limit = self.source, MAX_OFFSET if limit is None else limit
+        if self.living is None:
+            return ReplicaLog(
+                self.partition,
+                self.start_offset,
+                read_from,
+                largest_record_bytes,
+                cleaned_to=source.cleaned_to,
+                limit=limit,
+            )
+        return LivingReplicaLog(
+            self.living,
+            self.start_offset,
+            read_from,
+            largest_record_bytes,
+            cleaned_to=None if source.may_be_compacted else 0,
+            limit=limit,
+        )
 
     def unrelated(self) -> UnrelatedReplica:
         """It, as one that is not compared."""
@@ -306,6 +410,22 @@ class _Replica:
             if offset < self.loaded.log_end_offset and history.epoch_for_offset(offset) != epoch:
                 return offset
         return None
+
+
+def _listed(source: ReplicaToCompare, *, is_living: bool) -> Partition:
+    """List the directory of a replica.
+
+    Raises:
+        OSError: it cannot be listed.
+        ReplicaGoneError: the broker that uses it has deleted or moved it.
+    """
+    try:
+        return read_lone_partition(source.path, source.name)
+    except FileNotFoundError:
+        if not is_living:
+            raise
+        require_log_directory(source.path.as_absolute().parent)
+        raise ReplicaGoneError(str(source.path)) from None
 
 
 def _stray(outcome: Outcome) -> Refusal:

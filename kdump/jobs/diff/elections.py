@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from kdump.formats.names import TopicPartition
-from kdump.jobs.diff.results import NotCompared, PartitionDiff, ReplicaResult
+from kdump.jobs.diff.results import Compared, NotCompared, PartitionDiff, ReplicaResult
 from kdump.jobs.diff.sides import Side
 from kdump.log.selection import PartitionSelection
 from kdump.state.metadata.cluster import ClusterImage
@@ -66,7 +66,7 @@ def leaderless(image: ClusterImage, selection: PartitionSelection) -> list[Topic
 def elections(
     image: ClusterImage,
     keys: Iterable[TopicPartition],
-    results: Iterable[PartitionDiff | NotCompared],
+    results: Iterable[Compared],
     sides: Sequence[Side],
 ) -> list[Election]:
     """Choose the leader of each partition, by what was found about its replicas."""
@@ -77,14 +77,14 @@ def elections(
 def _election(
     image: ClusterImage,
     key: TopicPartition,
-    found: PartitionDiff | NotCompared | None,
+    found: Compared | None,
     sides: Sequence[Side],
 ) -> Election:
     if isinstance(found, NotCompared):
         return Election(key, (), f"{found.path}: {found.what}")
     topic = image.topics[key.topic]
     assigned = topic.partitions[key.partition].replicas
-    replicas = [] if found is None else found.replicas
+    replicas = found.replicas if isinstance(found, PartitionDiff) else ()
     candidates = [
         _candidate(node_id, each)
         for each in replicas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -12,9 +12,10 @@ from kdump.jobs.diff.diff import DiffSplit, ReplicaToCompare
 from kdump.jobs.diff.sides import NamedDirectory, Side
 from kdump.jobs.loading.load_split import is_topic_compacted
 from kdump.log.broker import needs_partition_metadata
+from kdump.log.directory import LogDirectory
+from kdump.log.lock_holders import ReadAs, in_use_by
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
-from kdump.state.metadata.cluster import ClusterImage
 from kdump.state.metadata.settings import Settings
 from kdump.storage.location import Location
 
@@ -68,29 +69,13 @@ def pair(sides: Sequence[Side], selection: PartitionSelection) -> list[Paired]:
     return [Paired(key, found[key]) for key in keys]
 
 
-def missing_sides(
-    paired: Paired, sides: Sequence[Side], image: ClusterImage | None
-) -> Iterator[tuple[int, bool | None]]:
-    """Yield the sides without a replica of a partition that deserve to be reported.
-
-    With each comes whether the cluster's metadata says that its broker has a replica; None if it
-    does not know the partition. Left out are sides whose replica cannot be read, and of three sides
-    or more those that should not have a replica.
-    """
-    assigned = None if image is None or paired.key is None else image.partition(paired.key)
-    for number, side in enumerate(sides):
-        unreadable = {key for each in side.directories for key in each.unreadable}
-        if number in paired.replicas or paired.key in unreadable:
-            continue
-        is_assigned = None
-        if assigned is not None and side.node_id is not None:
-            is_assigned = side.node_id in assigned.replicas
-        if is_assigned or len(sides) == 2:
-            yield number, is_assigned
-
-
-def diff_split(paired: Paired, settings: Mapping[Location, Settings]) -> DiffSplit:
+def diff_split(
+    paired: Paired, settings: Mapping[Location, Settings], reading: ReadAs = ReadAs.AS_FOUND
+) -> DiffSplit:
     """The split of a partition with two replicas or more.
+
+    Args:
+        reading: whether to read its replicas as ones that their brokers are using.
 
     Raises:
         InvalidSettingError: a property of its topic has a value that Kafka does not take.
@@ -102,13 +87,13 @@ def diff_split(paired: Paired, settings: Mapping[Location, Settings]) -> DiffSpl
         size_bytes=sum(each.partition.data_bytes for _, each in replicas),
         label=first.path.as_absolute().name,
         key=paired.key,
-        replicas=tuple(_to_compare(side, placed, settings) for side, placed in replicas),
+        replicas=tuple(_to_compare(side, placed, settings, reading) for side, placed in replicas),
         is_one_topic=paired.is_one_topic,
     )
 
 
 def _to_compare(
-    side: int, placed: PlacedReplica, settings: Mapping[Location, Settings]
+    side: int, placed: PlacedReplica, settings: Mapping[Location, Settings], reading: ReadAs
 ) -> ReplicaToCompare:
     partition, directory = placed.partition, placed.directory.log_directory
     name = partition.path.as_absolute().name
@@ -116,7 +101,12 @@ def _to_compare(
     if directory is None or key is None:
         # Nothing says how far the log was flushed: what is in it is taken as it is.
         return ReplicaToCompare(
-            side, partition.path, name, LoadContext(is_clean=True), has_root=False
+            side,
+            partition.path,
+            name,
+            LoadContext(is_clean=True),
+            has_root=False,
+            reading=reading,
         )
     is_compacted = is_topic_compacted(settings[directory.path], key.topic)
     cleaned = directory.checkpoints.cleaner_offsets
@@ -131,4 +121,12 @@ def _to_compare(
         has_root=directory.checkpoints.high_watermarks is not None,
         cleaned_to=cleaned_to,
         needs_topic_id=needs_partition_metadata(directory) and not partition.is_cluster_metadata,
+        reading=_reading(directory, reading),
+        may_be_compacted=is_compacted is not False and not partition.is_cluster_metadata,
     )
+
+
+def _reading(directory: LogDirectory, reading: ReadAs) -> ReadAs:
+    """How to read a replica: as living if its directory was locked when it was listed."""
+    is_living = reading is ReadAs.AS_FOUND and in_use_by(directory.path) is not None
+    return ReadAs.LIVING if is_living else reading

@@ -17,8 +17,9 @@ from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage, batch_damage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.state.epochs.epoch_history import EpochHistory
-from kdump.storage.location import Location
+from kdump.storage.location import Location, StoredFile
 
+MAX_OFFSET: Final = 2**63 - 1
 MOST_DAMAGES: Final = 20
 """How many damaged ranges of a replica are named."""
 
@@ -91,6 +92,7 @@ class ReplicaLog:
 
     Attributes:
         start_offset: where the comparison begins in this log.
+        cleaned_to: before this offset the cleaner may have removed records.
         end_offset: after the last valid batch that was read.
         is_done: whether all batches were read.
         unreadable: the offsets between valid batches that damage took.
@@ -106,6 +108,9 @@ class ReplicaLog:
         start_offset: int,
         read_from: int,
         largest_record_bytes: int = LARGEST_RECORD_BYTES,
+        *,
+        cleaned_to: int = 0,
+        limit: int = MAX_OFFSET,
     ) -> None:
         """Begin to read.
 
@@ -114,8 +119,11 @@ class ReplicaLog:
             start_offset: the first offset of the log.
             read_from: batches that end before this offset are skipped.
             largest_record_bytes: larger records of compressed batches are not decoded.
+            cleaned_to: before this offset the cleaner may have removed records.
+            limit: records from this offset on are not taken.
         """
         self.start_offset = start_offset
+        self.cleaned_to = cleaned_to
         self.end_offset = start_offset
         self.is_done = False
         self.unreadable = OffsetRanges()
@@ -124,6 +132,7 @@ class ReplicaLog:
         self.damage_count = 0
         self.epochs = EpochHistory()
         self._read_from = max(read_from, start_offset)
+        self._limit = limit
         self._largest_record_bytes = largest_record_bytes
         self._read_batches = self._read(partition)
         self._batches: Batches | None = None
@@ -183,29 +192,38 @@ class ReplicaLog:
         """Close the file that is being read."""
         self._read_batches.close()
 
+    def look_again(self) -> bool:
+        """Look for what explains missing records; whether the log can have changed at all."""
+        return False
+
     def _read(self, partition: Partition) -> Generator[Batches, None, None]:
         is_damaged = False
-        for segment, following in partition.with_following():
-            if following is not None and following.base_offset <= self._read_from:
+        for step in self._windows(partition):
+            if isinstance(step, Damage):
+                self._damaged(step)
+                is_damaged = True
                 continue
-            path = partition.segment_path(segment, FileKind.LOG)
-            with path.open_file() as source:
-                for step in valid_windows(source, segment_part(segment, following)):
-                    if isinstance(step, Damage):
-                        self._damaged(step)
-                        is_damaged = True
-                        continue
-                    first_offset = self._first_offsets(step.batches)
-                    if is_damaged:
-                        self._cannot_read(self.end_offset, int(first_offset[0]))
-                        is_damaged = False
-                    self._note_epochs(step.batches)
-                    self.end_offset = int(step.batches.last_offset[-1]) + 1
-                    is_wanted = step.batches.last_offset >= self._read_from
-                    if is_wanted.any():
-                        yield Batches(step, first_offset, path).rows(is_wanted)
-            if following is None:
-                self.end_offset = max(self.end_offset, segment.base_offset)
+            first_offset = self._first_offsets(step.batches)
+            if is_damaged:
+                self._cannot_read(self.end_offset, int(first_offset[0]))
+                is_damaged = False
+            self._note_epochs(step.batches)
+            self.end_offset = int(step.batches.last_offset[-1]) + 1
+            is_wanted = (step.batches.last_offset >= self._read_from) & (first_offset < self._limit)
+            if is_wanted.any():
+                assert isinstance(step.source, StoredFile)
+                yield Batches(step, first_offset, step.source.location).rows(is_wanted)
+        self.end_offset = max(self.end_offset, self._least_end(partition))
+
+    def _windows(self, partition: Partition) -> Iterator[Window | Damage]:
+        for segment, following in partition.with_following():
+            if following is None or following.base_offset > self._read_from:
+                with partition.segment_path(segment, FileKind.LOG).open_file() as source:
+                    yield from valid_windows(source, segment_part(segment, following))
+
+    def _least_end(self, partition: Partition) -> int:
+        """Where a log ends at least, whatever batches are in it."""
+        return partition.segments[-1].base_offset if partition.segments else 0
 
     def _first_offsets(self, batches: BatchColumns) -> Column:
         before = np.concatenate(([self.end_offset], batches.last_offset[:-1] + 1))
@@ -223,11 +241,14 @@ class ReplicaLog:
     def _decoded(self, batches: Batches) -> Iterator[RecordRows]:
         if batches.window.is_giant:
             # Its records are read now, and the file may have been closed since.
-            with batches.path.open_file() as source:
+            with self._opened_again(batches.path) as source:
                 window = replace(batches.window, source=source)
                 yield from self._decoded_window(window, batches)
         else:
             yield from self._decoded_window(batches.window, batches)
+
+    def _opened_again(self, path: Location) -> StoredFile:
+        return path.open_file()
 
     def _decoded_window(self, window: Window, batches: Batches) -> Iterator[RecordRows]:
         for rows, cuts in rows_of(window, self._largest_record_bytes):
@@ -236,8 +257,9 @@ class ReplicaLog:
                 self._damaged(batch_damage(window, row, str(batches.path), cut.problem))
                 start = max(int(batches.first_offset[row]), cut.end_offset)
                 self._cannot_read(start, int(window.batches.last_offset[row]) + 1)
-            if len(rows.offset):
-                yield rows
+            count = int(np.searchsorted(rows.offset, self._limit))
+            if count:
+                yield rows if count == len(rows.offset) else rows.slice(0, count)
 
     def _damaged(self, damage: Damage) -> None:
         self.damage_count += 1

@@ -106,10 +106,13 @@ class TopicDiff(Struct, frozen=True):
     Attributes:
         replicas: at least two, in the order of the split.
         pairs: each two of them.
+        judged_end_offset: from there on nothing was compared, because a broker was using one of the
+            logs; None if everything was.
     """
 
     replicas: tuple[ReplicaResult, ...]
     pairs: tuple[PairResult, ...]
+    judged_end_offset: int | None = None
 
 
 class PartitionDiff(Struct, frozen=True):
@@ -135,6 +138,16 @@ class PartitionDiff(Struct, frozen=True):
         return tuple(each for topic in self.topics for each in topic.pairs)
 
     @property
+    def is_different(self) -> bool:
+        """Whether something differs, or is damaged."""
+        return (
+            bool(self.unrelated)
+            or any(each.is_damaged or each.damage_count for each in self.replicas)
+            or any(each.parting.offset is not None for each in self.pairs)
+            or self.has_only_on_one
+        )
+
+    @property
     def has_only_on_one(self) -> bool:
         """Whether a replica has a record that another one has not."""
         return any(pair.left_only.records or pair.right_only.records for pair in self.pairs)
@@ -153,6 +166,22 @@ class NotCompared(Struct, frozen=True):
     what: str
 
     @property
+    def is_different(self) -> bool:
+        """Something is wrong with it."""
+        return True
+
+    @property
     def has_only_on_one(self) -> bool:
         """Nothing is known of its records."""
         return False
+
+
+class GoneMeanwhile(Struct, frozen=True):
+    """A partition whose broker has deleted or moved a replica meanwhile."""
+
+    key: TopicPartition | None
+    is_different: bool = False
+    has_only_on_one: bool = False
+
+
+Compared = PartitionDiff | NotCompared | GoneMeanwhile
