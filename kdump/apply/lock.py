@@ -97,6 +97,25 @@ def require_unlocked(log_dirs: Iterable[Location]) -> None:
             raise _locked_by(path, holder)
 
 
+@contextmanager
+def refusing_brokers(log_dirs: Sequence[Location]) -> Iterator[None]:
+    """Refuse log directories that another process locks, before they are read or meanwhile.
+
+    For who does not take their locks. If something else fails, because files are gone or change,
+    the lock is the reason that is named.
+
+    Raises:
+        LockedError: one is locked.
+    """
+    require_unlocked(log_dirs)
+    try:
+        yield
+    except (KdumpError, OSError):
+        require_unlocked(log_dirs)
+        raise
+    require_unlocked(log_dirs)
+
+
 def leftover_of(log_dir: Path) -> Metadata | None:
     """Metadata of ``.lock`` before this process took it; None if there was no such file."""
     held = _held.get(log_dir.resolve())

@@ -46,11 +46,26 @@ COMMANDS: list[tuple[str, ...]] = [
     ("export", "d1", "--out", "exported"),
     ("query", "SELECT count(*) FROM partitions", "d1"),
     ("report", "d1", "--out", "report.html"),
-    ("compact", "d1", "--topic=*", "--dry-run"),
-    ("retain", "d1", "--topic=*", *DELETED, "--dry-run"),
-    ("move", "--drain", "d1", "--to", "d2", "--dry-run"),
-    ("rebuild-index", "d1", "--dry-run"),
-    ("resolve", "d1", "--dry-run"),
+    ("compact", "d1", "--dry-run", "--explain"),
+]
+PREVIEWS: list[tuple[str, ...]] = [
+    ("checkpoint", "rebuild", "d1"),
+    ("compact", "d1", "--topic=*"),
+    ("delete-records", "d1", "--partition=users-0", "--before=3"),
+    ("erase", "d1", "--topic=users", "--key=a"),
+    ("identity", "d1", "--repair"),
+    ("move", "--drain", "d1", "--to", "d2"),
+    ("rebuild-index", "d1"),
+    ("recover", "d1"),
+    ("recover", "d1", "--policy=salvage"),
+    ("resolve", "d1"),
+    ("retain", "d1", "--topic=*", *DELETED),
+    ("rewind", "d1", "--to=2026-01-01T00:00:00Z"),
+    ("snapshot", "rebuild", "d1"),
+    ("undelete", "d1"),
+    ("undo", "d1"),
+    ("undo", "d1", "--discard"),
+    ("verify", "d1", "--repair"),
 ]
 
 
@@ -93,8 +108,7 @@ def test_a_running_process_is_named_once_and_nothing_is_repaired(
 @pytest.mark.parametrize(
     "args",
     [
-        ("recover", "d1", "--dry-run"),
-        ("verify", "d1", "--repair", "--dry-run"),
+        *(pytest.param((*each, "--dry-run"), id=" ".join(each)) for each in PREVIEWS),
         ("metadata", "collect", "d1", "--out", "collected.json"),
     ],
     ids=" ".join,

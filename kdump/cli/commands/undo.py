@@ -17,6 +17,7 @@ from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_op
 from kdump.cli.output.write_report import noting
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.rows.row_type import COUNT, SIZE, TEXT, TIME, Field, JsonAnswer, RowType, one_of
+from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -126,11 +127,13 @@ def _list(log_dir: Path, output: OutputFormat) -> None:
 
 
 def _discard(log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool) -> None:
-    from kdump.apply.lock import hold_locks
+    from kdump.apply.lock import hold_locks, refusing_brokers
     from kdump.apply.undo import discard, discardable
 
     if dry_run:
-        _show_runs(discardable(log_dir, undo_id), output)
+        with refusing_brokers([local(log_dir)]):
+            found = discardable(log_dir, undo_id)
+        _show_runs(found, output)
         return
     with hold_locks([log_dir]):
         _show_runs(discard(log_dir, undo_id), output)
@@ -140,11 +143,12 @@ def _undo(
     log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool, verbose: bool
 ) -> None:
     from kdump.apply.interrupted_runs import remove_remains
-    from kdump.apply.lock import hold_locks
+    from kdump.apply.lock import hold_locks, refusing_brokers
     from kdump.apply.undo import preview_undo, undo
 
     if dry_run:
-        run, restored = preview_undo(log_dir, undo_id)
+        with refusing_brokers([local(log_dir)]):
+            run, restored = preview_undo(log_dir, undo_id)
     else:
         with hold_locks([log_dir]):
             remove_remains(log_dir)

@@ -17,6 +17,7 @@ from kdump.jobs.compact.cleaner_view import CleanerView, Uncleanable
 from kdump.jobs.compact.cleaning_queue import CleaningQueue, CleaningState, QueuedPartition
 from kdump.jobs.loading.verdict_words import TWICE
 from kdump.jobs.problems.unreadable import Unreadable
+from kdump.log.lock_holders import in_use_by
 from kdump.state.metadata.config_keys import (
     MAX_COMPACTION_LAG_MS,
     MIN_CLEANABLE_DIRTY_RATIO,
@@ -237,7 +238,8 @@ def _broker_lines(queue: CleaningQueue, listed: int) -> Iterator[str]:
             line += f"; find hanging ones with: {kdump_command('txns --hanging', paths)}"
         yield line
     for directory in queue.directories:
-        if not directory.is_clean:
+        # Of a running broker the queue is as it is now.
+        if not directory.is_clean and in_use_by(directory.path) is None:
             yield (
                 f"{directory.path}: not shut down cleanly: a starting broker recovers it first;"
                 f" preview that with: {shell_command('recover --dry-run', [directory.path])}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kdump.apply.lock import require_unlocked
 from kdump.check.findings import Finding
 from kdump.cli.output.advice import AdvisingPrinter
 from kdump.cli.output.diagnostics import Diagnostics
@@ -68,7 +67,6 @@ def verify_and_repair(
         outcome_notes(all_done),
         without_garbage_collection(),
     ):
-        require_unlocked(log_dirs)  # a preview has not locked them
         printer.emit_all(map(interrupted_event, interrupted))
         for rounds_left in reversed(range(MAX_ROUNDS)):
             findings: list[Finding] = []

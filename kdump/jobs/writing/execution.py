@@ -15,7 +15,7 @@ from msgspec import Struct
 from kdump.apply.apply import apply_plan
 from kdump.apply.interrupted_runs import finish_interrupted, remove_remains, unfinished
 from kdump.apply.journal_preview import Restored
-from kdump.apply.lock import hold_locks
+from kdump.apply.lock import hold_locks, refusing_brokers
 from kdump.apply.operations import DirectoryPlan
 from kdump.apply.plan import Plan, TargetDirectory, make_plan
 from kdump.apply.undo import discard
@@ -63,6 +63,10 @@ def locked_for_writing(
 ) -> Iterator[list[Interrupted]]:
     """Lock log directories and finish interrupted runs; yields those.
 
+    A dry run takes no lock, and refuses what is locked all the same: what a broker changes
+    meanwhile would look like damage, and what the command would do now is not what it does once
+    the broker has stopped.
+
     Read the directories inside the context: finishing a run changes them.
 
     Raises:
@@ -71,13 +75,15 @@ def locked_for_writing(
         KdumpError: an interrupted run cannot be finished.
         OSError: the disk fails.
     """
+    locations = list(locations)
     log_dirs = [location.local_path for location in locations]
     if writing.dry_run:
-        yield [
-            Interrupted(log_dir, each.run.command, is_finished=False, files=each.files)
-            for log_dir in log_dirs
-            for each in unfinished(log_dir)
-        ]
+        with refusing_brokers(locations):
+            yield [
+                Interrupted(log_dir, each.run.command, is_finished=False, files=each.files)
+                for log_dir in log_dirs
+                for each in unfinished(log_dir)
+            ]
         return
     finished: list[Interrupted] = []
     try:
