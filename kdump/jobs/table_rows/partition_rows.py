@@ -9,6 +9,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from kdump.broker.loader.recovered_partition import Recovered
+from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.jobs.listing.listed_rows import partition_row, remote_fields
 from kdump.jobs.listing.partition_facts import LonePartition, loaded_or_reported
@@ -26,13 +27,18 @@ from kdump.jobs.table_rows.partition_splits import (
 )
 from kdump.jobs.table_rows.state_tables import PRODUCERS
 from kdump.log.bounds import read_segment_end
+from kdump.log.directory import LogDirectory
+from kdump.log.living import while_it_changes
 from kdump.log.lock_holders import is_in_use_around
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.state.metadata.settings import Settings
+from kdump.state.transactions.living_producers import living_producers
+from kdump.state.transactions.markers import InvalidMarker
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import TableColumn, row_batches
 from kdump.tables.table_options import TableOptions
+from kdump.target.refusal import Refused
 from kdump.tiered.tiered_storage import remote_part
 
 Row = Mapping[str, Any]
@@ -120,21 +126,20 @@ def _end_fields(partition: Partition, segment: Segment) -> dict[str, int | None]
 
 
 def _producer_rows(each: Listed, _filters: PushedFilters) -> Iterator[Row]:
-    """The producers as a starting broker has them, after it recovered the log if need be."""
+    """The producers as a starting broker has them, after it recovered the log if need be.
+
+    Of a log in use those that its broker has, as far as the log was read.
+    """
     if not isinstance(each, LonePartition) or each.log_directory is None:
         return
     partition, around = each.partition, each.log_directory
     if partition.is_0_7 or partition.state in STATE_VERDICTS or partition.topic_partition is None:
         return
-    outcome = RecoverJob().run(load_split(partition, around, Settings()))
-    if isinstance(outcome, Unreadable):
-        LoggedProblems().report_problem(outcome.path, outcome.what, is_damage=False)
-        return
-    if not isinstance(outcome, Recovered):
-        LoggedProblems().report(partition.path, f"a broker does not load it: {outcome}")
-        return
+    producers = _loaded_producers(partition, around)
+    if producers is None:
+        producers = _living_producers(partition)
     topic, number = partition.topic_partition
-    for entry in sorted(outcome.producers, key=lambda entry: entry.producer_id):
+    for entry in sorted(producers, key=lambda entry: entry.producer_id):
         yield {
             "log_dir": str(around.path),
             "directory": partition.path.name,
@@ -150,6 +155,38 @@ def _producer_rows(each: Listed, _filters: PushedFilters) -> Iterator[Row]:
             "timestamp_ms": _known(entry.timestamp),
             "current_txn_first_offset": _known(entry.current_txn_first_offset),
         }
+
+
+def _loaded_producers(partition: Partition, around: LogDirectory) -> Sequence[ProducerEntry] | None:
+    """The producers after a start, none if a broker does not load it; None if one is using it."""
+    if is_in_use_around(partition.path):
+        return None
+    outcome = RecoverJob().run(load_split(partition, around, Settings()))
+    if isinstance(outcome, Recovered):
+        return outcome.producers
+    if is_in_use_around(partition.path):
+        return None
+    if isinstance(outcome, Unreadable):
+        LoggedProblems().report_problem(outcome.path, outcome.what, is_damage=False)
+    else:
+        LoggedProblems().report(partition.path, f"a broker does not load it: {outcome}")
+    return ()
+
+
+def _living_producers(partition: Partition) -> Sequence[ProducerEntry]:
+    """The producers that a running broker has."""
+    problems = LoggedProblems()
+    try:
+        return while_it_changes(
+            partition,
+            lambda listed: living_producers(listed, problems.report_damage),
+            gone=(),
+        )
+    except OSError as failure:
+        problems.report(partition.path, failure)
+    except (InvalidMarker, Refused) as failure:
+        problems.report(partition.path, str(failure))
+    return ()
 
 
 def _known(value: int) -> int | None:
