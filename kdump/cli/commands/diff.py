@@ -316,6 +316,7 @@ def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> l
 
     found: list[NamedDirectory] = []
     seen: list[Location] = []
+    around: dict[Location, LogDirectory | None] = {}
     for path in paths:
         try:
             with phase(f"listing {path}"):
@@ -328,7 +329,7 @@ def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> l
                     diagnostics.report_directory(directory)
                     found.append(NamedDirectory(str(path), directory.partitions, directory))
                 elif kind.is_partition:
-                    lone = read_with_surroundings(path)
+                    lone = read_with_surroundings(path, around)
                     found.append(
                         NamedDirectory(
                             str(path), (lone.partition,), lone.log_directory, is_partition=True

@@ -186,6 +186,7 @@ class Verification(Struct, frozen=True):
         """
         targets: list[VerifyTarget] = []
         directories: list[LogDirectory] = []
+        around: dict[Location, LogDirectory | None] = {}
         for path in self._local_paths():
             try:
                 if not path.is_directory():
@@ -216,7 +217,7 @@ class Verification(Struct, frozen=True):
                 elif kind.is_partition:
                     from kdump.jobs.listing.partition_facts import read_with_surroundings
 
-                    lone = read_with_surroundings(path)
+                    lone = read_with_surroundings(path, around)
                     if lone.partition in self.selection:
                         targets.append(VerifyTarget(lone.partition, lone.log_directory))
                 else:

@@ -44,8 +44,14 @@ class LonePartition(Struct, frozen=True):
     log_directory: LogDirectory | None
 
 
-def read_with_surroundings(path: Location) -> LonePartition:
+def read_with_surroundings(
+    path: Location, known: dict[Location, LogDirectory | None] | None = None
+) -> LonePartition:
     """Read a partition, and the log directory around it.
+
+    Args:
+        known: the log directories around partitions that were read before; that of this one is
+            added, so that partitions of one directory read it once.
 
     Raises:
         OSError: the partition's directory cannot be listed.
@@ -54,14 +60,17 @@ def read_with_surroundings(path: Location) -> LonePartition:
     if named.name in ("", ".."):
         named = named.resolved()
     partition = directory.read_lone_partition(path, named.name)
+    known = {} if known is None else known
+    if named.parent not in known:
+        known[named.parent] = _surroundings(named.parent)
+    return LonePartition(partition, known[named.parent])
+
+
+def _surroundings(path: Location) -> LogDirectory | None:
     try:
-        around = directory.read_log_directory(
-            named.parent,
-            select=only_metadata,
-        )
+        return directory.read_log_directory(path, select=only_metadata)
     except OSError:
-        return LonePartition(partition, None)
-    return LonePartition(partition, around)
+        return None
 
 
 def readable(

@@ -141,6 +141,7 @@ def _found(
     present = set[TopicPartition]()
     targets: list[VerifyTarget] = []
     directories: list[LogDirectory] = []
+    around: dict[Location, LogDirectory | None] = {}
 
     def select(_name: str, key: TopicPartition) -> bool:
         present.add(key)
@@ -148,7 +149,7 @@ def _found(
 
     for path in parse_locations(options.paths):
         if kind_of(path).is_partition:
-            lone = read_with_surroundings(path)
+            lone = read_with_surroundings(path, around)
             key = lone.partition.topic_partition
             present |= set() if key is None else {key}
             if is_selected(key, options, filters):
