@@ -26,6 +26,7 @@ from kdump.formats.names import FileStage
 from kdump.log.lock_holders import is_living_around, require_log_directory
 from kdump.log.partition import Partition, read_partition
 from kdump.log.settled_listing import ATTEMPTS, read_settled_partition
+from kdump.scan.source import ShortenedFileError
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
@@ -159,7 +160,7 @@ def while_it_changes(
     gone: Gone,
     has_damage: Callable[[Read], bool] = lambda _: False,
 ) -> Read | Gone:
-    """What is read of a partition; if files are gone, of the partition as it is listed then.
+    """What is read of a partition; if files are gone or truncated, as it is listed then.
 
     Args:
         partition: as a starting broker loads it.
@@ -176,7 +177,7 @@ def while_it_changes(
     for _ in range(ATTEMPTS):
         try:
             found = read(partition)
-        except FileNotFoundError:
+        except (FileNotFoundError, ShortenedFileError):
             if not is_living_around(partition.path):
                 raise
             after = settled_glimpse_of(partition)

@@ -22,6 +22,7 @@ from kdump.log.partition import Partition
 from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.log.valid_windows import Damage, segment_part, valid_windows
 from kdump.scan.batches import Bytes, Window
+from kdump.scan.source import ShortenedFileError
 from kdump.storage.gentle_disk import gently
 from kdump.storage.location import Location, StoredFile
 
@@ -152,7 +153,7 @@ class _Reading:
             try:
                 for piece in self._with_rest(pieces):
                     yield from self._of(piece, is_last_attempt=failures == ATTEMPTS)
-            except (_Changed, FileNotFoundError):
+            except (_Changed, FileNotFoundError, ShortenedFileError):
                 failures = 1 if self._next_offset > before else failures + 1
                 if failures > ATTEMPTS:
                     raise

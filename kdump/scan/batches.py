@@ -23,6 +23,7 @@ from kdump.formats.errors import FormatError
 from kdump.scan import compiled_loops
 from kdump.scan.header_columns import HEADER_DTYPE
 from kdump.scan.last_block import LastBlock
+from kdump.scan.source import shortened
 from kdump.storage.byte_source import ByteSource
 
 WINDOW_BYTES: Final = 2 << 20
@@ -311,7 +312,7 @@ def _read_padded(source: ByteSource, position: int, size: int, buffer: Bytes | N
     data = buffer[: size + PADDING_BYTES]
     filled = source.read_into(memoryview(data)[:size], position)
     if filled < size:
-        raise OSError(f"the file became shorter while it was read (at byte {position + filled})")
+        raise shortened(position + filled)
     data[size:] = 0
     return data
 
@@ -515,5 +516,5 @@ def read_chunks(
         size = min(chunk_bytes, end - position)
         buffer = memoryview(bytearray(size))
         if source.read_into(buffer, position) < size:
-            raise OSError(f"the file became shorter while it was read (at byte {position})")
+            raise shortened(position)
         yield buffer

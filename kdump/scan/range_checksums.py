@@ -15,7 +15,7 @@ from typing import Final
 
 from kdump.formats.checksum import crc32c
 from kdump.formats.message_set import update_crc
-from kdump.scan.source import read_at
+from kdump.scan.source import read_at, shortened
 from kdump.storage.byte_source import ByteSource
 
 CRC32C_POLYNOMIAL: Final = 0x82F63B78
@@ -58,7 +58,7 @@ class RangeChecksums:
             )
             whole = len(data) // _STEP_BYTES
             if not whole:
-                raise OSError(f"the file became shorter while it was read (at byte {end})")
+                raise shortened(end)
             for at in range(0, whole * _STEP_BYTES, _STEP_BYTES):
                 self._prefixes.append(self._update(data[at : at + _STEP_BYTES], self._prefixes[-1]))
         if not rest:

@@ -14,6 +14,15 @@ more time than reading it does."""
 _ZEROES: Final = bytes(1 << 16)
 
 
+class ShortenedFileError(OSError):
+    """A file became shorter while it was read, as where a follower truncates its log."""
+
+
+def shortened(position: int) -> ShortenedFileError:
+    """The error of a file that ends at a byte before those that are to be read."""
+    return ShortenedFileError(f"the file became shorter while it was read (at byte {position})")
+
+
 def data_ranges(source: ByteSource, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges between ``start`` and ``end`` that may hold anything but zeroes, in order.
 

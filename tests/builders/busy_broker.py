@@ -40,11 +40,15 @@ TOPICS: Final = {
 
 
 @contextlib.contextmanager
-def busy(address: str) -> Iterator[None]:
-    """Keep a broker busy."""
+def busy(address: str, replicas: int = 1) -> Iterator[None]:
+    """Keep a broker busy; the topics that stay have so many replicas."""
     admin = AdminClient(_client(address))
     known = admin.list_topics(timeout=_PATIENCE_S).topics
-    new = [NewTopic(name, 3, 1, config=each) for name, each in TOPICS.items() if name not in known]
+    new = [
+        NewTopic(name, 3, replicas, config=each)
+        for name, each in TOPICS.items()
+        if name not in known
+    ]
     for created in admin.create_topics(new).values() if new else ():
         created.result()
     stop = threading.Event()

@@ -17,6 +17,8 @@ from builders.lock_holder import complaints, held_elsewhere
 from builders.log_directories import write_log_directory, write_partition
 from builders.samples import seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
+from kdump.jobs.diff import diff, missing_replicas
+from kdump.log import living_windows, settled_listing
 from kdump.log.lock_holders import forget_holders
 from kdump.storage import places
 from kdump.storage.local_disk import LOCAL_DISK
@@ -57,13 +59,8 @@ def read_beside(brokers: Mapping[Path, SimulatedBroker], patch: pytest.MonkeyPat
 
     assert places.parse_location("/").storage == LOCAL_DISK
     patch.setattr("kdump.cli.options.parameters.parse_location", parse)
-    for module in (
-        "log.living_windows",
-        "log.settled_listing",
-        "jobs.diff.diff",
-        "jobs.diff.missing_replicas",
-    ):
-        patch.setattr(f"kdump.{module}.wait", go_on)
+    for module in (living_windows, settled_listing, diff, missing_replicas):
+        patch.setattr(module, "wait", go_on)
     # A worker would have brokers of its own.
     patch.setattr("kdump.engine.local.usable_cpus", lambda: 1)
 
@@ -149,13 +146,69 @@ def test_a_partition_that_one_running_broker_lacks_is_missing(
         write_partition(path / "both-0", {0: b""})
     write_replica(sides[0], 5)
     waits: list[int] = []
-    monkeypatch.setattr("kdump.jobs.diff.missing_replicas.wait", waits.append)
+    monkeypatch.setattr(missing_replicas, "wait", waits.append)
     outcome, rows = compared(tmp_path, *map(str, sides))
     assert (outcome.exit_status, rows["orders"]["missing_on"]) == (1, "right")
     assert waits
     # Its broker creates it meanwhile.
-    monkeypatch.setattr(
-        "kdump.jobs.diff.missing_replicas.wait", lambda _: (sides[1] / "orders-0").mkdir()
-    )
+    monkeypatch.setattr(missing_replicas, "wait", lambda _: (sides[1] / "orders-0").mkdir())
     outcome, rows = compared(tmp_path, *map(str, sides))
     assert (outcome.exit_status, set(rows)) == (0, {"both"})
+
+
+class Follower:
+    """A follower whose last records its leader does not have: it truncates them while it is read.
+
+    Args:
+        truncates_at: when so many things were read of it.
+        grows: whether it has fetched what its leader has by then.
+
+    Attributes:
+        is_done: whether it has truncated them.
+    """
+
+    def __init__(self, log: Path, truncates_at: int, *, grows: bool) -> None:
+        own = [batch([record(at, value=b"own" if at > 4 else b"value")]) for at in range(10)]
+        write_partition(log.parent, {0: b"".join(own)})
+        self._log, self._left, self._grows = log, truncates_at, grows
+        self.is_done = False
+
+    def step(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self.truncate()
+
+    def truncate(self) -> None:
+        if not self.is_done:
+            self._log.write_bytes(written(12 if self._grows else 5))
+        self.is_done = True
+
+
+def written(count: int) -> bytes:
+    return b"".join(batch([record(at)]) for at in range(count))
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_follower_that_truncates_its_log_meanwhile_has_not_diverged(
+    grows: bool, sides: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in sides:
+        write_log_directory(path, clean=False)
+    write_partition(sides[0] / "orders-0", {0: written(12)})
+    log = sides[1] / "orders-0/00000000000000000000.log"
+    for moment in range(1, 60, 3):
+        shutil.rmtree(log.parent, ignore_errors=True)
+        follower = Follower(log, moment, grows=grows)
+        with monkeypatch.context() as patch:
+
+            def parse(text: str, follower: Follower = follower) -> Location:
+                location = places.parse_location(text)
+                is_its = Path(location.path) == sides[1]
+                return Location(SteppedDisk(follower.step), location.path) if is_its else location
+
+            patch.setattr("kdump.cli.options.parameters.parse_location", parse)
+            patch.setattr(diff, "wait", lambda _, follower=follower: follower.truncate())
+            patch.setattr("kdump.engine.local.usable_cpus", lambda: 1)
+            outcome, rows = compared(tmp_path, *map(str, sides))
+        assert complaints(outcome) == []
+        assert rows["orders"]["verdict"] == "same", (moment, rows)

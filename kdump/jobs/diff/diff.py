@@ -53,6 +53,7 @@ from kdump.log.partition import Partition
 from kdump.log.replicas import by_topic_id
 from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.phases import during
+from kdump.scan.source import ShortenedFileError
 from kdump.state.epochs.epoch_history import EpochHistory
 from kdump.state.epochs.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
 from kdump.state.epochs.raft_truncation import SnapshotId, truncation_in_raft
@@ -153,6 +154,7 @@ def compare_replicas(
         on_records: takes the records that one replica has and another has not, with the numbers of
             the two replicas.
     """
+    earlier: Sequence[int | None] = ()
     for attempt in range(ATTEMPTS):
         living = [each.is_living for each in split.replicas]
         try:
@@ -160,9 +162,21 @@ def compare_replicas(
         except ReplicaChangedError:
             wait(attempt)
             continue
-        if not (found.is_different and _was_started(split, living)):
-            return found
+        if found.is_different and _was_started(split, living):
+            continue
+        partings = _partings(found) if any(living) and on_records is None else ()
+        if any(each is not None for each in partings) and partings != earlier:
+            # A follower may have been about to truncate its log: it counts if it is there twice.
+            earlier = partings
+            wait(attempt)
+            continue
+        return found
     return NotCompared(split.key, str(split.path), "it keeps changing; compare it again")
+
+
+def _partings(found: Compared) -> Sequence[int | None]:
+    """Where each two replicas part."""
+    return [each.parting.offset for each in found.pairs] if isinstance(found, PartitionDiff) else ()
 
 
 def _was_started(split: DiffSplit, living: Sequence[bool]) -> bool:
@@ -197,7 +211,7 @@ def _compared_once(
     except ReplicaGoneError:
         return GoneMeanwhile(split.key)
     except OSError as failure:
-        if isinstance(failure, FileNotFoundError) and any(living):
+        if isinstance(failure, FileNotFoundError | ShortenedFileError) and any(living):
             raise ReplicaChangedError(str(failure)) from failure
         what = reason_of(failure)
         return NotCompared(split.key, str(failure.filename or split.path), what)
