@@ -212,6 +212,21 @@ def test_no_string_of_a_binary_format_is_missed(data: st.DataObject, size_of: st
     assert patterns.standing(key, value, place) is not Standing.IN_WORD
 
 
+def test_holes_are_not_read(tmp_path: Path) -> None:
+    """A key of zeroes is in them, and one may begin and end in them."""
+    key, path = bytes(6) + b"\1" + bytes(4), tmp_path / "notes"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+        file.seek(1 << 39)
+        file.write(b"\1")
+    search = KeySearch(NamedRecords(frozenset({key, bytes(8)})))
+
+    begin = time.process_time()
+    assert search.file(local(path), {path.name}).raw == 1
+
+    assert time.process_time() - begin < 5
+
+
 @pytest.mark.parametrize("size", [4, 8])
 @pytest.mark.parametrize("name", [f"{0:020d}.index", f"{0:020d}.txnindex", f"{0:020d}.snapshot"])
 def test_binary_numbers_in_indexes_are_no_keys(tmp_path: Path, size: int, name: str) -> None:

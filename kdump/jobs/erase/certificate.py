@@ -50,7 +50,7 @@ _ALWAYS_OUT_OF_REACH: Final = (
     ),
     (
         "keys of digits in checkpoints and other small files of Kafka, and binary numbers of 4 or 8"
-        " bytes in its indexes and snapshots"
+        " bytes in its indexes and snapshots; and keys of zeroes only in bytes that are no records"
     ),
     (
         "keys in another form, such as compressed, encrypted, hashed, in other upper and lower"

@@ -39,6 +39,8 @@ def forms_in_records(key: bytes) -> frozenset[bytes]:
         text = key.decode()
     except UnicodeDecodeError:
         return frozenset(found)
+    if "\0" in text:
+        return frozenset(found)
     if not _PLAIN.fullmatch(text):
         found.update(each.encode() for each in (*_in_json(text), *_in_urls(text)))
     found |= {text.encode("utf-16-le"), text.encode("utf-16-be")}

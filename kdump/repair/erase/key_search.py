@@ -41,6 +41,7 @@ from kdump.repair.erase.searched_content import (
 )
 from kdump.scan.batches import BatchColumns, Bytes, read_chunks
 from kdump.scan.records import RecordColumns
+from kdump.scan.source import data_ranges
 from kdump.scan.walk import MessageSet
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location
@@ -173,6 +174,20 @@ class _Patterns:
                     yield position, found
 
 
+def _joined(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The same rising ranges, of which none overlap."""
+    pending: tuple[int, int] | None = None
+    for start, end in ranges:
+        if pending is not None and start <= pending[1]:
+            pending = pending[0], max(pending[1], end)
+            continue
+        if pending is not None:
+            yield pending
+        pending = start, end
+    if pending is not None:
+        yield pending
+
+
 FieldsOfTopics = Mapping[str, tuple[NamedField, ...]]
 """Fields by topic: elsewhere a field may mean something else."""
 
@@ -289,7 +304,9 @@ class _FileSearch:
         )
 
     def _is_anywhere(self, key: bytes) -> bool:
-        """Whether a key may be a number of Kafka's own in such a file."""
+        """Whether a key may be a number of Kafka's own in such a file, or was never written."""
+        if not any(key):
+            return True
         match self._content:
             case SearchedContent.NUMBERS:
                 return key.isdigit()
@@ -301,17 +318,20 @@ class _FileSearch:
         """Yield the key of each occurrence in a range, also if it is only partly there."""
         margin = max(0, patterns.longest_bytes - 1)
         begin, stop = max(0, start - margin), min(self._source.size_bytes, end + margin)
-        held = b""
-        position = begin
-        for chunk in read_chunks(self._source, begin, stop, _CHUNK_BYTES):
-            data = np.frombuffer(held + bytes(chunk), np.uint8)
-            first = position - len(held)
-            for at, key in patterns.places(data):
-                is_new = at + len(key) > len(held)
-                if is_new and first + at < end and first + at + len(key) > start:
-                    yield key
-            position += len(chunk)
-            held = data[max(0, len(data) - margin) :].tobytes() if margin else b""
+        # A hole can be a terabyte long; but a key may begin or end with zeroes of one.
+        ranges = data_ranges(self._source, begin, stop)
+        for piece, piece_end in _joined((max(begin, a - margin), b + margin) for a, b in ranges):
+            held = b""
+            position = piece
+            for chunk in read_chunks(self._source, piece, min(stop, piece_end), _CHUNK_BYTES):
+                data = np.frombuffer(held + bytes(chunk), np.uint8)
+                first = position - len(held)
+                for at, key in patterns.places(data):
+                    is_new = at + len(key) > len(held)
+                    if is_new and first + at < end and first + at + len(key) > start:
+                        yield key
+                position += len(chunk)
+                held = data[max(0, len(data) - margin) :].tobytes() if margin else b""
 
     def _in_messages(self, found: MessageSet) -> FoundKeys:
         self._note_compressed(found.window.batches)
