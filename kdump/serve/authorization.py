@@ -15,7 +15,6 @@ from kio.schema.errors import ErrorCode
 from msgspec import Struct
 
 from kdump.serve.consumer_groups import matching_topics
-from kdump.serve.fetch_answers import FETCH
 from kdump.serve.finding_answers import (
     DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC_PARTITIONS,
@@ -41,7 +40,7 @@ from kdump.serve.member_answers import (
     SYNC_GROUP,
 )
 from kdump.serve.message_shapes import nested_entity
-from kdump.serve.messages import API_VERSIONS, Answer, Request
+from kdump.serve.messages import API_VERSIONS, FETCH, Answer, Request
 from kdump.serve.metadata_answers import (
     DESCRIBE_ACLS,
     DESCRIBE_CLIENT_QUOTAS,

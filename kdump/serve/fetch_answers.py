@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -15,8 +16,8 @@ from kdump.serve.messages import Answer, Request
 from kdump.serve.offset_answers import LEVELS
 from kdump.serve.served_cluster import ServedPartition
 from kdump.serve.served_log import CorruptBatch, FetchedBatches, OffsetOutOfRange
+from kdump.serve.stored_batches import FilesToSend, StoredBatches
 
-FETCH: Final = 1
 _NO_SESSION: Final = 0
 _WITH_TOPIC_IDS: Final = 13
 _CONSUMER: Final = -1
@@ -37,11 +38,15 @@ class FetchAnswers(ServingAnswers):
     """Answers ``Fetch``."""
 
     async def fetch(
-        self, request: Request, room_bytes: int = LARGEST_FETCH_BYTES
+        self, request: Request, room_bytes: int, to_send: FilesToSend | None
     ) -> tuple[Answer, float]:
         """The batches that were asked for, and how many seconds to wait before that is answered.
 
         Nothing ever follows the end of a dead log: only an answer without any batch has to wait.
+
+        Args:
+            room_bytes: how much may be answered.
+            to_send: closes the files whose ranges are batches; None if all are to be read.
         """
         body = request.body
         state = getattr(body, "replica_state", None)
@@ -54,7 +59,7 @@ class FetchAnswers(ServingAnswers):
         if level is None:
             return {"error_code": ErrorCode.invalid_request, "responses": ()}, 0.0
         room = _Room(max(0, min(body.max_bytes, room_bytes)))
-        topics = await self._serving.threads.run(self._topics, request, level, room)
+        topics = await self._serving.threads.run(self._topics, request, level, room, to_send)
         self._serving.notices.fetched_bytes += room.used_bytes
         has_error = any(
             each["error_code"] is not ErrorCode.none
@@ -65,7 +70,23 @@ class FetchAnswers(ServingAnswers):
         answer = {"session_id": _NO_SESSION, "responses": topics}
         return answer, max(0.0, min(wait_s, _LONGEST_WAIT_S))
 
-    def _topics(self, request: Request, level: IsolationLevel, room: _Room) -> list[dict[str, Any]]:
+    def _topics(
+        self, request: Request, level: IsolationLevel, room: _Room, to_send: FilesToSend | None
+    ) -> list[dict[str, Any]]:
+        if to_send is None:
+            return self._chosen(request, level, room, None)
+        with contextlib.ExitStack() as files:
+            topics = self._chosen(request, level, room, files)
+            to_send.keep(files.pop_all())
+            return topics
+
+    def _chosen(
+        self,
+        request: Request,
+        level: IsolationLevel,
+        room: _Room,
+        files: contextlib.ExitStack | None,
+    ) -> list[dict[str, Any]]:
         has_ids = request.version >= _WITH_TOPIC_IDS
         answers = []
         for asked in request.body.topics:
@@ -84,7 +105,7 @@ class FetchAnswers(ServingAnswers):
                 else:
                     key = TopicPartition(topic.name, each.partition)
                     partition = topic.partitions.get(each.partition)
-                    found = self._partition(key, partition, each, level, room)
+                    found = self._partition(key, partition, each, level, room, files)
                 partitions.append({"partition_index": each.partition, **found})
             answers.append({**named, "partitions": partitions})
         return answers
@@ -96,6 +117,7 @@ class FetchAnswers(ServingAnswers):
         asked: Any,
         level: IsolationLevel,
         room: _Room,
+        files: contextlib.ExitStack | None,
     ) -> dict[str, Any]:
         epoch = getattr(asked, "current_leader_epoch", _UNKNOWN)
         log = self._serving.readable(partition, epoch)
@@ -113,6 +135,7 @@ class FetchAnswers(ServingAnswers):
                 max(0, min(asked.partition_max_bytes, room.left_bytes)),
                 level,
                 at_least_one=not room.used_bytes,
+                to_send=files,
             )
         except OffsetOutOfRange:
             return _error(ErrorCode.offset_out_of_range)
@@ -120,8 +143,9 @@ class FetchAnswers(ServingAnswers):
             return _error(ErrorCode.corrupt_message)
         except (OSError, KdumpError) as failure:
             return _error(self._serving.failure(key, failure))
-        room.used_bytes += len(found.records)
-        room.left_bytes = max(0, room.left_bytes - len(found.records))
+        size_bytes = len(found.records)
+        room.used_bytes += size_bytes
+        room.left_bytes = max(0, room.left_bytes - size_bytes)
         return {"error_code": ErrorCode.none, **answer, **_batches(found)}
 
 
@@ -140,5 +164,5 @@ def _error(error: ErrorCode) -> dict[str, Any]:
         "error_code": error,
         "high_watermark": _UNKNOWN,
         "aborted_transactions": None,
-        "records": b"",
+        "records": StoredBatches(),
     }

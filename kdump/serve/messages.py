@@ -10,7 +10,7 @@ import dataclasses
 import datetime as dt
 import functools
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kio.index import load_request_schema, load_response_schema
@@ -18,10 +18,14 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
+from msgspec import Struct
 
 from kdump.serve.message_shapes import MalformedMessage, nested_entity, walk_of
+from kdump.serve.stored_batches import LEAST_RANGE_BYTES, SentRange, StoredBatches
 
+FETCH: Final = 1
 API_VERSIONS: Final = 18
+_LENGTH_BYTES: Final = 4
 _PREFIX_BYTES: Final = 8
 """Of a header: the key and the version of the API, and the correlation id."""
 _NEWEST: Final = {66: 1}
@@ -98,21 +102,70 @@ def decode_request(data: bytes, api_keys: frozenset[int]) -> Request:
     return Request(api_key, version, correlation_id, header.client_id, body)
 
 
-def encode_response(request: Request, answer: Answer) -> memoryview:
-    """Encode the response to a request, with its length."""
+class Response(Struct, frozen=True):
+    """An encoded response with its length, in parts that are sent in their order.
+
+    Attributes:
+        parts: bytes, and ranges of files.
+        held_bytes: how much memory it takes; an open file counts as some.
+    """
+
+    parts: Sequence[memoryview | SentRange]
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(
+            LEAST_RANGE_BYTES if isinstance(each, SentRange) else len(each) for each in self.parts
+        )
+
+
+class _AroundBatches(io.BytesIO):
+    """A buffer for everything but the batches.
+
+    Attributes:
+        batches: each with the byte of the buffer before which it comes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[tuple[int, StoredBatches]] = []
+
+    def write(self, data: Any, /) -> int:
+        if not isinstance(data, StoredBatches):
+            return super().write(data)
+        self.batches.append((self.tell(), data))
+        return len(data)
+
+
+def _parts(
+    data: memoryview, batches: Iterable[tuple[int, StoredBatches]]
+) -> Iterator[memoryview | SentRange]:
+    begin = 0
+    for position, each in batches:
+        yield data[begin:position]
+        yield from (memoryview(part) if isinstance(part, bytes) else part for part in each.parts)
+        begin = position
+    yield data[begin:]
+
+
+def encode_response(request: Request, answer: Answer) -> Response:
+    """Encode the response to a request."""
     version = request.version if request.body is not None else 0
     schema: Any = load_response_schema(request.api_key, version)
     header_schema = schema.__header_schema__
-    buffer = io.BytesIO(b"\0\0\0\0")
-    buffer.seek(4)
+    # A buffer that is not Python's own takes a third longer.
+    buffer = _AroundBatches() if request.api_key == FETCH else io.BytesIO()
+    buffer.write(bytes(_LENGTH_BYTES))
     entity_writer(header_schema)(
         buffer,
         header_schema(correlation_id=request.correlation_id),
     )
     entity_writer(schema)(buffer, built(schema, answer))
+    batches = buffer.batches if isinstance(buffer, _AroundBatches) else ()
     data = buffer.getbuffer()
-    data[:4] = (len(data) - 4).to_bytes(4, "big")
-    return data
+    size_bytes = len(data) - _LENGTH_BYTES + sum(len(each) for _, each in batches)
+    data[:_LENGTH_BYTES] = size_bytes.to_bytes(_LENGTH_BYTES, "big")
+    return Response([each for each in _parts(data, batches) if each])
 
 
 def encoded(entity: Any) -> bytes:

@@ -29,7 +29,12 @@ from kdump.log.special_times import IsolationLevel, SpecialTime
 from kdump.log.valid_windows import Damage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Flags
 from kdump.scan.control_batches import is_control
-from kdump.scan.source import read_at
+from kdump.serve.stored_batches import (
+    LEAST_RANGE_BYTES,
+    SentRange,
+    StoredBatches,
+    read_stored,
+)
 from kdump.serve.verified_batches import SegmentBatches, VerifiedBatches
 from kdump.state.epochs.epoch_history import EpochEnd, EpochHistory
 from kdump.state.transactions.transaction_outcomes import (
@@ -38,6 +43,7 @@ from kdump.state.transactions.transaction_outcomes import (
     TransactionState,
     is_in_transaction,
 )
+from kdump.storage.local_disk import LocalFile
 from kdump.storage.location import Location, StoredFile
 
 _MOST_READERS: Final = 16
@@ -57,12 +63,12 @@ class FetchedBatches(Struct, frozen=True):
     """Batches as they are stored.
 
     Attributes:
-        records: their bytes.
+        records: the batches.
         aborted: for a reader of committed records, the producers whose batches are not to be
             shown, each with the offset from which on; None for any other reader.
     """
 
-    records: bytes
+    records: StoredBatches
     aborted: tuple[tuple[int, int], ...] | None
 
 
@@ -167,7 +173,13 @@ class ServedLog(Struct):
     # ---- Batches ----
 
     def fetch(
-        self, offset: int, max_bytes: int, level: IsolationLevel, *, at_least_one: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        level: IsolationLevel,
+        *,
+        at_least_one: bool,
+        to_send: contextlib.ExitStack | None = None,
     ) -> FetchedBatches:
         """The batches from an offset on.
 
@@ -176,6 +188,7 @@ class ServedLog(Struct):
             max_bytes: how much to read.
             level: what the consumer reads.
             at_least_one: whether to read the first batch even if it is larger.
+            to_send: closes the files whose ranges are batches; None if all are to be read.
 
         Raises:
             OffsetOutOfRange: the log does not have the offset.
@@ -184,7 +197,7 @@ class ServedLog(Struct):
         """
         for _ in range(ATTEMPTS):
             try:
-                found = self._fetched(offset, max_bytes, level, at_least_one=at_least_one)
+                found = self._fetched(offset, max_bytes, level, at_least_one, to_send)
             except (FileNotFoundError, OffsetOutOfRange):
                 if not self._is_listed_again():
                     raise
@@ -192,7 +205,7 @@ class ServedLog(Struct):
             if found.records or not self._is_listed_again():
                 return found
             break
-        return self._fetched(offset, max_bytes, level, at_least_one=at_least_one)
+        return self._fetched(offset, max_bytes, level, at_least_one, to_send)
 
     def _is_listed_again(self) -> bool:
         """List the log again if a broker is using it; false if none is, or it was deleted."""
@@ -209,7 +222,12 @@ class ServedLog(Struct):
         return True
 
     def _fetched(
-        self, offset: int, max_bytes: int, level: IsolationLevel, *, at_least_one: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        level: IsolationLevel,
+        at_least_one: bool,
+        to_send: contextlib.ExitStack | None,
     ) -> FetchedBatches:
         is_committed = level is IsolationLevel.READ_COMMITTED
         end, bounds = self.end_offset(level), self.end(level)
@@ -217,21 +235,22 @@ class ServedLog(Struct):
             raise OffsetOutOfRange
         aborted: tuple[tuple[int, int], ...] | None = () if is_committed else None
         if offset >= end:
-            return FetchedBatches(b"", aborted)
+            return FetchedBatches(StoredBatches(), aborted)
         with self._lock, contextlib.ExitStack() as files:
             found = _Taken(max_bytes, at_least_one, files)
             self._take(found, offset, end)
             if is_committed and found.parts:
                 aborted = self._aborted(found, offset)
             if found.lost_end is not None and not found.parts:
-                return FetchedBatches(_empty_batch(offset, found.lost_end), aborted)
-            return FetchedBatches(self._read(found), aborted)
+                filler = _empty_batch(offset, found.lost_end)
+                return FetchedBatches(StoredBatches((filler,)), aborted)
+            return FetchedBatches(found.stored(to_send), aborted)
 
     def _take(self, found: _Taken, offset: int, end: int) -> None:
         """Choose the batches of a fetch; it ends before damage and after so many bytes."""
         partition = self.replica.partition
         segments = partition.segments
-        first = bisect_right([each.base_offset for each in segments], offset) - 1
+        first = bisect_right(segments, offset, key=lambda each: each.base_offset) - 1
         damages: list[Damage] = []
         for number in range(max(first, 0), len(segments)):
             following = segments[number + 1] if number + 1 < len(segments) else None
@@ -296,17 +315,6 @@ class ServedLog(Struct):
         if self.skips_damage:
             return True
         raise CorruptBatch
-
-    def _read(self, found: _Taken) -> bytes:
-        parts = []
-        for number, ranges in found.ranges().items():
-            log = found.logs[number]
-            for start, end in ranges:
-                data = read_at(log, start, end - start)
-                if len(data) < end - start:
-                    raise OSError(None, "the file became shorter", str(log.location))
-                parts.append(data)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     # ---- Transactions ----
 
@@ -403,8 +411,25 @@ class _Taken(Struct):
         """End with some rows of a part."""
         self.parts[at:] = [(segment, batches)] if batches.count else []
 
-    def ranges(self) -> Mapping[int, list[tuple[int, int]]]:
-        """The bytes to read, by the number of the segment."""
+    def stored(self, to_send: contextlib.ExitStack | None) -> StoredBatches:
+        """The batches, with what is worth it as ranges of files that stay open.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        parts = []
+        for number, ranges in self._ranges().items():
+            log = self.logs[number]
+            own = [_part(log, start, end, is_sent=to_send is not None) for start, end in ranges]
+            if not any(isinstance(each, SentRange) for each in own):
+                self.close(number)
+            parts += own
+        if to_send is not None:
+            to_send.push(self.files.pop_all())
+        return StoredBatches(tuple(parts))
+
+    def _ranges(self) -> Mapping[int, list[tuple[int, int]]]:
+        """The bytes to send, by the number of the segment."""
         found: dict[int, list[tuple[int, int]]] = {}
         for segment, batches in self.parts:
             ranges = found.setdefault(segment, [])
@@ -413,6 +438,18 @@ class _Taken(Struct):
                 start = ranges.pop()[0]
             ranges.append((start, end))
         return found
+
+
+def _part(log: StoredFile, start: int, end: int, *, is_sent: bool) -> bytes | SentRange:
+    """Bytes of a log; as a range they are in the memory of the system.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    if is_sent and isinstance(log, LocalFile) and end - start >= LEAST_RANGE_BYTES:
+        log.load(start, end)
+        return SentRange(log, start, end)
+    return read_stored(log, start, end)
 
 
 def _rows_within(batches: BatchColumns, offset: int, end: int) -> BatchColumns:

@@ -8,9 +8,9 @@ import signal
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, cast
 
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, reason_of
 from kdump.serve.admission import Admission
 from kdump.serve.answering import Answering, Caller, ReadingThreads, Serving
 from kdump.serve.authentication import (
@@ -22,22 +22,24 @@ from kdump.serve.authentication import (
     illegal_state,
 )
 from kdump.serve.authorization import RULES, Access, Authorization
-from kdump.serve.fetch_answers import FETCH, LARGEST_FETCH_BYTES, FetchAnswers
+from kdump.serve.fetch_answers import LARGEST_FETCH_BYTES, FetchAnswers
 from kdump.serve.finding_answers import FindingAnswers
 from kdump.serve.group_answers import GroupAnswers
 from kdump.serve.live_groups import LiveGroups
 from kdump.serve.member_answers import MemberAnswers
 from kdump.serve.memory_budget import MemoryBudget
 from kdump.serve.message_shapes import MalformedMessage
-from kdump.serve.messages import Answer, Request, decode_request, encode_response
+from kdump.serve.messages import FETCH, Answer, Request, Response, decode_request, encode_response
 from kdump.serve.metadata_answers import LogDirAnswers, MetadataAnswers
 from kdump.serve.offset_answers import OffsetAnswers
 from kdump.serve.quorum_answers import QuorumAnswers
 from kdump.serve.refusing_answers import RefusingAnswers
 from kdump.serve.served_cluster import ServedCluster
 from kdump.serve.served_notices import ServedNotices
+from kdump.serve.stored_batches import FilesToSend, SentRange, read_stored
 from kdump.serve.transaction_answers import TransactionAnswers
 from kdump.state.metadata.authorizer import java_address
+from kdump.storage.local_disk import CAN_SEND_FILES
 
 LARGEST_REQUEST_BYTES: Final = 8 << 20
 """A fetch of 100,000 partitions is smaller."""
@@ -95,6 +97,7 @@ class ProtocolServer:
     _fetches: FetchAnswers = field(init=False)
     _offered: frozenset[int] = field(init=False)
     _live_groups: LiveGroups = field(init=False)
+    _threads: ReadingThreads = field(init=False)
     _requests: MemoryBudget = field(init=False)
     _responses: MemoryBudget = field(init=False)
     _decoded: MemoryBudget = field(init=False)
@@ -102,7 +105,8 @@ class ProtocolServer:
     _server: asyncio.Server | None = None
 
     def __post_init__(self) -> None:
-        serving = Serving(self.cluster, self.notices, ReadingThreads())
+        self._threads = ReadingThreads()
+        serving = Serving(self.cluster, self.notices, self._threads)
         finding, groups = FindingAnswers(serving), GroupAnswers(serving)
         self._live_groups = groups.live
         self._fetches = FetchAnswers(serving)
@@ -339,40 +343,95 @@ class ProtocolServer:
     ) -> None:
         wanted = max(_LEAST_FETCH_BYTES, min(request.body.max_bytes, LARGEST_FETCH_BYTES))
         async with self._responses.hold(wanted, _LEAST_FETCH_BYTES) as held:
-            wait_s = 0.0
+            with FilesToSend() as files:
+                response, wait_s = await self._fetched(request, access, held.size_bytes, files)
+                self._responses.resize(held, response.held_bytes)
+                await asyncio.sleep(wait_s)
+                await self._send(writer, response)
 
-            async def ask(asked: Request) -> Answer:
-                nonlocal wait_s
-                answer, wait_s = await self._fetches.fetch(asked, held.size_bytes)
-                if request.body.topics and not asked.body.topics:
-                    # All is refused, which is answered at once.
-                    wait_s = 0.0
-                return answer
+    async def _fetched(
+        self, request: Request, access: Access | None, room_bytes: int, files: FilesToSend
+    ) -> tuple[Response, float]:
+        """The response to a fetch, and how many seconds to wait before it is sent."""
+        to_send = files if CAN_SEND_FILES and self.admission.tls is None else None
+        wait_s = 0.0
 
-            if access is None:
-                answer = await ask(request)
-            else:
-                answer = await self._authorization.answer(request, access, ask)
-            response = encode_response(request, answer)
-            del answer  # it has the batches once more
-            self._responses.resize(held, len(response))
-            await asyncio.sleep(wait_s)
-            await self._send(writer, response)
+        async def ask(asked: Request) -> Answer:
+            nonlocal wait_s
+            answer, wait_s = await self._fetches.fetch(asked, room_bytes, to_send)
+            if request.body.topics and not asked.body.topics:
+                # All is refused, which is answered at once.
+                wait_s = 0.0
+            return answer
 
-    async def _send(self, writer: asyncio.StreamWriter, response: memoryview) -> None:
-        """Send a response piece by piece: what a client does not take at once is copied.
+        if access is None:
+            answer = await ask(request)
+        else:
+            answer = await self._authorization.answer(request, access, ask)
+        return encode_response(request, answer), wait_s
+
+    async def _send(self, writer: asyncio.StreamWriter, response: Response) -> None:
+        """Send a response; if that fails in between, the connection cannot be used any more.
 
         Raises:
             TimeoutError: the client does not take it.
+            OSError: the client is gone, or a file has become shorter or cannot be read.
         """
-        piece_bytes = _PIECE_BYTES if self.admission.tls is None else _TLS_PIECE_BYTES
         try:
             async with asyncio.timeout(_STALLED_S):
-                for start in range(0, len(response), piece_bytes):
-                    writer.write(response[start : start + piece_bytes])
-                    await writer.drain()
-        except TimeoutError:
+                for each in response.parts:
+                    if isinstance(each, SentRange):
+                        await self._send_file(writer, each)
+                    else:
+                        await self._send_bytes(writer, each)
+        except BaseException:
             writer.transport.abort()
+            raise
+
+    async def _send_bytes(self, writer: asyncio.StreamWriter, data: memoryview) -> None:
+        """Send bytes piece by piece: what a client does not take at once is copied."""
+        piece_bytes = _PIECE_BYTES if self.admission.tls is None else _TLS_PIECE_BYTES
+        for start in range(0, len(data), piece_bytes):
+            writer.write(data[start : start + piece_bytes])
+            await writer.drain()
+
+    async def _send_file(self, writer: asyncio.StreamWriter, part: SentRange) -> None:
+        """Let the system send a range of a file; what it does not send is read.
+
+        That is all of it where the file system cannot send files, or the disk fails, and the rest
+        of a file that has become shorter.
+        """
+        if writer.is_closing():
+            raise ConnectionResetError
+        start = part.start
+        with contextlib.suppress(OSError):
+            # Nothing is left to write before it. Usually the system takes all at once.
+            start += part.file.send(writer.get_extra_info("socket").fileno(), start, part.end)
+        if start < part.end:
+            start = await self._sent_by_loop(writer, part, start)
+        for begin in range(start, part.end, _PIECE_BYTES):
+            end = min(begin + _PIECE_BYTES, part.end)
+            try:
+                data = await self._threads.run(read_stored, part.file, begin, end)
+            except OSError as failure:
+                self.notices.note(f"{failure.filename}: {reason_of(failure)}")
+                raise
+            await self._send_bytes(writer, memoryview(data))
+
+    async def _sent_by_loop(self, writer: asyncio.StreamWriter, part: SentRange, start: int) -> int:
+        """Go on to send a range as the client takes it; gives the byte up to which it was sent."""
+        send = asyncio.get_running_loop().sendfile
+        file = cast("BinaryIO", part.file)
+        try:
+            return start + await send(
+                writer.transport, file, start, part.end - start, fallback=False
+            )
+        except asyncio.SendfileNotAvailableError:
+            return start
+        except (ConnectionError, TimeoutError):
+            raise
+        except OSError as failure:
+            self.notices.note(f"{part.file.location}: {reason_of(failure)}")
             raise
 
 

@@ -36,6 +36,7 @@ class _Stretch(Struct):
         end: the byte up to which it was read.
         first_offset: no batch before the stretch has this offset or a larger one.
         last_offsets: up to the end of each step, the largest offset.
+        batches: how many there are in the steps.
         is_complete: whether nothing follows in the segment.
     """
 
@@ -44,16 +45,13 @@ class _Stretch(Struct):
     first_offset: int
     steps: list[Step] = field(default_factory=list)
     last_offsets: list[int] = field(default_factory=list)
+    batches: int = 0
     is_complete: bool = False
 
     @property
     def reached_offset(self) -> int:
         """The first offset after the batches that were found."""
         return self.last_offsets[-1] + 1 if self.last_offsets else self.first_offset
-
-    @property
-    def batches(self) -> int:
-        return sum(each.count for each in self.steps if isinstance(each, BatchColumns))
 
 
 class SegmentBatches(Struct):
@@ -145,6 +143,7 @@ class SegmentBatches(Struct):
                 stretch.end = max(stretch.end, step.end)
                 continue
             stretch.steps.append(step.batches)
+            stretch.batches += step.batches.count
             stretch.last_offsets.append(int(step.batches.last_offset[-1]))
             stretch.end = int(step.batches.next_position[-1])
             if stretch.end - begin >= _STEP_BYTES:
@@ -157,6 +156,7 @@ class SegmentBatches(Struct):
     def _join(self, stretch: _Stretch, follower: _Stretch) -> None:
         """Make one of two stretches that meet."""
         stretch.steps += follower.steps
+        stretch.batches += follower.batches
         stretch.last_offsets += follower.last_offsets
         stretch.end = max(stretch.end, follower.end)
         stretch.is_complete = follower.is_complete
@@ -170,6 +170,7 @@ class VerifiedBatches:
         self._lock = threading.Lock()
         self._segments: OrderedDict[Location, SegmentBatches] = OrderedDict()
         self._counts: dict[Location, int] = {}
+        self._total = 0
 
     def of(
         self, partition: Partition, segment: Segment, following: Segment | None
@@ -186,8 +187,9 @@ class VerifiedBatches:
     def note_size(self, found: SegmentBatches) -> None:
         """Take note of how much is remembered of a segment, and forget others if it is too much."""
         with self._lock:
-            self._counts[found.path] = found.batches
-            total = sum(self._counts.values())
-            while total > _MOST_BATCHES and len(self._segments) > 1:
+            path, count = found.path, found.batches
+            self._total += count - self._counts.get(path, 0)
+            self._counts[path] = count
+            while self._total > _MOST_BATCHES and len(self._segments) > 1:
                 path, _ = self._segments.popitem(last=False)
-                total -= self._counts.pop(path, 0)
+                self._total -= self._counts.pop(path, 0)

@@ -38,6 +38,11 @@ _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _BLOCK_BYTES: Final = 512
 _READ_BYTES: Final = 1 << 20
 _LEAST_HOLE_BYTES: Final = 1 << 20
+_LOADED_BYTES: Final = 256 << 10
+_PROBED_BYTES: Final = 128 << 10
+"""The system reads ahead at least so much, and forgets it together."""
+CAN_SEND_FILES: Final = hasattr(os, "sendfile")
+_NO_WAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 
 
 class LocalDisk(Struct, frozen=True):
@@ -187,10 +192,52 @@ class LocalFile(StoredFile):
             return None  # it has no name, and is gone when it is closed
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
+    def fileno(self) -> int:
+        """The descriptor, for who sends the file."""
+        return self._descriptor
+
+    def send(self, client: int, start: int, end: int) -> int:
+        """Let the system send a range to a socket; gives how many bytes it has taken.
+
+        Args:
+            client: the descriptor of the socket, which does not block.
+
+        Raises:
+            OSError: it takes none now, or cannot be sent to; or the file cannot be read or sent.
+        """
+        return os.sendfile(client, self._descriptor, start, end - start)
+
+    def load(self, start: int, end: int) -> None:
+        """Have the system read a range into its memory, where it is not there yet.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        missing = next((at for at in _probed(start, end) if not self._is_in_memory(at)), None)
+        if missing is None:
+            return
+        buffer = memoryview(bytearray(min(_LOADED_BYTES, end - missing)))
+        for position in range(missing, end, _LOADED_BYTES):
+            self.read_into(buffer[: end - position], position)
+
+    def _is_in_memory(self, position: int) -> bool:
+        if _NO_WAIT is None:
+            return False
+        try:
+            return os.preadv(self._descriptor, [bytearray(1)], position, _NO_WAIT) == 1
+        except OSError:
+            return False  # not yet, or not every file system can tell
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
+
+
+def _probed(start: int, end: int) -> Iterator[int]:
+    """Some bytes of a range, the last one among them."""
+    yield from range(start, end, _PROBED_BYTES)
+    yield end - 1
 
 
 def require_not_special(path: PurePath | str) -> None:

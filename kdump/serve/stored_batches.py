@@ -1,0 +1,80 @@
+"""Batches on their way to a client: bytes, or ranges of files that the system sends itself."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Final, NamedTuple, Self
+
+from msgspec import Struct
+
+from kdump.scan.source import read_at
+from kdump.storage.local_disk import LocalFile
+from kdump.storage.location import StoredFile
+
+LEAST_RANGE_BYTES: Final = 64 << 10
+"""Less is read: an open file is not worth it. So a response has no more than 64 of them."""
+
+
+class SentRange(NamedTuple):
+    """Bytes of an open file; the end is exclusive."""
+
+    file: LocalFile
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes."""
+        return self.end - self.start
+
+
+class StoredBatches(Struct, frozen=True):
+    """Batches as they are stored."""
+
+    parts: tuple[bytes | SentRange, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(_size_bytes(each) for each in self.parts)
+
+
+def read_stored(log: StoredFile, start: int, end: int) -> bytes:
+    """All bytes of a range.
+
+    Raises:
+        OSError: they cannot be read, or the file ends before.
+    """
+    data = read_at(log, start, end - start)
+    if len(data) < end - start:
+        raise OSError(None, "the file became shorter", str(log.location))
+    return data
+
+
+class FilesToSend:
+    """The files of a response, open until it is sent; a context that closes them.
+
+    A client may be gone before the thread that chooses its batches has opened them all.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files = contextlib.ExitStack()
+        self._is_over = False
+
+    def keep(self, files: contextlib.ExitStack) -> None:
+        """Take open files; they are closed at once if nobody waits for them any more."""
+        with self._lock, files:
+            if not self._is_over:
+                self._files.push(files.pop_all())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._is_over = True
+            self._files.close()
+
+
+def _size_bytes(part: bytes | SentRange) -> int:
+    return part.size_bytes if isinstance(part, SentRange) else len(part)
