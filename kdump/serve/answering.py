@@ -17,6 +17,7 @@ from kdump.formats.names import TopicPartition
 from kdump.serve.messages import Answer, Request
 from kdump.serve.served_cluster import NO_EPOCH, ServedCluster, ServedPartition
 from kdump.serve.served_log import ServedLog
+from kdump.serve.served_log_0_7 import ServedLog07
 from kdump.serve.served_notices import ServedNotices
 
 _THREADS: Final = 4
@@ -89,7 +90,7 @@ class Serving(Struct, frozen=True):
 
     def readable(
         self, partition: ServedPartition | None, current_leader_epoch: int = NO_EPOCH
-    ) -> ServedLog | ErrorCode:
+    ) -> ServedLog | ServedLog07 | ErrorCode:
         """The log of a partition, or why there is none.
 
         Follows ``ReplicaManager.getPartitionOrException``, ``Partition.checkCurrentLeaderEpoch``.
@@ -102,8 +103,6 @@ class Serving(Struct, frozen=True):
             return ErrorCode.unknown_topic_or_partition
         if partition.log is None:
             return ErrorCode.not_leader_or_follower
-        if partition.log.replica.partition.is_0_7:
-            return ErrorCode.unsupported_for_message_format
         if NO_EPOCH not in (current_leader_epoch, partition.leader_epoch):
             if current_leader_epoch < partition.leader_epoch:
                 return ErrorCode.fenced_leader_epoch

@@ -124,11 +124,10 @@ class FetchAnswers(ServingAnswers):
         if isinstance(log, ErrorCode):
             return _error(log)
         try:
-            bounds = log.end(level)
             answer = {
                 "high_watermark": log.end_offset(IsolationLevel.READ_UNCOMMITTED),
                 "last_stable_offset": log.end_offset(level),
-                "log_start_offset": bounds.log_start_offset,
+                "log_start_offset": log.log_start_offset(level),
             }
             found = log.fetch(
                 asked.fetch_offset,

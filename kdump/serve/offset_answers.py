@@ -85,11 +85,7 @@ class OffsetAnswers(ServingAnswers):
             return {"error_code": log}
         assert partition is not None
         try:
-            if special is SpecialTime.LATEST:
-                found = log.end(level).found
-            else:
-                question = Question(time=special or time, isolation_level=level)
-                found = log.lookup(question).found
+            found = log.found(Question(time=special or time, isolation_level=level))
         except (OSError, KdumpError) as failure:
             return {"error_code": self._serving.failure(key, failure)}
         if found.offset is None:

@@ -26,6 +26,7 @@ from kdump.log.replicas import (
 from kdump.log.selection import PartitionSelection
 from kdump.phases import phase
 from kdump.serve.served_log import CommittedReaders, ServedLog
+from kdump.serve.served_log_0_7 import ServedLog07
 from kdump.serve.served_notices import ServedNotices
 from kdump.serve.verified_batches import VerifiedBatches
 from kdump.state.metadata.metadata_entities import PartitionRegistration
@@ -62,7 +63,7 @@ class ServedPartition(Struct, frozen=True):
     """
 
     number: int
-    log: ServedLog | None
+    log: ServedLog | ServedLog07 | None
     registration: PartitionRegistration | None
 
     @property
@@ -125,7 +126,7 @@ class ServedCluster:
         return None if topic is None else topic.partitions.get(key.partition)
 
     @property
-    def logs(self) -> list[ServedLog]:
+    def logs(self) -> list[ServedLog | ServedLog07]:
         found = (each.log for topic in self.topics.values() for each in topic.partitions.values())
         return [each for each in found if each is not None]
 
@@ -160,12 +161,13 @@ def open_cluster(
     replicas, other_topics = _replicas(request, ids)
     chosen = choose_replicas(replicas, on_failure)
     verified, readers = VerifiedBatches(), CommittedReaders()
-    logs: dict[TopicPartition, ServedLog] = {}
+    logs: dict[TopicPartition, ServedLog | ServedLog07] = {}
     for replica in chosen.chosen:
-        key = replica.partition.key
-        logs[key] = ServedLog(
-            key, replica, verified, readers, request.skips_damage, notices.note_damage
-        )
+        key, how = replica.partition.key, (request.skips_damage, notices.note_damage)
+        if replica.partition.is_0_7:
+            logs[key] = ServedLog07(key, replica, *how)
+        else:
+            logs[key] = ServedLog(key, replica, verified, readers, *how)
     selected = (
         each
         for directory in request.directories
@@ -240,7 +242,7 @@ def _replicas(request: ServeRequest, ids: Mapping[str, str]) -> tuple[list[Repli
 
 def _topics(
     keys: Iterable[TopicPartition],
-    logs: Mapping[TopicPartition, ServedLog],
+    logs: Mapping[TopicPartition, ServedLog | ServedLog07],
     registrations: Mapping[TopicPartition, PartitionRegistration],
     ids: Mapping[str, str],
 ) -> Mapping[str, ServedTopic]:

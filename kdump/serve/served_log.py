@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from kdump.formats import record_batch
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.jobs.lookup import (
+    Found,
     LookupAnswer,
     LookupJob,
     Question,
@@ -160,6 +161,24 @@ class ServedLog(Struct):
         assert offset is not None
         return offset
 
+    def log_start_offset(self, level: IsolationLevel) -> int:
+        """Where the log begins.
+
+        Raises:
+            OSError: the replica cannot be read.
+        """
+        return self.end(level).log_start_offset
+
+    def found(self, question: Question) -> Found:
+        """The offset for a time.
+
+        Raises:
+            OSError: the replica cannot be read.
+        """
+        if question.time is SpecialTime.LATEST:
+            return self.end(question.isolation_level).found
+        return self.lookup(question).found
+
     def epoch_end(self, leader_epoch: int) -> EpochEnd | None:
         """Where a leader epoch ends; None if it is not known.
 
@@ -242,7 +261,7 @@ class ServedLog(Struct):
             if is_committed and found.parts:
                 aborted = self._aborted(found, offset)
             if found.lost_end is not None and not found.parts:
-                filler = _empty_batch(offset, found.lost_end)
+                filler = empty_batch(offset, found.lost_end)
                 return FetchedBatches(StoredBatches((filler,)), aborted)
             return FetchedBatches(found.stored(to_send), aborted)
 
@@ -460,7 +479,7 @@ def _rows_within(batches: BatchColumns, offset: int, end: int) -> BatchColumns:
     return batches.rows(slice(first, max(first, stop)))
 
 
-def _empty_batch(offset: int, end: int) -> bytes:
+def empty_batch(offset: int, end: int) -> bytes:
     """A batch without records, as the cleaner leaves one: consumers go on at its end.
 
     Without it, a consumer would wait for ever before the last stable offset.

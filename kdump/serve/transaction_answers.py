@@ -23,6 +23,7 @@ from kdump.serve.answering import Answering, Caller, Serving, ServingAnswers
 from kdump.serve.disk_groups import IN_THIS_PROCESS
 from kdump.serve.messages import Answer, Request
 from kdump.serve.served_log import ServedLog
+from kdump.serve.served_log_0_7 import ServedLog07
 from kdump.state.metadata.settings import Settings
 from kdump.state.transactions.transaction_coordinator import (
     TRANSACTION_STATE_TOPIC,
@@ -133,6 +134,8 @@ class TransactionAnswers(ServingAnswers):
 
     def _producers(self, key: TopicPartition) -> Answer:
         log = self._serving.readable(self._cluster.partition(key))
+        if isinstance(log, ServedLog07):
+            log = ErrorCode.unsupported_for_message_format
         if not isinstance(log, ServedLog):
             return {"error_code": log, "active_producers": ()}
         replica = log.replica

@@ -277,15 +277,10 @@ def _require_kio() -> None:
 def _directories(
     paths: Sequence[Location], selection: PartitionSelection, diagnostics: Diagnostics
 ) -> Iterator[LogDirectory]:
-    """Read the log directories: the selected partitions, metadata, groups and transactions.
-
-    Raises:
-        UsageProblem: a directory is of Kafka 0.7.
-    """
+    """Read the log directories: the selected partitions, metadata, groups and transactions."""
     from kdump.cli.shared.directories import find_log_directories
     from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
     from kdump.jobs.listing.partition_facts import listed_as_loaded
-    from kdump.log.directory import DirectoryKind
     from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
     from kdump.tiered.left_in_tier import left_in_tier
 
@@ -293,8 +288,6 @@ def _directories(
         *(CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC),
     }
     for path, kind in find_log_directories(paths, diagnostics).items():
-        if kind is DirectoryKind.LOG_DIRECTORY_0_7:
-            raise UsageProblem(f"{path} is a log directory of Kafka 0.7, which is not served")
         found = listed_as_loaded(
             path,
             kind,
