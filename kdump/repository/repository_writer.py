@@ -106,19 +106,13 @@ class RepositoryWriter:
         self._documents: dict[RepositoryPiece, bytes] = {}
         self._cache = DocumentCache(os.environ) if where.is_listed else None
         self._known: set[RepositoryPiece] = set()
-        self._stored: set[RepositoryPiece] | None = None
+        # Before any piece is added: some places give it its name at once.
+        self._stored = set(pieces_in(where)) if where.is_listed else None
 
     def has(self, piece: RepositoryPiece) -> bool:
-        """Whether a piece is there, with its size; its bytes are not looked at.
-
-        Raises:
-            OSError: the place cannot be listed.
-        """
-        if not self.where.is_listed:
-            return self.repository.has(piece)
+        """Whether a piece is there, with its size; its bytes are not looked at."""
         if self._stored is None:
-            with phase(f"listing {self.repository.path}"):
-                self._stored = set(pieces_in(self.where))
+            return self.repository.has(piece)
         return piece in self._stored
 
     def place(self, kept: Sequence[tuple[str, RepositoryPiece]]) -> None:

@@ -243,6 +243,9 @@ class Repository(Struct, frozen=True):
             root: the document of its root.
             read: those that need not be read again, and to which all others are added; None to
                 read all: several directories of one log directory may have the same document.
+
+        Raises:
+            OSError: an object store does not answer.
         """
         cache = None if self._is_local else DocumentCache(os.environ)
         level = [("", root)]
@@ -251,6 +254,8 @@ class Repository(Struct, frozen=True):
             try:
                 return DirectoryFound(*each, self._cached_directory(each[1], cache))
             except (OSError, RepositoryError) as failure:
+                if self.gave_no_answer(failure):
+                    raise
                 return DirectoryFound(*each, None, worded(failure))
 
         try:
@@ -283,6 +288,11 @@ class Repository(Struct, frozen=True):
         if cache is not None:
             cache.keep(piece.sha256, data)
         return found
+
+    def gave_no_answer(self, failure: Exception) -> bool:
+        """Whether a failure to read says nothing of what is stored: it is that of a store."""
+        is_answer = not isinstance(failure, OSError) or isinstance(failure, FileNotFoundError)
+        return not (self._is_local or is_answer)
 
     @property
     def _is_local(self) -> bool:

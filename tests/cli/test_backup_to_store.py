@@ -97,7 +97,10 @@ def test_a_snapshot_is_restored_byte_for_byte_and_no_lock_is_left(
 ) -> None:
     (folder / "d1/users-0/odd name").write_bytes(b"mine" * 1000)
     (folder / "d1/users-0/odd name").chmod(0o640)
-    assert created(folder)["snapshot"] is not None
+    added_bytes = created(folder)["added_bytes"]
+    assert added_bytes == sum(
+        size_bytes for key, size_bytes in server.sizes().items() if "/data/" in key
+    )
     require_restored(folder)
     require_clean(folder)
     assert not locks_of(server)
@@ -237,6 +240,32 @@ def test_a_store_that_refuses_to_write_ends_the_run_plainly_and_the_next_goes_on
     require_clean(folder)
     require_restored(folder)
     assert not [each for each in server.keys if "/unfinished/" in each]
+
+
+@pytest.mark.parametrize("part", ["/data/", "/snapshots/2", "kdump-repository", "snapshots%2F"])
+@pytest.mark.parametrize("status", [500, 403])
+def test_a_store_that_gives_no_answer_is_not_taken_for_damage(
+    folder: Path, server: ObjectServer, part: str, status: int
+) -> None:
+    created(folder)
+    before = server.keys
+    shutil.rmtree(folder.parent / "cache")
+    server.disturb = refuse("GET HEAD", part, status)
+    lines = (
+        ["create", URI, "d1", "d2"],
+        ["check", URI],
+        ["check", "--repair", URI],
+        ["prune", URI, "--keep-last", "1"],
+    )
+    for line in lines:
+        failed = backup(folder, *line)
+        assert failed.exit_status == ExitStatus.OPERATIONAL_ERROR, line
+        said = failed.stderr.decode()
+        assert "s3://disks/repo" in said
+        assert not re.search("Traceback|testing|Secret|damaged|internal", said)
+        assert not failed.stdout
+    server.reset()
+    assert server.keys == before
 
 
 def lost(_data: bytes) -> bytes:

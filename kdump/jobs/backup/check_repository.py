@@ -51,7 +51,11 @@ class PiecesJob(Struct, frozen=True):
 
 
 def problem_of(repository: Repository, piece: RepositoryPiece) -> PieceProblem | None:
-    """What is wrong with a piece; None if it is as it was stored."""
+    """What is wrong with a piece; None if it is as it was stored.
+
+    Raises:
+        OSError: an object store does not answer.
+    """
     try:
         with repository.location(piece).open_file() as source:
             if source.size_bytes != piece.size_bytes:
@@ -61,6 +65,8 @@ def problem_of(repository: Repository, piece: RepositoryPiece) -> PieceProblem |
     except FileNotFoundError:
         return PieceProblem("missing")
     except OSError as failure:
+        if repository.gave_no_answer(failure):
+            raise
         what = f"cannot be read: {reason_of(failure)}"
         return PieceProblem(what, is_damaged=failure.errno == errno.EIO)
     if digest == piece.sha256:
@@ -151,6 +157,8 @@ class _Check:
                 self._problem(RepositoryProblem(file, what, (name,)))
                 continue
             except OSError as failure:
+                if self.repository.gave_no_answer(failure):
+                    raise
                 file = str(self.repository.snapshot_file(name))
                 what = f"cannot be read: {reason_of(failure)}"
                 self._problem(RepositoryProblem(file, what, (name,)))

@@ -39,13 +39,15 @@ class KnownFiles(Struct):
         """Read the newest snapshot, and the newest one that has each log directory.
 
         Raises:
-            OSError: the snapshots cannot be listed.
+            OSError: the snapshots cannot be listed, or an object store does not answer.
         """
         repository = self.writer.repository
         for name in reversed(repository.snapshot_ids()):
             try:
                 snapshot = repository.snapshot(name)
             except (OSError, RepositoryError) as failure:
+                if repository.gave_no_answer(failure):
+                    raise
                 self.unusable.append(str(failure))
                 continue
             for each in snapshot.log_dirs:
