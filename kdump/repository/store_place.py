@@ -30,6 +30,8 @@ from kdump.storage.sparse_writer import writing
 from kdump.storage.unfinished_file import UnfinishedFile
 
 MOST_PIECE_BYTES: Final = 32 << 20
+LEAST_LOOKED_UP_BYTES: Final = 1 << 20
+"""To send as much takes longer than to ask whether it is there."""
 
 
 def is_writable_store(location: Location) -> bool:
@@ -80,9 +82,13 @@ class StorePlace(Struct, frozen=True):
     def keep(self, new: Sequence[tuple[UnfinishedFile, RepositoryPiece]]) -> list[str]:
         def send(each: tuple[UnfinishedFile, RepositoryPiece]) -> None:
             file, piece = each
-            file.stream.flush()
-            file.stream.seek(0)
-            self.writer.put(self._path(piece_name(piece)), file.stream)
+            path = self._path(piece_name(piece))
+            # A run that was stopped may have sent it, or another host.
+            is_large = piece.size_bytes >= LEAST_LOOKED_UP_BYTES
+            if not (is_large and self.writer.size_of(path) == piece.size_bytes):
+                file.stream.flush()
+                file.stream.seek(0)
+                self.writer.put(path, file.stream)
             file.drop()
 
         with writing():

@@ -140,6 +140,20 @@ class ObjectWriter:
         self._connection.counter.add(RequestCounts(reads=1, read_bytes=len(data)))
         return data
 
+    def size_of(self, path: str) -> int | None:
+        """The size of an object; None if it is missing.
+
+        Raises:
+            OSError: the store does not answer.
+        """
+        self._connection.counter.add(RequestCounts(lookups=1))
+        what = {"Bucket": self._bucket, "Key": _key(path)}
+        try:
+            answer = self._ask(lambda: self._client.head_object(**what), self._name_of(path))
+        except FileNotFoundError:
+            return None
+        return int(answer["ContentLength"])
+
     def listed(self, folder: str, *, is_deep: bool = True) -> Iterator[ListedObject]:
         """What is below a folder, a page at a time; nothing if the folder is missing.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -21,6 +22,7 @@ from builders.object_server import ObjectServer, object_server
 from builders.samples import at_some_or_all, moments_of
 from builders.trees import tree_of
 from builders.two_disks import write_two_disks
+from kdump.engine import local as local_engine
 from kdump.errors import ExitStatus
 from kdump.processes.known_process import this_process
 from kdump.repository import store_locks, store_place
@@ -354,6 +356,38 @@ def test_a_prune_that_was_killed_leaves_whole_snapshots_and_goes_on(
             assert run_kdump(args, folder).exit_status == 0
             assert rows(folder, "check", uri)[-1]["unneeded_pieces"] == 0
             require_restored(folder, uri)
+
+
+def test_large_pieces_of_a_run_that_was_stopped_are_not_sent_again(
+    folder: Path, server: ObjectServer
+) -> None:
+    (folder / "d1/users-0/notes").write_bytes(random.Random(1).randbytes(3 << 20))
+    server.disturb = refuse("PUT", "/snapshots/", 403)
+    assert backup(folder, "create", URI, "d1", "d2").exit_status == ExitStatus.OPERATIONAL_ERROR
+    server.delete([each for each in server.keys if "/unfinished/" in each])
+    sent = {f"/disks/{each}" for each, size in server.sizes().items() if size > 1 << 20}
+    server.reset()
+    assert created(folder)["snapshot"] is not None
+    assert len(sent) == 1
+    assert not [each for each in server.requests if each.startswith("PUT") and each[4:] in sent]
+    require_restored(folder)
+
+
+def test_workers_send_pieces_too(
+    folder: Path, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_engine, "SPAWNED_POOL_BYTES", 1)
+    for number in range(4):
+        data = random.Random(number).randbytes(9 << 20)
+        (folder / f"d1/users-0/notes{number}").write_bytes(data)
+    server.disturb = refuse("PUT", "/data/", 500)
+    failed = backup(folder, "create", URI, "d1", "d2")
+    assert failed.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert re.search(b"s3://disks/repo: .*500.*; no snapshot was made", failed.stderr)
+    server.reset()
+    assert created(folder)["added_bytes"] > 36 << 20
+    require_clean(folder)
+    require_restored(folder)
 
 
 def held(**other: object) -> bytes:
