@@ -58,6 +58,8 @@ _OPEN_TOGETHER: Final = 64
 _PIECE: Final = re.compile(f"{DATA}/[0-9a-f]{{2}}/([0-9a-f]{{64}})")
 _NOTES: Final = re.compile(rf"{UNFINISHED}/progress[-0-9a-z]*\.jsonl")
 
+_SIZE_BYTES: Final = 8
+
 FilesByPath = dict[str, BackedUpFile]
 
 
@@ -85,6 +87,11 @@ def unneeded_pieces(place: RepositoryPlace, needed: Container[str]) -> Iterator[
     return (each for each in pieces_in(place) if each.sha256 not in needed)
 
 
+def _key_of(piece: RepositoryPiece) -> bytes:
+    """A piece in a third of the memory: a repository may have a million."""
+    return bytes.fromhex(piece.sha256) + piece.size_bytes.to_bytes(_SIZE_BYTES)
+
+
 class RepositoryWriter:
     """A repository that is locked and written to.
 
@@ -104,16 +111,15 @@ class RepositoryWriter:
         self._lines: list[bytes] = []
         self._unsettled = set[str]()
         self._documents: dict[RepositoryPiece, bytes] = {}
-        self._cache = DocumentCache(os.environ) if where.is_listed else None
         self._known: set[RepositoryPiece] = set()
         # Before any piece is added: some places give it its name at once.
-        self._stored = set(pieces_in(where)) if where.is_listed else None
+        self._stored = set(map(_key_of, pieces_in(where))) if where.is_listed else None
 
     def has(self, piece: RepositoryPiece) -> bool:
         """Whether a piece is there, with its size; its bytes are not looked at."""
         if self._stored is None:
             return self.repository.has(piece)
-        return piece in self._stored
+        return _key_of(piece) in self._stored
 
     def place(self, kept: Sequence[tuple[str, RepositoryPiece]]) -> None:
         """Give pieces their names: one that is there is replaced, because it may be damaged.
@@ -125,7 +131,7 @@ class RepositoryWriter:
         for _, piece in kept:
             self._unsettled.add(piece_name(piece).rpartition("/")[0])
             if self._stored is not None:
-                self._stored.add(piece)
+                self._stored.add(_key_of(piece))
 
     def note(self, log_dir: str, directory: str, file: BackedUpFile) -> None:
         """Note for the next run that a file is stored; see :meth:`write_notes`."""
@@ -169,11 +175,12 @@ class RepositoryWriter:
                     file.stream.write(data)
                     new.append((file, piece))
                 names = self.where.keep(new)
-                if self._cache is not None:
-                    for piece, data in together:
-                        self._cache.keep(piece.sha256, data)
             kept += zip(names, (piece for piece, _ in together), strict=True)
         self.place(kept)
+        if self._documents and self.where.is_listed:
+            with contextlib.closing(DocumentCache(os.environ)) as cache:
+                for piece, data in self._documents.items():
+                    cache.keep(piece.sha256, data)
         self._documents.clear()
 
     def add_snapshot(self, snapshot: Snapshot) -> str:
@@ -193,8 +200,6 @@ class RepositoryWriter:
         with contextlib.suppress(OSError, StoreGoneError):
             # There is a snapshot: what is left of the notes is read and deleted by the next run.
             self.where.delete(sorted(self._notes))
-        if self._cache is not None:
-            self._cache.save()
         return name
 
 

@@ -64,7 +64,7 @@ class DocumentCache:
             if len(self._new) >= _WRITTEN_TOGETHER:
                 self._write()
 
-    def save(self) -> None:
+    def close(self) -> None:
         """Write what was kept, and drop what was not used for long."""
         with self._lock:
             if self._database is None:
@@ -78,7 +78,8 @@ class DocumentCache:
                 self._database.execute(
                     "DELETE FROM documents WHERE used_day < ?", (self._today - UNUSED_DAYS,)
                 )
-            self._used.clear()
+            self._database.close()
+            self._database = None
 
     def _write(self) -> None:
         new, self._new = self._new, {}

@@ -34,7 +34,7 @@ _TOGETHER: Final = 1000
 """As many objects are deleted by one request."""
 _DEFAULT_REGION: Final = "us-east-1"
 _NO_CLIENT: Final = (
-    "to write to s3:// needs the Python package botocore: pip install 'kafka-kdump[s3]'"
+    "to write there needs the Python package botocore: pip install 'kafka-kdump[s3]'"
 )
 
 

@@ -274,7 +274,7 @@ class Repository(Struct, frozen=True):
                         ]
         finally:
             if cache is not None:
-                cache.save()
+                cache.close()
 
     def _cached_directory(
         self, piece: RepositoryPiece, cache: DocumentCache | None

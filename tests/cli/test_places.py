@@ -182,8 +182,19 @@ def test_commands_that_write_refuse_an_archive(archive: str, tmp_path: Path, lin
     assert "is not on a local disk; copy it to one first: kdump copy '" in said
 
 
-@pytest.mark.parametrize("place", ["s3://key:secret@bucket/clean", "a.tar.gz!", "hdfs://h/clean"])
-@pytest.mark.parametrize("line", WRITING)
+REPOSITORY: Final = re.compile(r"backup (check|list|prune|restore) ")
+"""Lines in which D1 is a repository, which can be in a bucket of S3."""
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        (line, place)
+        for place in ("s3://key:secret@bucket/clean", "a.tar.gz!", "hdfs://h/clean")
+        for line in WRITING
+        if not (place.startswith("s3:") and REPOSITORY.match(line))
+    ],
+)
 def test_what_cannot_be_written_is_refused_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, place: str
 ) -> None:
@@ -194,7 +205,10 @@ def test_what_cannot_be_written_is_refused_by_its_name(
     monkeypatch.setattr(spooled_archive, "spooled", opened)
     status, said = answer(line, place, tmp_path / "1")
     assert status & (ExitStatus.OPERATIONAL_ERROR | ExitStatus.USAGE)
-    assert "is not on a local disk; copy it to one first: kdump " in said
+    if REPOSITORY.match(line) and "://" in place:
+        assert "a repository is a directory on a local disk, or in a bucket of S3 (s3://)" in said
+    else:
+        assert "is not on a local disk; copy it to one first: kdump " in said
     assert "secret" not in said
 
 
