@@ -22,7 +22,12 @@ from builders.log_directories import (
     write_log_directory,
     write_partition,
 )
-from builders.metadata_log import partition_record, topic_record, write_metadata_log
+from builders.metadata_log import (
+    config_record,
+    partition_record,
+    topic_record,
+    write_metadata_log,
+)
 from builders.recovery import marker, of_producer
 from builders.trees import contents_of
 from kdump.formats import names
@@ -329,6 +334,22 @@ def test_another_disk_of_the_broker_that_has_the_partition_is_named(
     outcome = transplant(source, target, *TO_NEW)
     assert outcome.exit_status == 16
     assert b"transplant into that one" in outcome.stderr
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+def test_a_target_with_remote_storage_is_refused(
+    quick_path: Path, source: Path, value: str
+) -> None:
+    target = write_log_directory(quick_path / "new")
+    records = [
+        topic_record("new", 7),
+        config_record(2, "new", "remote.storage.enable", value),
+        partition_record(7, 0, [NODE_ID], [DIRECTORY]),
+    ]
+    write_metadata_log(target, records)
+    outcome = transplant(source, target, *TO_NEW)
+    assert b"remote.storage.enable is set for its topic" in outcome.stderr
+    assert not (target / "new-0").exists()
 
 
 def test_records_in_the_target_are_never_replaced(source: Path, target: Path) -> None:

@@ -13,11 +13,11 @@ from kdump.formats.names import TopicPartition
 from kdump.formats.uuids import format_uuid, parse_uuid
 from kdump.log.directory import LogDirectory
 from kdump.phases import phase
+from kdump.state.metadata.config_keys import REMOTE_STORAGE_ENABLE, is_true
 from kdump.state.metadata.metadata_entities import PartitionRegistration
 from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
 from kdump.state.metadata.metadata_replay import END, CopyReplay, OnProblem
 
-_REMOTE_STORAGE: Final = "remote.storage.enable"
 _TOPIC_RECORDS: Final = (
     *("TOPIC_RECORD", "REMOVE_TOPIC_RECORD", "CONFIG_RECORD"),
     *("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"),
@@ -69,7 +69,7 @@ def _topic_in(image: MetadataImage, key: TopicPartition) -> TargetTopic:
             return TargetTopic(
                 topic_id,
                 image.of(EntityKind.PARTITION).get((topic_id, key.partition)),
-                configs.get(_REMOTE_STORAGE) == "true",
+                is_true(configs.get(REMOTE_STORAGE_ENABLE, "")),
             )
     return TargetTopic()
 

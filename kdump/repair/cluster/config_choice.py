@@ -13,6 +13,7 @@ from kdump.repair.cluster.notice_codes import Notices
 from kdump.repair.cluster.overrides import Overrides
 from kdump.repair.cluster.topic_choice import TopicChoice, topic_ids
 from kdump.state.metadata.cluster_plan import PlannedConfig, Source, SourceKind
+from kdump.state.metadata.config_keys import REMOTE_STORAGE_ENABLE
 from kdump.state.metadata.metadata_image import EntityKind
 
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
@@ -99,11 +100,9 @@ class ConfigPlanner(Struct, frozen=True):
         values: dict[str, str] = dict(_KEEP_EVERYTHING)
         found = {name: (values[name], source) for name in values}
         if _REMOTE_LOG_METADATA in topic.named_by:
-            values["remote.storage.enable"] = "true"
-            found["remote.storage.enable"] = (
-                "true",
-                Source(SourceKind.CLAIM, _REMOTE_LOG_METADATA),
-            )
+            values[REMOTE_STORAGE_ENABLE] = "true"
+            claim = Source(SourceKind.CLAIM, _REMOTE_LOG_METADATA)
+            found[REMOTE_STORAGE_ENABLE] = ("true", claim)
         self.notices.add(
             notice_codes.UNKNOWN_CONFIG,
             _text(values),
