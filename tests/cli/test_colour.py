@@ -14,6 +14,7 @@ from builders.in_process import run_kdump, sent_to_terminal, text_on_terminal
 from builders.verified import LogModel
 from cli.test_exit_statuses import NOTHING, copy_after, damage_the_first_batch
 from kdump.check.findings import Finding, Place, Severity
+from kdump.cli.output import progress_bar
 from kdump.cli.output.brief import finding_line
 from kdump.cli.output.colour import failure_line, verdict_line
 from kdump.cli.output.events import write_line
@@ -136,8 +137,10 @@ COMMANDS: Final = {
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> Path:
+def damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that stopped uncleanly, with damage and leftovers; the copy has neither."""
+    # A slow machine would see a bar, which has no colour.
+    monkeypatch.setattr(progress_bar, "BAR_AFTER_SECONDS", 3600.0)
     root = LogModel(is_clean=False).write(tmp_path / "logs").parent
     copy_after(NOTHING)(root)
     damage_the_first_batch(root)
