@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,6 +108,24 @@ def test_tasks_have_the_schemas_of_payloads(sql: SqlSession, tmp_path: Path) -> 
     assert frame.rdd.getNumPartitions() >= 4
     rows = sorted(frame.collect())
     assert [json.loads(row["value_text"])["units"] for row in rows] == list(map(str, range(40)))
+
+
+def test_patterns_are_all_that_they_match(sql: SqlSession, log_dir: Path) -> None:
+    whole = load(sql, log_dir, mode="DROPMALFORMED").select("topic", "partition").distinct()
+    matched = load(sql, log_dir.parent / "*" / "*-[0-9]*", mode="DROPMALFORMED")
+    assert matched.count() > 0
+    assert sorted(matched.select("topic", "partition").distinct().collect()) == sorted(
+        whole.collect()
+    )
+
+
+def test_a_path_that_is_not_there_is_named(sql: SqlSession, log_dir: Path) -> None:
+    """The words are those of Spark's own file sources."""
+    for path in (log_dir / "nope", log_dir / "nope*", log_dir / "{nope,nor}"):
+        with pytest.raises(Exception, match=f"Path does not exist: {re.escape(str(path))}"):
+            load(sql, log_dir, path).count()
+        with pytest.raises(Exception, match="Path does not exist: "):
+            sql.read.text(str(path)).count()
 
 
 def test_several_paths_are_read_together(sql: SqlSession, log_dir: Path) -> None:

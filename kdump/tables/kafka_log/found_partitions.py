@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats import names
-from kdump.formats.names import FileKind, PartitionState, TopicPartition
+from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log import directory
 from kdump.log.broker import require_one_cluster
 from kdump.log.directory import DirectoryKind, LogDirectory
@@ -27,13 +27,13 @@ from kdump.storage.location import Location
 from kdump.storage.places import missing_in_archives, parse_location
 from kdump.tables.kafka_log.damage import CheckpointError, unreadable_logged, with_status
 from kdump.tables.kafka_log.options import Mode, Replicas, SourceOptions
+from kdump.tables.kafka_log.path_patterns import LOG_KINDS
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tiered.left_in_tier import left_in_tier
 from kdump.tiered.named_places import named_locations
 
 FIRST_OFFSET: Final = 0
 _LOG: Final = logging.getLogger(__name__)
-_LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
 
 
 class FoundPartition(Struct, frozen=True):
@@ -236,7 +236,7 @@ def _found(
     """The selected partitions of a path; adds all that it has to ``seen``."""
     entry_kind = path.kind()
     if entry_kind is None:
-        raise UsageProblem(f"{path.as_absolute()} does not exist")
+        raise UsageProblem(f"Path does not exist: {path.as_absolute()}")
     if entry_kind is EntryKind.FILE:
         yield from _noted(lone_segment(path), seen.present)
         return
@@ -295,7 +295,7 @@ def lone_segment(path: Location) -> FoundPartition:
     """
     named = _named(path)
     parsed = names.parse_offset_file_name(named.name)
-    if parsed is None or parsed.kind not in _LOG_KINDS:
+    if parsed is None or parsed.kind not in LOG_KINDS:
         raise UsageProblem(f"{path} is not a segment: it does not have the name of a log")
     note_holder_around(named)
     partition = directory.read_lone_partition(path.parent, named.parent.name)

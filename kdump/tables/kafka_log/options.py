@@ -27,6 +27,7 @@ from kdump.tables.kafka_log.columns import (
     default_columns,
 )
 from kdump.tables.kafka_log.java_pattern import PatternError
+from kdump.tables.kafka_log.path_patterns import paths_of
 from kdump.tables.kafka_log.pushed_filters import is_whole
 from kdump.tables.kafka_log.selected_offsets import (
     BOUND_OPTIONS,
@@ -229,13 +230,19 @@ class OptionParser:
         return parsed
 
     def paths(self) -> tuple[str, ...]:
-        """The paths: ``path`` for one; ``paths`` has several as JSON (``DataFrameReader.load``)."""
+        """The paths: ``path`` for one; ``paths`` has several as JSON (``DataFrameReader.load``).
+
+        Raises:
+            UsageProblem: there is none, or one with patterns matches nothing.
+            OSError: a directory cannot be listed.
+        """
         found = self.array_of_paths("paths") if self.text("paths") is not None else []
         if (path := self.text("path")) is not None:
             found.append(path)
         if not found:
             raise UsageProblem("kafka-log needs a path: a log directory, a partition or a segment")
-        return _as_mounted(found)
+        matched = [each for path in _as_mounted(found) for each in paths_of(path)]
+        return tuple(dict.fromkeys(matched))
 
     def array_of_paths(self, name: str) -> list[str]:
         """Several paths, as JSON."""
