@@ -293,6 +293,7 @@ def test_tasks_that_end_after_their_statement_do_not_count_for_the_next(
         "CREATE TEMPORARY VIEW IDENTIFIER('rec' || 'ords') AS SELECT 1",
         "CREATE TEMPORARY VIEW IDENTIFIER('a') AS SELECT 1",
         "CREATE TEMPORARY VIEW a.b AS SELECT 1",
+        "CREATE TEMPORARY VIEW a TBLPROPERTIES ('a' = 'b') AS SELECT 1",
         "DROP VIEW RECORDS",
         "DROP VIEW IDENTIFIER('rec' || 'ords')",
         "DROP VIEW default.a",

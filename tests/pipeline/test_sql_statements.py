@@ -68,6 +68,8 @@ def test_nothing_of_a_text_is_lost_but_blanks_comments_and_semicolons(text: str)
         "SHOW TABLES",
         "desc records",
         "EXPLAIN FORMATTED SELECT 1",
+        "explain/**/select/**/1",
+        "SET/* a */spark.sql.ansi.enabled=false",
         "create or replace /* ; */ temp view a AS SELECT 1",
         "CREATE -- a\n TEMPORARY\n\tVIEW a AS SELECT 1",
         "DROP VIEW a",

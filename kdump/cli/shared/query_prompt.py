@@ -40,7 +40,7 @@ _HELP: Final = (
     "  \\q         leave (or ^D)",
     "^C ends a running statement. CREATE TEMPORARY VIEW keeps a query until you leave.",
 )
-_HELP_MARGIN: Final = 12
+_HELP_MARGIN: Final = 11
 _SYNONYMS: Final = {
     "\\h": "\\?",
     "help": "\\?",

@@ -451,9 +451,18 @@ class SqlSession:
 
     def _as_error(self, failure: Exception) -> KdumpError:
         cause = spark_cause(failure)
+        if cause is None and _is_of_statement(failure):
+            cause = str(failure)
         if cause is not None:
             return StatementError(clean_message(cause, _view_of(failure)))
         return KdumpError(f"Spark failed: {self._spark.cause() or first_line(failure)}")
+
+
+def _is_of_statement(failure: Exception) -> bool:
+    """Whether Spark's parser or analyser refused a statement; some refusals have no SQLSTATE."""
+    from pyspark.errors import AnalysisException
+
+    return isinstance(failure, AnalysisException)
 
 
 def _view_of(failure: Exception) -> str | None:

@@ -27,7 +27,7 @@ _OF_SESSION: Final = re.compile(
 """What others begin with, which change only the session."""
 
 _FIRST_WORD: Final = re.compile(
-    r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*(\w+)(?=[\s(`*'\"]|$)", re.DOTALL
+    r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*(\w+)(?=[\s(`*'\"]|/\*|$)", re.DOTALL
 )
 _TOKEN: Final = re.compile(
     r"""--[^\n]*          # a comment
