@@ -205,7 +205,7 @@ def _also(short: int, without_key: int, masked: int) -> Iterable[str]:
         yield (
             f"copies of {counted(without_key, 'erased record')} without a key to search for, or"
             " named only by a field, so that the key can be that of many others: searched only at"
-            " their offsets, in files of which it is known of what partition they are"
+            " their offsets, in files whose partition is known"
         )
     if masked:
         yield (

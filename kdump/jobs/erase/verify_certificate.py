@@ -26,7 +26,7 @@ from kdump.jobs.erase.remains import (
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.phases import phase
-from kdump.repair.erase.erased_offsets import OffsetRanges
+from kdump.repair.erase.erased_offsets import ErasedRanges
 from kdump.repair.erase.key_search import FoundKeys, KeySearch, fields_of_topics
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.repair.erase.searched_content import (
@@ -74,7 +74,7 @@ class HashedKeysJob(Struct, frozen=True):
                         total += FoundKeys(unreadable_batches=int(step.may_hide))
         return total
 
-    def _in_messages(self, found: MessageSet, erased: OffsetRanges) -> FoundKeys:
+    def _in_messages(self, found: MessageSet, erased: ErasedRanges) -> FoundKeys:
         messages, may_hide = decoded_messages(found, self.largest_record_bytes)
         offsets = [
             offset
@@ -83,7 +83,7 @@ class HashedKeysJob(Struct, frozen=True):
         ]
         return FoundKeys(0, len(offsets), 0, 0, int(may_hide), tuple(offsets))
 
-    def _in_columns(self, columns: RecordColumns, erased: OffsetRanges) -> FoundKeys:
+    def _in_columns(self, columns: RecordColumns, erased: ErasedRanges) -> FoundKeys:
         is_left = erased.records(columns)
         rows = np.flatnonzero((columns.key_size >= 0) & ~is_control(columns.batches)[columns.batch])
         if len(rows):

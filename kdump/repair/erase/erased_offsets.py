@@ -50,14 +50,14 @@ class ErasedOffsets(Struct, frozen=True):
             }
         )
 
-    def of_partition(self, partition: str | None, topic_id: str | None) -> OffsetRanges:
+    def of_partition(self, partition: str | None, topic_id: str | None) -> ErasedRanges:
         """The offsets that no record of a partition has; none if it is not known.
 
         Args:
             partition: the partition.
             topic_id: of its topic; None if it is not known, so that it may be any.
         """
-        return OffsetRanges(
+        return ErasedRanges(
             each
             for known_id, ranges in self.ranges.get(partition or "", {}).items()
             if known_id is None or topic_id in (None, known_id)
@@ -65,7 +65,7 @@ class ErasedOffsets(Struct, frozen=True):
         )
 
 
-class OffsetRanges:
+class ErasedRanges:
     """Finds offsets in any of some ranges."""
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from kdump.formats.record_batch import CODEC_MASK, LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.erased_list import MARK
-from kdump.repair.erase.erased_offsets import ErasedOffsets, OffsetRanges
+from kdump.repair.erase.erased_offsets import ErasedOffsets, ErasedRanges
 from kdump.repair.erase.key_forms import forms_in_files, forms_in_records, is_number
 from kdump.repair.erase.key_standing import Standing, standing
 from kdump.repair.erase.named_records import NamedRecords, RecordMatcher
@@ -175,7 +175,7 @@ class _Patterns:
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The same rising ranges, of which none overlap."""
+    """The same rising ranges, joined where they overlap."""
     pending: tuple[int, int] | None = None
     for start, end in ranges:
         if pending is not None and start <= pending[1]:
@@ -255,7 +255,7 @@ class _FileSearch:
         names: Collection[str],
         source: ByteSource,
         topic: str | None,
-        erased: OffsetRanges,
+        erased: ErasedRanges,
     ) -> None:
         self._search = search
         self._content = SearchedContent.of(names)
