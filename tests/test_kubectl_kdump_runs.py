@@ -61,6 +61,7 @@ def test_it_prints_what_kdump_prints_and_deletes_the_job(api: KubernetesApi, run
     api.log.append(("2026-11-29T05:00:01Z", "1 Größe\n".encode()))
     done = run(POD, "--", "verify")
     assert (done.returncode, done.stdout) == (0, "kdump: valid\n1 Größe\n")
+    assert "Warning" not in done.stderr
     assert api.jobs == {}
     (job,) = api.created
     path = "/apis/batch/v1/namespaces/kafka/jobs"

@@ -98,7 +98,7 @@ def start_plugin(api: KubernetesApi, folder: Path, *words: str) -> subprocess.Po
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on the PATH")
     return subprocess.Popen(
-        [sys.executable, PLUGIN, f"--image={IMAGE}", *words],
+        [sys.executable, "-W", "error", PLUGIN, f"--image={IMAGE}", *words],
         env=write_configuration(api, folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
