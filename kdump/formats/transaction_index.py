@@ -86,17 +86,15 @@ def encode(entries: Iterable[AbortedTxn]) -> bytes:
     return np.array(rows, ENTRY_DTYPE).tobytes()
 
 
-def version_problem(
-    index: TransactionIndex, kafka: KafkaVersion = KAFKA_4_3_1
-) -> FormatError | None:
-    """Give the first entry whose version a Kafka refuses, as a value, or None."""
+def version_problem(index: TransactionIndex) -> FormatError | None:
+    """Give the first entry whose version Kafka 4.3.1 refuses, as a value, or None."""
     for slot, entry in enumerate(index.entries):
-        if not entry.is_known_to(kafka):
+        if not entry.is_known_to(KAFKA_4_3_1):
             return FormatError(
                 "aborted transaction has an unknown version",
                 position=slot * ENTRY_BYTES,
                 expected=CURRENT_VERSION,
-                found=entry.version_in(kafka),
+                found=entry.version_in(KAFKA_4_3_1),
             )
     return None
 

@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from kdump.formats.names import FileKind
 from kdump.log.living_windows import log_windows
 from kdump.log.partition import Partition
-from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage, OnDamage, batch_damage, segment_part
 from kdump.scan.batches import Window
 from kdump.scan.records import RecordColumns
-from kdump.scan.selection import Selection
-from kdump.scan.walk import ALL, MessageSet, expand_window
+from kdump.scan.walk import MessageSet, expand_window
 
 
 def valid_records(
-    partition: Partition, on_damage: OnDamage, selection: Selection = ALL
+    partition: Partition, on_damage: OnDamage
 ) -> Iterator[RecordColumns | MessageSet]:
     """Yield the records of all valid batches of a partition, in offset order.
 
@@ -27,32 +25,18 @@ def valid_records(
     Args:
         partition: as a starting broker loads it; not of Kafka 0.7.
         on_damage: takes the damage, each before the records that follow it.
-        selection: which records; the limit is not applied.
 
     Raises:
         OSError: a log cannot be read.
     """
     for segment, following in partition.with_following():
-        if _ends_before(following, selection):
-            continue
-        if selection.to_offset is not None and segment.base_offset >= selection.to_offset:
-            return
         log = partition.segment_path(segment, FileKind.LOG)
         for step in log_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 on_damage(step)
                 continue
-            for records in expand_window(step, selection, with_records=True, only_valid=True):
+            for records in expand_window(step, with_records=True, only_valid=True):
                 yield from _reported(records, step, str(log), on_damage)
-
-
-def _ends_before(following: Segment | None, selection: Selection) -> bool:
-    """Whether all offsets of a segment are below the first selected one."""
-    return (
-        following is not None
-        and selection.from_offset is not None
-        and following.base_offset <= selection.from_offset
-    )
 
 
 def _reported(

@@ -11,7 +11,6 @@ from kdump.log.directory import read_lone_partition
 from kdump.log.valid_records import valid_records
 from kdump.log.valid_windows import Damage
 from kdump.scan.records import RecordColumns
-from kdump.scan.selection import Selection
 from kdump.storage.local_disk import local
 
 BATCHES = 8
@@ -30,13 +29,11 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def offsets_and_damage(
-    folder: Path, selection: Selection | None = None
-) -> tuple[list[int], list[Damage]]:
+def offsets_and_damage(folder: Path) -> tuple[list[int], list[Damage]]:
     damage: list[Damage] = []
     offsets: list[int] = []
     partition = read_lone_partition(local(folder), folder.name)
-    for step in valid_records(partition, damage.append, selection or Selection()):
+    for step in valid_records(partition, damage.append):
         assert isinstance(step, RecordColumns)
         offsets += step.offset.tolist()
     return offsets, damage
@@ -62,9 +59,3 @@ def test_a_torn_tail_is_damage(folder: Path) -> None:
     offsets, damage = offsets_and_damage(folder)
     assert offsets == list(range((BATCHES - 1) * RECORDS))
     assert damage[0].end == log.stat().st_size
-
-
-def test_a_selection_of_offsets_opens_only_their_segments(folder: Path) -> None:
-    (folder / "00000000000000000000.log").write_bytes(b"rubbish")
-    selection = Selection(from_offset=15, to_offset=17)
-    assert offsets_and_damage(folder, selection) == ([15, 16], [])
