@@ -15,6 +15,7 @@ import pytest
 from builders.broker_damage import BrokerDamage
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
+from builders.metadata_log import topic_record, write_metadata_log
 from builders.rewindable_clusters import RandomCluster
 from builders.samples import seeds
 from builders.two_disks import write_two_disks
@@ -71,10 +72,10 @@ def answer(line: str, places: list[str], bases: list[str], folder: Path) -> tupl
 def test_a_snapshot_is_read_as_what_is_restored_from_it(quick_path: Path, seed: int) -> None:
     drawn = random.Random(seed)
     log_dirs = RandomCluster(seed, ticks=40).write(quick_path / "cluster", brokers=2)
-    damages = [BrokerDamage(drawn, [each]) for each in log_dirs]
-    for damage in damages:
-        for _ in range(drawn.randrange(4)):
-            damage.change()
+    write_metadata_log(log_dirs[0], [topic_record("orders", seed + 1)])
+    damage = BrokerDamage(drawn, log_dirs)
+    for _ in range(drawn.randrange(7)):
+        damage.change()
     made = run_kdump(
         ["backup", "create", "--output=jsonl", "repo", *map(str, log_dirs)], quick_path
     )
@@ -89,7 +90,7 @@ def test_a_snapshot_is_read_as_what_is_restored_from_it(quick_path: Path, seed: 
     for number, line in enumerate(READING):
         expected = answer(line, restored, restored, quick_path / f"a{number}")
         found = answer(line, [f"{quick_path}/repo!latest"], stored, quick_path / f"b{number}")
-        assert found == expected, (line, [each.done for each in damages])
+        assert found == expected, (line, damage.done)
 
 
 def _of_length(path: Path, length: int) -> Path:

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from builders.in_process import run_kdump
 from builders.packed import pack
 from builders.serving import Read, RunningServer, opened
 from builders.tiered_fixture import TieredFixture
 from kdump.log.directory import directory_kind
 from kdump.log.remote_files import RemotePlace
 from kdump.storage.local_disk import local
-from kdump.storage.places import parse_location
+from kdump.storage.places import parse_location, parse_locations
 from kdump.tiered.tiered_storage import tiered_locations
 
 pytestmark = pytest.mark.slow
@@ -80,6 +81,16 @@ def test_an_archive_is_served_as_its_directory(fixtures: Path, tmp_path: Path) -
         packed = read_of(server, "committed")
     with opened(*disks_of(fixtures / "out" / "clean")) as server:
         assert packed == read_of(server, "committed")
+
+
+def test_a_snapshot_is_served_as_its_directory(fixtures: Path, tmp_path: Path) -> None:
+    disks = disks_of(fixtures / "out" / "clean")
+    made = run_kdump(["backup", "create", "repo", *map(str, disks)], tmp_path)
+    assert made.exit_status == 0, made.stderr
+    with opened(*parse_locations([f"{tmp_path}/repo!latest"])) as server:
+        stored = read_of(server, "committed")
+    with opened(*disks) as server:
+        assert stored == read_of(server, "committed")
 
 
 @pytest.fixture(scope="module")
