@@ -28,7 +28,6 @@ from kdump.storage.document_cache import DocumentCache
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.parallel_reads import each_read
-from kdump.storage.places import concurrent_reads
 from kdump.storage.repository_documents import (
     REPOSITORY_FORMAT,
     VERSION,
@@ -233,7 +232,11 @@ class Repository(Struct, frozen=True):
             raise RepositoryError(f"{file}: {error}") from None
 
     def directories(
-        self, root: RepositoryPiece, read: set[RepositoryPiece] | None = None
+        self,
+        root: RepositoryPiece,
+        read: set[RepositoryPiece] | None = None,
+        *,
+        threads: int,
     ) -> Iterator[DirectoryFound]:
         """Read the documents of a log directory, each before those of the directories in it.
 
@@ -243,6 +246,8 @@ class Repository(Struct, frozen=True):
             root: the document of its root.
             read: those that need not be read again, and to which all others are added; None to
                 read all: several directories of one log directory may have the same document.
+            threads: how many are read at the same time:
+                :func:`~kdump.storage.places.concurrent_reads`.
 
         Raises:
             OSError: an object store does not answer.
@@ -265,7 +270,7 @@ class Repository(Struct, frozen=True):
                     wanted = list({piece: (path, piece) for path, piece in wanted}.values())
                     read.update(piece for _, piece in wanted)
                 level = []
-                for each in each_read(found, wanted, 1 if cache is None else concurrent_reads()):
+                for each in each_read(found, wanted, threads):
                     yield each
                     if each.directory is not None:
                         level += [

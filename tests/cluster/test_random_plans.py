@@ -126,7 +126,7 @@ def before_start(collections: list[DiskCollection], name: str) -> int:
     """The largest start of a replica within its log: what is before it was deleted.
 
     It may also be where a torn log ends now, if that is not its high watermark; or, if it is, or
-    there is none, the end of a log of which retention deleted all records.
+    there is none, the end of a log whose records were all deleted by retention.
     """
     starts = (
         each.log_start_offset

@@ -16,6 +16,7 @@ from kdump.phases import phase
 from kdump.repository.known_places import place_at
 from kdump.repository.repository_place import HeldLock
 from kdump.repository.repository_writer import keep_as_damaged, unneeded_pieces
+from kdump.storage.places import concurrent_reads
 from kdump.storage.repository import Repository, RepositoryError, sha256_of
 from kdump.storage.repository_documents import RepositoryPiece, stored_bytes
 
@@ -169,7 +170,7 @@ class _Check:
 
     def _read(self, log_dir: str, root: RepositoryPiece) -> None:
         """Read the documents that were not read yet: most are of several snapshots."""
-        for each in self.repository.directories(root, self.read):
+        for each in self.repository.directories(root, self.read, threads=concurrent_reads()):
             where = f"{log_dir}/{each.path}".rstrip("/")
             document = each.document
             if each.directory is None:

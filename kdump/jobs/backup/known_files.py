@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from kdump.log.directory import LogDirectory
 from kdump.repository.repository_writer import FilesByPath, RepositoryWriter
 from kdump.storage.file_status import FileStatus
+from kdump.storage.places import concurrent_reads
 from kdump.storage.repository import RepositoryError
 from kdump.storage.repository_documents import BackedUpFile, Pieces, RepositoryPiece, stored_bytes
 
@@ -64,7 +65,7 @@ class KnownFiles(Struct):
 
     def _read(self, root: RepositoryPiece) -> FilesByPath:
         found: FilesByPath = {}
-        for each in self.writer.repository.directories(root):
+        for each in self.writer.repository.directories(root, threads=concurrent_reads()):
             if each.directory is None:
                 self.unusable.append(each.failure)
                 continue

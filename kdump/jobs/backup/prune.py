@@ -17,6 +17,7 @@ from msgspec import Struct
 from kdump.phases import phase
 from kdump.repository.known_places import place_at
 from kdump.repository.repository_writer import read_progress, remove, unneeded_pieces
+from kdump.storage.places import concurrent_reads
 from kdump.storage.repository import Repository, RepositoryError, later_snapshots
 from kdump.storage.repository_documents import (
     BackedUpLogDirectory,
@@ -175,7 +176,7 @@ def _needed(repository: Repository, snapshots: Mapping[str, Snapshot]) -> set[st
     with phase(f"reading the directories of {repository.path}"):
         for name, snapshot in snapshots.items():
             for log_dir in snapshot.log_dirs:
-                for each in repository.directories(log_dir.root, read):
+                for each in repository.directories(log_dir.root, read, threads=concurrent_reads()):
                     if each.directory is None:
                         file = repository.snapshot_file(name)
                         raise RepositoryError(f"{each.failure}; needed by {file}; {_REFUSED}")

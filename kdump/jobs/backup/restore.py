@@ -43,6 +43,7 @@ from kdump.scan.source import read_at
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location, StoredFile
+from kdump.storage.places import concurrent_reads
 from kdump.storage.repository import Repository, RepositoryError, sha256_of, worded
 from kdump.storage.repository_documents import (
     BackedUpDirectory,
@@ -338,7 +339,9 @@ def _directories(request: RestoreRequest) -> dict[str, BackedUpDirectory]:
     """
     found: dict[str, BackedUpDirectory] = {}
     with phase(f"reading the snapshot of {request.log_dir.path}"):
-        for each in request.repository.directories(request.log_dir.root):
+        for each in request.repository.directories(
+            request.log_dir.root, threads=concurrent_reads()
+        ):
             if each.directory is None:
                 raise RepositoryError(
                     f"{each.failure}; nothing was restored; run 'kdump backup check' and restore"
