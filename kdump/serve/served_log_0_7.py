@@ -121,11 +121,12 @@ class ServedLog07(Struct):
         with self._lock:
             if self._end is None:
                 last = self.replica.partition.segments[-1]
-                self._end = last.base_offset
+                end = last.base_offset
                 with self._path(last).open_file() as log:
                     for found in self._messages(last, log, last.base_offset):
                         if isinstance(found, Message07):
-                            self._end = last.base_offset + found.position + found.size_bytes
+                            end = last.base_offset + found.position + found.size_bytes
+                self._end = end
             return self._end
 
     def found(self, question: Question) -> Found:
@@ -155,7 +156,7 @@ class ServedLog07(Struct):
     ) -> FetchedBatches:
         """As :meth:`~kdump.serve.served_log.ServedLog.fetch`; all is converted.
 
-        An offset within a message leads to the next one.
+        An offset within a message leads to the next one, or to the end of the log.
         """
         end = self.end_offset(level)
         if not self.log_start_offset(level) <= offset <= end:
@@ -191,6 +192,9 @@ class ServedLog07(Struct):
                     break
                 taken.append(step)
             reached = step.end
+        else:
+            # No message may follow: the offset is within the last one.
+            reached = end
         return taken, reached
 
     def _steps_from(self, offset: int, end: int) -> Iterator[_Entry | _Lost]:

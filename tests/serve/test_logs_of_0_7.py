@@ -180,3 +180,27 @@ def test_the_torn_end_of_a_log_is_not_served(tmp_path: Path) -> None:
 def test_a_small_fetch_has_at_least_one_message(server: RunningServer) -> None:
     found = fetch(server, NEXT, partition_max_bytes=1)
     assert found.records.count(b"message ") == 1
+
+
+def test_an_offset_in_the_last_message_leads_to_the_end(server: RunningServer) -> None:
+    found = fetch(server, END - 1)
+    assert found.error_code == ErrorCode.none
+    header = decode_header(found.records)
+    assert (header.records_count, header.last_offset) == (0, END - 1)
+
+
+def test_sets_without_messages_lead_to_the_end(tmp_path: Path) -> None:
+    empty = encode_message(gzip.compress(b""), attributes=GZIP)
+    root = write(tmp_path, b"".join(FIRST), empty * 3)
+    with opened(root) as server:
+        assert decode_header(fetch(server, NEXT).records).last_offset == NEXT + 3 * len(empty) - 1
+
+
+def test_an_end_that_could_not_be_read_is_looked_up_again(
+    server: RunningServer, log_dir: Path
+) -> None:
+    last = log_dir / "orders-0" / f"{NEXT:020d}.kafka"
+    last.rename(last.with_suffix(".away"))
+    assert offset_of(server, -1).error_code != ErrorCode.none
+    last.with_suffix(".away").rename(last)
+    assert offset_of(server, -1).offset == END
