@@ -196,6 +196,12 @@ def test_sets_without_messages_lead_to_the_end(tmp_path: Path) -> None:
         assert decode_header(fetch(server, NEXT).records).last_offset == NEXT + 3 * len(empty) - 1
 
 
+def test_a_fetch_of_tiny_messages_is_not_larger_than_asked_for(tmp_path: Path) -> None:
+    root = write(tmp_path, b"".join(FIRST), encode_message(b"") * 20_000)
+    with opened(root) as server:
+        assert 0 < len(fetch(server, NEXT, partition_max_bytes=10_000).records) <= 10_000
+
+
 def test_an_end_that_could_not_be_read_is_looked_up_again(
     server: RunningServer, log_dir: Path
 ) -> None:
