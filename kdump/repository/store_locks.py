@@ -38,6 +38,8 @@ SIGN_SECONDS: Final = 60.0
 TRUSTED_SECONDS: Final = 300.0
 DEAD_SECONDS: Final = 900.0
 _LONGEST_TIMEOUT_SECONDS: Final = 300.0
+_LAST_SIGN_SECONDS: Final = 30.0
+"""So long a run that ends waits for its last sign to be written."""
 _NAME: Final = re.compile(r"(?:(\d{8})(?:-(write|remove)-[0-9a-f]{16})?|read-[0-9a-f]{16})")
 
 WRITE: Final = "write"
@@ -96,6 +98,7 @@ class StoreLock:
         self._sign = f"{self._folder}/{READ}-{secrets.token_hex(8)}"
         self._signed_s = 0.0
         self._ended = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, daemon=True, name="kdump lock")
 
     def require_held(self) -> None:
         """Make sure that nobody else can have taken the lock.
@@ -132,11 +135,14 @@ class StoreLock:
         self._others(dead)
         if self._kind != READ:
             self._writer.delete(dict.fromkeys(each.path for each in dead))
-        threading.Thread(target=self._renew, daemon=True, name="kdump lock").start()
+        self._renewing.start()
 
     def give_back(self) -> None:
         """Give the lock back; what cannot be deleted counts as dead later. Never fails."""
         self._ended.set()
+        if self._renewing.is_alive():
+            # A sign that is just being written would be there again.
+            self._renewing.join(_LAST_SIGN_SECONDS)
         with contextlib.suppress(OSError, KdumpError):
             self._writer.delete(self._own)
 

@@ -496,6 +496,21 @@ def test_of_two_at_once_at_most_one_makes_a_snapshot(
     assert not locks_of(server)
 
 
+def test_a_lock_that_is_just_renewed_is_given_back(
+    server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_locks, "SIGN_SECONDS", 0.0)
+    location = parse_location(URI)
+    assert isinstance(location.storage, ObjectStore)
+    for _ in range(10):
+        with store_locks.locked_store_to_write(location, location.storage.writer):
+            pass
+        threads = [each for each in threading.enumerate() if each.name == "kdump lock"]
+        for each in threads:
+            each.join()
+        assert not locks_of(server)
+
+
 def test_a_lock_that_could_not_be_renewed_makes_no_snapshot_and_removes_nothing(
     folder: Path, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
