@@ -7,6 +7,7 @@ limits and attempts; what fails is worded, and given up, as there.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -100,7 +101,9 @@ class ObjectWriter:
             self._put(path, body, {"IfNoneMatch": "*"})
         except FileExistsError:
             # An attempt whose answer was lost may have created it.
-            return self.read(path) == body
+            with contextlib.suppress(FileNotFoundError):  # who has created it deletes it
+                return self.read(path) == body
+            return False
         except ConditionUnknownError:
             self._put(path, body, {})
         return True

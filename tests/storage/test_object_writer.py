@@ -75,6 +75,14 @@ def test_what_was_created_by_an_attempt_whose_answer_was_lost_is_created(
     assert server.count("PUT") == 2
 
 
+def test_what_another_deletes_meanwhile_is_not_created(
+    server: ObjectServer, writer: ObjectWriter
+) -> None:
+    body = b"<Error><Code>PreconditionFailed</Code><Message>no</Message></Error>"
+    server.disturb = lambda request: Reply(412, {}, body) if request.startswith("PUT") else None
+    assert not writer.create("/lock", b"mine")
+
+
 def test_a_store_that_knows_no_condition_writes_in_any_case(
     server: ObjectServer, writer: ObjectWriter
 ) -> None:
