@@ -144,7 +144,7 @@ class Repository(Struct, frozen=True):
             entries = self.snapshots_folder.entries()
         except FileNotFoundError:
             # In a store, folders are only in the names of objects.
-            if self._is_local:
+            if self.is_local:
                 raise
         return sorted(
             match[1]
@@ -252,7 +252,7 @@ class Repository(Struct, frozen=True):
         Raises:
             OSError: an object store does not answer.
         """
-        cache = None if self._is_local else DocumentCache(os.environ)
+        cache = None if self.is_local else DocumentCache(os.environ)
         level = [("", root)]
 
         def found(each: tuple[str, RepositoryPiece]) -> DirectoryFound:
@@ -297,10 +297,11 @@ class Repository(Struct, frozen=True):
     def gave_no_answer(self, failure: Exception) -> bool:
         """Whether a failure to read says nothing of what is stored: it is that of a store."""
         is_answer = not isinstance(failure, OSError) or isinstance(failure, FileNotFoundError)
-        return not (self._is_local or is_answer)
+        return not (self.is_local or is_answer)
 
     @property
-    def _is_local(self) -> bool:
+    def is_local(self) -> bool:
+        """Whether it is on a disk of this machine."""
         return self.path.storage.local_path(self.path.path) is not None
 
     def file(self, pieces: Pieces) -> PiecedFile:

@@ -136,6 +136,17 @@ def test_a_backup_of_unchanged_disks_asks_for_no_piece(folder: Path, server: Obj
     assert server.count() <= 14
 
 
+def test_a_restore_asks_once_for_each_piece(folder: Path, server: ObjectServer) -> None:
+    for number in range(5):
+        (folder / f"d1/users-0/notes{number}").write_bytes(bytes([number]) * 3000)
+    created(folder)
+    server.requests.clear()
+    require_restored(folder)
+    asked = [each for each in server.requests if each.startswith("HEAD") and "/data/" in each]
+    assert asked
+    assert sorted(asked) == sorted(set(asked))
+
+
 def test_without_the_cache_documents_are_read_from_the_store(folder: Path) -> None:
     created(folder)
     shutil.rmtree(folder.parent / "cache")

@@ -452,6 +452,8 @@ def _require_space(request: RestoreRequest, files: Sequence[FileToRestore]) -> N
 
 def _hole_bytes(request: RestoreRequest, file: BackedUpFile) -> int:
     holes = 0
+    if not request.repository.is_local:
+        return holes  # each piece would be asked for
     for each in file.pieces:
         with contextlib.suppress(OSError):  # reported when it is read
             holes += request.repository.location(each).status().hole_bytes
