@@ -188,6 +188,8 @@ class VerifiedBatches:
         """Take note of how much is remembered of a segment, and forget others if it is too much."""
         with self._lock:
             path, count = found.path, found.batches
+            if self._segments.get(path) is not found:
+                return  # it was forgotten while it was read
             self._total += count - self._counts.get(path, 0)
             self._counts[path] = count
             while self._total > _MOST_BATCHES and len(self._segments) > 1:
