@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from builders.lock_holder import complaints, held_elsewhere
 from builders.log_directories import write_log_directory, write_partition
 from builders.samples import seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
-from kdump.jobs.diff import diff, missing_replicas
+from kdump.jobs.diff import diff, living_replica, missing_replicas
 from kdump.log import living_windows, settled_listing
 from kdump.log.lock_holders import forget_holders
 from kdump.storage import places
@@ -136,6 +137,28 @@ def test_a_record_that_differs_is_found_beside_running_brokers(
     outcome, rows = compared(tmp_path, *map(str, sides))
     assert outcome.exit_status == 1
     assert (rows["orders"]["verdict"], rows["orders"]["corrupt_records"]) == ("diverged", 5)
+
+
+@pytest.mark.parametrize("call", range(4))
+def test_records_that_are_read_again_are_listed_once(
+    call: int, sides: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, value in zip(sides, (b"v", b"w"), strict=True):
+        write_log_directory(path, clean=False)
+        write_replica(path, 5, value)
+    require, calls = living_replica.LivingReplicaLog.require_unchanged, itertools.count()
+
+    def require_or_fail(log: living_replica.LivingReplicaLog) -> None:
+        if next(calls) == 2 * call:
+            raise living_replica.ReplicaChangedError("it changes")
+        require(log)
+
+    monkeypatch.setattr(living_replica.LivingReplicaLog, "require_unchanged", require_or_fail)
+    monkeypatch.setattr(diff, "wait", lambda _: None)
+    outcome, _ = compared(tmp_path, "--records", *map(str, sides))
+    rows = [json.loads(line) for line in outcome.stdout.splitlines()]
+    listed = [(row["side"], row["offset"]) for row in rows if row["type"] == "record"]
+    assert sorted(listed) == [(on, at) for on in ("left", "right") for at in range(5)]
 
 
 def test_a_partition_that_one_running_broker_lacks_is_missing(

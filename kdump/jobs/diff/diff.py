@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from msgspec import Struct
 
 from kdump.broker.loader import swapped_partition
@@ -27,6 +28,7 @@ from kdump.jobs.diff.living_replica import (
     ReplicaGoneError,
     living_replica,
 )
+from kdump.jobs.diff.record_rows import RecordRows
 from kdump.jobs.diff.replica_log import (
     MAX_OFFSET,
     OffsetRange,
@@ -155,10 +157,11 @@ def compare_replicas(
             the two replicas.
     """
     earlier: Sequence[int | None] = ()
+    taken = None if on_records is None else _TakenOnce(on_records)
     for attempt in range(ATTEMPTS):
         living = [each.is_living for each in split.replicas]
         try:
-            found = _compared_once(split, living, largest_record_bytes, on_records)
+            found = _compared_once(split, living, largest_record_bytes, taken)
         except ReplicaChangedError:
             wait(attempt)
             continue
@@ -172,6 +175,24 @@ def compare_replicas(
             continue
         return found
     return NotCompared(split.key, str(split.path), "it keeps changing; compare it again")
+
+
+class _TakenOnce:
+    """Passes on records that are read several times, because a log has changed, only once.
+
+    What was passed on cannot be taken back: each two replicas continue at the next offset.
+    """
+
+    def __init__(self, on_records: OnRecords) -> None:
+        self._on_records = on_records
+        self._next_offset = dict[tuple[int, int], int]()
+
+    def __call__(self, holder: int, other: int, found: RecordRows) -> None:
+        pair, count = (holder, other), len(found.offset)
+        first = int(np.searchsorted(found.offset, self._next_offset.get(pair, 0)))
+        if first < count:
+            self._next_offset[pair] = int(found.offset[-1]) + 1
+            self._on_records(holder, other, found.slice(first, count))
 
 
 def _partings(found: Compared) -> Sequence[int | None]:
