@@ -18,6 +18,7 @@ from builders.lock_holder import complaints, held_elsewhere
 from builders.log_directories import write_log_directory, write_partition
 from builders.samples import seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
+from kdump.errors import ExitStatus
 from kdump.jobs.diff import diff, living_replica, missing_replicas
 from kdump.log import living_windows, settled_listing
 from kdump.log.lock_holders import forget_holders
@@ -159,6 +160,25 @@ def test_records_that_are_read_again_are_listed_once(
     rows = [json.loads(line) for line in outcome.stdout.splitlines()]
     listed = [(row["side"], row["offset"]) for row in rows if row["type"] == "record"]
     assert sorted(listed) == [(on, at) for on in ("left", "right") for at in range(5)]
+
+
+def test_a_list_of_records_that_cannot_be_finished_is_reported(
+    sides: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, value in zip(sides, (b"v", b"w"), strict=True):
+        write_log_directory(path, clean=False)
+        write_replica(path, 5, value)
+    calls = itertools.count()
+
+    def fail_in_the_list(_log: living_replica.LivingReplicaLog) -> None:
+        if next(calls) >= 2 * len(sides):
+            raise living_replica.ReplicaChangedError("it changes")
+
+    monkeypatch.setattr(living_replica.LivingReplicaLog, "require_unchanged", fail_in_the_list)
+    monkeypatch.setattr(diff, "wait", lambda _: None)
+    outcome, _ = compared(tmp_path, "--records", *map(str, sides))
+    assert outcome.exit_status == ExitStatus.DIFFERENT | ExitStatus.OPERATIONAL_ERROR
+    assert b"orders-0: it keeps changing" in outcome.stderr
 
 
 def test_a_partition_that_one_running_broker_lacks_is_missing(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kdump.jobs.diff.missing_replicas import MissingReplica
     from kdump.jobs.diff.pairing import Paired
     from kdump.jobs.diff.record_rows import RecordRows
-    from kdump.jobs.diff.results import Compared
+    from kdump.jobs.diff.results import Compared, NotCompared
     from kdump.jobs.diff.sides import NamedDirectory, Side
     from kdump.log.directory import LogDirectory
     from kdump.log.lock_holders import ReadAs
@@ -128,6 +128,8 @@ def command(
     else:
         elected = None if electing is None else electing.elect(every, sides, sys.stderr)
         _write_for_programs(output, rows, listed, report, elected)
+    for failure in listed.failures:
+        _report_damage(failure, diagnostics)
     return diagnostics.status | (ExitStatus.DIFFERENT if report.is_different else ExitStatus.SOUND)
 
 
@@ -195,6 +197,7 @@ class _RecordList(Struct):
         is_wanted: whether they were asked for.
         command: the command that asks for them.
         splits: the partitions that have any.
+        failures: why some were not read to their ends.
     """
 
     report: DiffReport
@@ -202,10 +205,12 @@ class _RecordList(Struct):
     is_wanted: bool
     command: str
     splits: list[DiffSplit] = field(default_factory=list)
+    failures: list[NotCompared] = field(default_factory=list)
 
     def write(self, output: Output | SectionedOutput) -> None:
         """Write the rows of all partitions, as they are read."""
         from kdump.jobs.diff.diff import compare_replicas
+        from kdump.jobs.diff.results import NotCompared
 
         with phase("listing records", len(self.splits)) as listing:
             for split in listing.over(self.splits):
@@ -215,7 +220,9 @@ class _RecordList(Struct):
                 ) -> None:
                     output.rows(self.report.record_rows(split, holder, other, found))
 
-                compare_replicas(split, self.largest_record_bytes, show)
+                found = compare_replicas(split, self.largest_record_bytes, show)
+                if isinstance(found, NotCompared):
+                    self.failures.append(found)
 
 
 def _note_living(
