@@ -355,7 +355,11 @@ class PiecedFile(StoredFile):
         for number, start, end in self._parts(position, position + len(buffer)):
             part = buffer[start - position : end - position]
             begin = self._pieces[number][0]
-            filled += self._open(number).read_into(part, start - begin)
+            count = self._open(number).read_into(part, start - begin)
+            if count < len(part):
+                file = self._repository.location(self._pieces[number][2])
+                raise RepositoryError(f"{file}: damaged: ends before byte {end - begin}")
+            filled += count
         self.reached_bytes = position + filled
         return filled
 

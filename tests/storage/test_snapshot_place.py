@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import pickle
 import random
 import shutil
@@ -83,6 +84,20 @@ def test_a_snapshot_has_what_was_backed_up(folder: Path) -> None:
     expected.pop(".lock", None)
     assert found == expected
     assert (root / "orders-0" / "large").read() == LARGE
+
+
+def test_a_piece_that_becomes_shorter_while_it_is_read_is_damaged(folder: Path) -> None:
+    with (folder / "d1/orders-0/large").open("ab") as stream:
+        stream.write(LARGE[:5000])
+    back_up(folder, "d1")
+    location = parse_location(f"{folder}/repo!latest/{folder}/d1/orders-0/large")
+    with location.open_file() as file:
+        file.read_into(memoryview(bytearray(1)), 0)
+        os.truncate(piece_of(folder, LARGE), 1000)
+        with pytest.raises(OSError, match="damaged: ends before byte 10240"):
+            file.read_into(memoryview(bytearray(len(LARGE))), 3000)
+        with pytest.raises(OSError, match="damaged: ends before byte 2500"):
+            file.read_into(memoryview(bytearray(2000)), 500)
 
 
 def test_a_location_in_a_snapshot_can_be_pickled(folder: Path) -> None:
