@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import shutil
@@ -22,9 +23,10 @@ from builders.samples import at_some_or_all, moments_of, seeds
 from builders.trees import tree_of
 from kdump.apply.unfinished_copy import FOLDER, JOURNAL
 from kdump.engine.engine_choice import EngineOptions
-from kdump.errors import ExitStatus, KdumpError
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.names import LOCK_FILE
 from kdump.jobs.backup import restored_moment
+from kdump.jobs.backup.restore import RestoreRequest, end_restore
 from kdump.jobs.rewind.rewind import Rewind, RewindRequest, rewind
 
 END_MS = START_MS + 1000 * TICK_MS
@@ -202,6 +204,36 @@ def test_what_is_being_cut_is_continued_at_the_same_moment_only(
         outcome = restore(folder, time_ms)
         assert outcome.exit_status == ExitStatus.USAGE
         assert f"continue that with --to {MIDDLE_MS}" in outcome.stderr.decode()
+    assert restore(folder, MIDDLE_MS).exit_status == 0
+    assert seen(folder) == expected
+
+
+def stop_after_first(patch: pytest.MonkeyPatch) -> None:
+    """End the restore of the first directory, and stop."""
+    calls = itertools.count()
+
+    def end_or_stop(request: RestoreRequest) -> None:
+        if next(calls):
+            raise UsageProblem("stopped")
+        end_restore(request)
+
+    patch.setattr(restored_moment, "end_restore", end_or_stop)
+
+
+def test_a_directory_that_is_complete_already_is_not_mixed_up_with_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = expected_of(folder, MIDDLE_MS)
+    with monkeypatch.context() as patch:
+        stop_after_first(patch)
+        assert restore(folder, MIDDLE_MS).exit_status == ExitStatus.USAGE
+    shutil.copytree(folder / "b2", folder / "other")
+    before = tree_of(folder)
+    outcome = restore(folder, MIDDLE_MS, "--into", "other", "--into", "n2")
+    assert outcome.exit_status == ExitStatus.USAGE
+    assert b"other: has " in outcome.stderr
+    assert b"is not an unfinished copy: name a new directory" in outcome.stderr
+    assert tree_of(folder) == before
     assert restore(folder, MIDDLE_MS).exit_status == 0
     assert seen(folder) == expected
 

@@ -278,6 +278,23 @@ def refuse_other_content(request: RestoreRequest) -> None:
         )
 
 
+def may_be_restored(request: RestoreRequest) -> bool:
+    """Whether a directory has the ``meta.properties`` of the log directory, if that had any.
+
+    Raises:
+        RepositoryError: the document of its root is damaged or missing.
+        OSError: the file cannot be read.
+    """
+    for each in request.repository.directory(request.log_dir.root).files:
+        if each.name == names.META_PROPERTIES:
+            try:
+                with (local(request.into) / each.name).open_file() as source:
+                    return _has_bytes(source, each)
+            except FileNotFoundError:
+                return False
+    return True
+
+
 def _seems_complete(request: RestoreRequest, directories: Mapping[str, BackedUpDirectory]) -> bool:
     """Whether a directory has everything already, by sizes and times, and nothing else."""
     wanted = {each.path: _fingerprint(each.file) for each in _files_of(directories)}

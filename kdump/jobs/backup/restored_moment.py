@@ -23,7 +23,12 @@ from msgspec.structs import replace
 from kdump.apply.unfinished_copy import FOLDER, note_cut, read_earlier
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.errors import KdumpError, UsageProblem
-from kdump.jobs.backup.restore import RestoreRequest, end_restore, refuse_other_content
+from kdump.jobs.backup.restore import (
+    RestoreRequest,
+    end_restore,
+    may_be_restored,
+    refuse_other_content,
+)
 from kdump.jobs.rewind.rewind import Rewind, RewindRequest, rewind
 from kdump.jobs.writing.execution import Writing, locked_for_writing, plan_and_apply
 from kdump.jobs.writing.large_content import LargeContent
@@ -115,24 +120,24 @@ def left_to_restore(requests: Sequence[RestoreRequest]) -> list[RestoreRequest] 
         UsageProblem: a directory has something else in it, or is being cut at another moment.
         RepositoryError: a document of the snapshot is damaged or missing.
     """
-    left, are_cut, others = [], False, list[UsageProblem]()
+    left, are_cut, others = [], False, list[tuple[RestoreRequest, UsageProblem]]()
     for request in requests:
         with phase(f"looking at {request.into}"):
             try:
                 earlier = read_earlier(request.into)
             except UsageProblem as problem:
-                others.append(problem)
+                others.append((request, problem))
                 continue
         refuse_other_content(request)
         if earlier is None or earlier.cut_to_ms is None:
             left.append(request)
         else:
             are_cut |= earlier.is_cut
-    if are_cut and not left:
-        return None
-    if others:
-        raise others[0]
-    return left
+    are_ended = are_cut and not left
+    for request, refusal in others:
+        if not (are_ended and may_be_restored(request)):
+            raise refusal
+    return None if are_ended else left
 
 
 def cut_restored(
@@ -182,13 +187,16 @@ def end_restores(requests: Sequence[RestoreRequest]) -> None:
     """Let brokers start on log directories that are all cut; some may be complete already.
 
     Raises:
+        UsageProblem: a directory has something else in it by now.
         RepositoryError: the document of a root is damaged or missing.
         KdumpError: the disk fails; says what to do.
     """
     for request in requests:
+        earlier = None
         with contextlib.suppress(UsageProblem):
-            if read_earlier(request.into) is not None:
-                end_restore(request)
+            earlier = read_earlier(request.into)
+        if earlier is not None:
+            end_restore(request)
 
 
 def _without_folder(directory: LogDirectory) -> LogDirectory:
