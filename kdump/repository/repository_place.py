@@ -108,6 +108,8 @@ class RepositoryPlace(Protocol):
     def keep(self, new: Sequence[tuple[UnfinishedFile, RepositoryPiece]]) -> list[str]:
         """Keep pieces that are written; any process can.
 
+        A large one that a store has already, with its size, is not sent again.
+
         Returns:
             What :meth:`place` needs to know of each.
 
@@ -117,7 +119,9 @@ class RepositoryPlace(Protocol):
         ...
 
     def place(self, kept: Sequence[tuple[str, RepositoryPiece]]) -> None:
-        """Give pieces their names; those that are there are replaced, because they may be damaged.
+        """Give pieces their names, unless they have them; those that are there are replaced.
+
+        They may be damaged.
 
         Raises:
             OSError: they cannot be written.

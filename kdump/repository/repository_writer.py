@@ -122,7 +122,7 @@ class RepositoryWriter:
         return _key_of(piece) in self._stored
 
     def place(self, kept: Sequence[tuple[str, RepositoryPiece]]) -> None:
-        """Give pieces their names: one that is there is replaced, because it may be damaged.
+        """Give pieces their names; see :meth:`RepositoryPlace.place`.
 
         Args:
             kept: as :meth:`RepositoryPlace.keep` has kept them.
