@@ -46,7 +46,8 @@ _ALWAYS_OUT_OF_REACH: Final = (
     (
         "bytes that no reader decodes: compressed data other than whole batches in indexes and in"
         " snapshots of producers, and what follows the last whole message in the compressed data of"
-        " a batch; what follows the end of that was searched only for keys of 8 bytes or more"
+        " a batch; what follows the end of that was searched only for keys of 8 bytes or more which"
+        " are in no field of a record of the same file, not even as a part of a longer word"
     ),
     (
         "keys of digits in checkpoints and other small files of Kafka, and binary numbers of 4 or 8"
