@@ -81,6 +81,31 @@ def test_a_word_counts_where_it_stands_alone(
     assert (found.records, found.mentions, found.raw) == (0, mentions, 0)
 
 
+TRACE = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize(
+    ("headers", "mentions"),
+    [
+        ([(b"by", b"1234")], 1),
+        ([(b"1234", b"")], 1),
+        ([(b"traceparent", TRACE.replace(b"3577", b"1234"))], 0),
+        ([(b"traceparent", TRACE), (b"null", None), (b"for", b"/of/1234")], 1),
+        ([(b"x1234", b"")], 0),
+    ],
+)
+@pytest.mark.parametrize("codec", Codec)
+def test_a_word_in_a_header_counts_where_it_stands_alone(
+    tmp_path: Path, headers: list[tuple[bytes, bytes | None]], mentions: int, codec: Codec
+) -> None:
+    before = record(0, b"k", b"v", [(b"traceparent", TRACE)])
+    log = batch([before, record(1, b"k", b"v"), record(2, b"k", b"v", headers)], codec=codec)
+
+    found = found_in(tmp_path, log, b"1234")
+
+    assert (found.mentions, found.possible, found.raw) == (mentions, 0, 0)
+
+
 @pytest.mark.parametrize("magic", [1, 2])
 def test_a_field_is_looked_at_once_however_often_a_key_is_in_it(tmp_path: Path, magic: int) -> None:
     value = b" d1234" * 50_000  # d is the size of four bytes in CBOR
@@ -167,6 +192,72 @@ def test_a_place_that_may_be_a_whole_string_is_counted_apart(
     assert (found.mentions, found.possible) == (0, is_possible)
     assert found.is_clean
     assert found.offsets == (9,) * is_possible
+
+
+@pytest.mark.parametrize(
+    ("value", "mentions", "possible"),
+    [
+        (rb'{"text": "Dear\nalice, hello"}', 1, 0),
+        (rb'["\talice"]', 1, 0),
+        (rb'["\u0020alice"]', 1, 0),
+        (rb'["\u00a0alice"]', 1, 0),
+        (rb'["C:\\nalice"]', 0, 1),  # a path, or JSON in JSON
+        (rb'["m\u0061alice"]', 0, 0),
+        (rb'["\u00e9alice"]', 0, 0),
+        (rb'["\nalice2"]', 0, 0),
+        (rb'["unalice"]', 0, 0),
+        (rb"a line\nalice", 0, 1),  # or a path of Windows
+        (rb'{"url": "/of?to=mailto%3Aalice"}', 0, 1),
+        (rb"/of?to=mailto%3aalice", 0, 1),
+        (rb"/of?to=mailto%3aalice2", 0, 0),
+        (rb"/of?to=%C3%A9alice", 0, 1),
+        (rb"/of?to=%6dalice", 0, 0),
+        (rb"99%alice", 1, 0),
+        (rb"0%3xalice", 0, 0),
+    ],
+)
+def test_what_is_escaped_before_a_key_is_no_letter(
+    tmp_path: Path, value: bytes, mentions: int, possible: int
+) -> None:
+    found = found_in(tmp_path, batch([record(0, b"k", value)]), b"alice")
+
+    assert (found.mentions, found.possible) == (mentions, possible)
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions", "possible"),
+    [
+        ("by \u201calice\u201d", 1, 0),
+        ("by\u00a0alice\u2026", 1, 0),
+        ('{"by": "\u00abalice\u00bb"}', 1, 0),
+        ("\u7528\u6237alice\u767b\u5f55", 0, 1),  # between words of Chinese is nothing
+        ("\u00e9alice", 0, 0),
+        ("alice\u00e9", 0, 0),
+        ("\u201calices\u201d", 0, 0),
+        ("\u0436alice", 0, 0),
+    ],
+)
+def test_only_letters_beside_a_key_make_a_longer_word(
+    tmp_path: Path, text: str, mentions: int, possible: int
+) -> None:
+    found = found_in(tmp_path, batch([record(0, b"k", text.encode())]), b"alice")
+
+    assert (found.mentions, found.possible) == (mentions, possible)
+
+
+def test_a_key_of_chinese_may_be_a_word_of_a_text(tmp_path: Path) -> None:
+    text = "\u7528\u6237\u738b\u5c0f\u660e\u767b\u5f55"
+
+    found = found_in(tmp_path, batch([record(0, b"k", text.encode())]), text[2:5].encode())
+
+    assert (found.mentions, found.possible) == (0, 1)
+
+
+def test_punctuation_beside_a_key_in_a_longer_string_of_a_binary_format(tmp_path: Path) -> None:
+    text = "\u201calice\u201d said".encode()
+    value = b"\0\x01" + bytes([2 * len(text)]) + text + b"\xff"
+
+    assert found_in(tmp_path, batch([record(0, b"k", value)]), b"alice").mentions == 1
 
 
 def test_an_identifier_with_a_letter_more_is_only_a_possible_place(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 A key may be that of a record, or be inside other fields, or in any bytes.
 
 Records that can be read are searched field by field. A key is found if a record has it, or if it
-occurs in another key, in a value or in a header; in keys and values, one of printable characters
-must stand alone there: ``alice`` is found in ``tenant/alice``, not in ``malice`` or ``alice2``.
+occurs in another key, in a value or in a header; one of printable characters must stand alone
+there: ``alice`` is found in ``tenant/alice``, not in ``malice`` or ``alice2``.
 Where that is not certain, it is counted apart (:mod:`kdump.repair.erase.key_standing`). All other
 bytes of a file are searched as they are (:mod:`kdump.repair.erase.searched_content`). Keys of less
 than :data:`LEAST_BYTES` bytes occur everywhere by chance: they are searched only as whole keys of
@@ -40,7 +40,7 @@ from kdump.repair.erase.searched_content import (
     searched,
 )
 from kdump.scan.batches import BatchColumns, Bytes, read_chunks
-from kdump.scan.records import RecordColumns
+from kdump.scan.records import HeaderColumns, RecordColumns, locate_headers
 from kdump.scan.source import data_ranges
 from kdump.scan.walk import MessageSet
 from kdump.storage.byte_source import ByteSource
@@ -370,14 +370,17 @@ class _FileSearch:
         rows = set(np.flatnonzero(named).tolist())
         records = len(rows)
         mentions = raw = possible = 0
-        field_at = functools.lru_cache(maxsize=1)(lambda at, to: columns.data[at:to].tobytes())
+        fields = _Fields(columns)
         for position, key in self._patterns.places(columns.data):
             self._seen.add(key)
             row = int(np.searchsorted(columns.end, position, "right"))
             if row < columns.count and position >= columns.key_start[row]:
                 if named[row]:
                     continue
-                found = self._standing(columns, row, position, key, field_at)
+                field_start = fields.around(row, position, len(key))
+                # Across two fields, what is beside it says nothing.
+                around, start = field_start or (key, position)
+                found = self._patterns.standing(key, around, position - start)
                 if found is not Standing.IN_WORD:
                     mentions += found is Standing.ALONE
                     possible += found is Standing.POSSIBLE
@@ -394,20 +397,41 @@ class _FileSearch:
             0, records, mentions, raw, len(doubtful), tuple(offsets), undecoded, possible
         )
 
-    def _standing(
-        self,
-        columns: RecordColumns,
-        row: int,
-        position: int,
-        key: bytes,
-        field_at: Callable[[int, int], bytes],
-    ) -> Standing:
-        for start, size in (
-            (columns.key_start, columns.key_size),
-            (columns.value_start, columns.value_size),
-        ):
-            begin, end = int(start[row]), int(start[row]) + max(0, int(size[row]))
-            if begin <= position and position + len(key) <= end:
-                return self._patterns.standing(key, field_at(begin, end), position - begin)
-        # In a header, or across two fields: what is beside it says nothing.
-        return standing(key, key, 0)
+
+class _Fields:
+    """Keys, values and headers of records, by positions in them."""
+
+    def __init__(self, columns: RecordColumns) -> None:
+        self._columns = columns
+        self._content = functools.lru_cache(maxsize=1)(self._content_of)
+
+    def around(self, row: int, position: int, size_bytes: int) -> tuple[bytes, int] | None:
+        """The field of a record that has these bytes, and where it begins; None if none does.
+
+        Args:
+            row: of the record.
+            position: of the first of the bytes.
+            size_bytes: how many.
+        """
+        for start, size in self._near(row, position):
+            if start <= position and position + size_bytes <= start + size:
+                return self._content(start, size), start
+        return None
+
+    def _near(self, row: int, position: int) -> Iterator[tuple[int, int]]:
+        """The start and size of each field that may have a position."""
+        columns = self._columns
+        yield int(columns.key_start[row]), int(columns.key_size[row])
+        yield int(columns.value_start[row]), int(columns.value_size[row])
+        found = self._headers
+        at = int(np.searchsorted(found.key_start, position, "right")) - 1
+        if at >= 0:
+            yield int(found.key_start[at]), int(found.key_size[at])
+            yield int(found.value_start[at]), int(found.value_size[at])
+
+    @functools.cached_property
+    def _headers(self) -> HeaderColumns:
+        return locate_headers(self._columns)
+
+    def _content_of(self, start: int, size: int) -> bytes:
+        return self._columns.data[start : start + size].tobytes()

@@ -1,17 +1,20 @@
-"""Whether a key that occurs in a field stands there alone, or is merely a part of a longer word.
+r"""Whether a key that occurs in a field stands there alone, or is merely a part of a longer word.
 
-Text tells: letters and digits beside a key make a longer word. Binary formats do not: the size of a
-string, or what follows it, may read as a letter or a digit, even in a field in which everything
-reads as text. A place is taken for a part of a word only where no size speaks for the key, in text;
-or, in what is no text, where a size in front speaks for a longer string. All others count, at least
-as possible places.
+Text tells: letters and digits beside a key make a longer word, unless they escape something else,
+as the ``n`` of ``\n`` does in JSON. Scripts without blanks between words do not tell. Neither do
+binary formats: the size of a string, or what follows it, may read as a letter or a digit, even in a
+field in which everything reads as text. A place is taken for a part of a word only where no size
+speaks for the key, in text; or, in what is no text, where a size in front speaks for a longer
+string. All others count, at least as possible places.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Iterator
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -19,10 +22,13 @@ import msgspec
 from kdump.repair.erase.key_forms import is_number
 from kdump.repair.erase.searched_content import has_controls
 
-_WORD: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") | (
-    frozenset(range(0x80, 0x100))
+_ESCAPE: Final = re.compile(
+    rb"(?<!\\)(?P<slashes>\\+)(?:[bfnrt]|u(?P<unicode>[0-9A-Fa-f]{4}))\Z"
+    rb"|%(?P<byte>[0-9A-Fa-f]{2})\Z"
 )
-"""Letters and digits, also those that UTF-8 encodes."""
+"""What JSON or a URL has in place of a character."""
+_MOST_ESCAPE_BYTES: Final = 40
+_LARGEST_CHARACTER_BYTES: Final = 4
 _PRINTABLE: Final = range(0x20, 0x7F)
 _LEAST_BINARY_BYTES: Final = 5
 """A shorter number may be any other number, or a part of one."""
@@ -57,13 +63,73 @@ def standing(key: bytes, around: bytes, at: int, *, is_begun: bool = False) -> S
     if not all(byte in _PRINTABLE or byte >= 0x80 for byte in key):
         return Standing.ALONE
     end = at + len(key)
-    is_joined = at > 0 and around[at - 1] in _WORD and key[0] in _WORD
-    if not is_begun and end < len(around) and around[end] in _WORD and key[-1] in _WORD:
-        is_joined = True
-    if not is_joined:
+    beside = set()
+    if at and _of_character(_first(key, 0)) is not Standing.ALONE:
+        beside.add(_of_what_is_before(around, at))
+    if not is_begun and end < len(around) and _of_character(_last(key)) is not Standing.ALONE:
+        beside.add(_of_character(_first(around, end)))
+    if beside <= {Standing.ALONE}:
         return Standing.ALONE
+    in_text = Standing.IN_WORD if Standing.IN_WORD in beside else Standing.POSSIBLE
     if _is_json(around):
+        return in_text
+    by_sizes = _by_sizes(key, around, at, is_begun=is_begun)
+    return in_text if by_sizes is Standing.IN_WORD else by_sizes
+
+
+def _of_what_is_before(around: bytes, at: int) -> Standing:
+    """What a key is by the character before it, which may be escaped."""
+    found = _of_character(_last(around[max(0, at - _LARGEST_CHARACTER_BYTES) : at]))
+    escape = _ESCAPE.search(around[max(0, at - _MOST_ESCAPE_BYTES) : at])
+    if found is not Standing.IN_WORD or escape is None:
+        return found
+    if code := escape["unicode"] or escape["byte"]:
+        number = int(code, 16)
+        if escape["byte"] and number >= 0x80:
+            return Standing.POSSIBLE  # a part of a character
+        escaped = _of_character(chr(number))
+        if escaped is not Standing.ALONE:
+            return escaped
+    # Elsewhere it may be a name after a backslash or a percent sign.
+    is_certain = len(escape["slashes"] or b"") % 2 == 1 and _is_json(around)
+    return Standing.ALONE if is_certain else Standing.POSSIBLE
+
+
+def _of_character(character: str | None) -> Standing:
+    """What a key is by a character beside it; None if that is no text in UTF-8."""
+    if character is None:
         return Standing.IN_WORD
+    category = unicodedata.category(character)
+    if category == "Lo":
+        return Standing.POSSIBLE  # such as Chinese
+    return Standing.IN_WORD if category[0] in "LMN" else Standing.ALONE
+
+
+def _first(data: bytes, at: int) -> str | None:
+    """The character that begins at ``at``."""
+    if data[at] < 0x80:
+        return chr(data[at])
+    return _only(data[at : at + size] for size in range(2, _LARGEST_CHARACTER_BYTES + 1))
+
+
+def _last(data: bytes) -> str | None:
+    """The character that ends some bytes."""
+    if data[-1] < 0x80:
+        return chr(data[-1])
+    return _only(data[-size:] for size in range(2, _LARGEST_CHARACTER_BYTES + 1))
+
+
+def _only(pieces: Iterable[bytes]) -> str | None:
+    """The first piece that is one character in UTF-8."""
+    for piece in pieces:
+        text = piece.decode(errors="ignore")
+        if len(text) == 1 and text.encode() == piece:
+            return text
+    return None
+
+
+def _by_sizes(key: bytes, around: bytes, at: int, *, is_begun: bool) -> Standing:
+    """What a key in a longer word is by the sizes that may be in front of it."""
     has_size, may_have_size = (
         any(_fits(around, at, size, len(key), is_begun=is_begun) for size in sizes)
         for sizes in (_sizes_before(around, at), _less_certain_sizes(around, at))
@@ -75,7 +141,7 @@ def standing(key: bytes, around: bytes, at: int, *, is_begun: bool = False) -> S
         return Standing.POSSIBLE if has_size or may_have_size else Standing.IN_WORD
     if has_size:
         return Standing.ALONE
-    if _is_in_longer_string(around, at, end, is_begun=is_begun):
+    if _is_in_longer_string(around, at, at + len(key), is_begun=is_begun):
         return Standing.POSSIBLE if may_have_size else Standing.IN_WORD
     return Standing.ALONE if may_have_size and not is_begun else Standing.POSSIBLE
 
