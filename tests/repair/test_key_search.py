@@ -339,6 +339,24 @@ def test_a_number_of_four_bytes_in_a_field_is_a_possible_place(tmp_path: Path) -
     assert found_in(tmp_path, name, number, name="journal").is_clean
 
 
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets", "orders", None])
+@pytest.mark.parametrize("magic", [1, 2])
+def test_numbers_in_topics_of_kafka_are_possible_places(
+    tmp_path: Path, topic: str | None, magic: int
+) -> None:
+    """A producer id, or an offset, is no key of *LongSerializer*; a text is one anywhere."""
+    number, value = (42).to_bytes(8), b"\0\1" + (42).to_bytes(8) + b"\0\5alice\0"
+    log = batch([record(0, b"k", value)]) if magic == 2 else message(0, key=b"k", value=value)
+    (path := tmp_path / f"{0:020d}.log").write_bytes(log)
+    is_kafkas = topic is not None and topic.startswith("__")
+
+    def found(key: bytes) -> FoundKeys:
+        return KeySearch(NamedRecords(frozenset({key}))).file(local(path), {path.name}, topic)
+
+    assert (found(number).mentions, found(number).possible) == (not is_kafkas, is_kafkas)
+    assert found(b"alice").mentions == 1
+
+
 def test_bytes_that_are_no_words_count_anywhere(tmp_path: Path) -> None:
     log = batch([record(0, b"k", b"a" + (4711).to_bytes(8) + b"b")])
 

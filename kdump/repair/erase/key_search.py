@@ -25,6 +25,11 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from kdump.formats.names import (
+    CLUSTER_METADATA_TOPIC,
+    COORDINATOR_TOPICS,
+    REMOTE_LOG_METADATA_TOPIC,
+)
 from kdump.formats.record_batch import CODEC_MASK, LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
 from kdump.repair.erase.erased_list import MARK
@@ -52,6 +57,8 @@ _WIDE_BYTES: Final = 8
 _CHUNK_BYTES: Final = 1 << 20
 _MOST_PLACES: Final = 100
 """So many offsets of a file are kept, as examples."""
+_TOPICS_OF_KAFKA: Final = COORDINATOR_TOPICS | {CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC}
+"""Their records are full of offsets, ids of producers and other numbers."""
 
 
 class FoundKeys(Struct, frozen=True):
@@ -262,6 +269,7 @@ class _FileSearch:
         self._source = source
         self._patterns, self._raw_patterns = _patterns_of(search.named.keys, search.named.prefixes)
         self._matcher = search.matcher(topic)
+        self._has_numbers_of_kafka = topic in _TOPICS_OF_KAFKA
         self._erased = erased
         self._seen: set[bytes] = set()
         self._compressed: list[tuple[int, int]] = []
@@ -361,7 +369,14 @@ class _FileSearch:
         if content:
             for at, key in self._patterns.places(np.frombuffer(content, np.uint8)):
                 self._seen.add(key)
-                yield self._patterns.standing(key, content, at)
+                yield self._standing(key, content, at)
+
+    def _standing(self, key: bytes, around: bytes, at: int) -> Standing:
+        """What the occurrence of a key at ``at`` of a field is."""
+        found = self._patterns.standing(key, around, at)
+        if found is Standing.ALONE and self._has_numbers_of_kafka and is_number(key):
+            return Standing.POSSIBLE
+        return found
 
     def _in_columns(self, columns: RecordColumns) -> FoundKeys:
         self._note_compressed(columns.batches)
@@ -380,7 +395,7 @@ class _FileSearch:
                 field_start = fields.around(row, position, len(key))
                 # Across two fields, what is beside it says nothing.
                 around, start = field_start or (key, position)
-                found = self._patterns.standing(key, around, position - start)
+                found = self._standing(key, around, position - start)
                 if found is not Standing.IN_WORD:
                     mentions += found is Standing.ALONE
                     possible += found is Standing.POSSIBLE
