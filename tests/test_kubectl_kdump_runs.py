@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -122,6 +123,31 @@ def test_a_connection_to_the_log_that_breaks(api: KubernetesApi, run: Runs) -> N
 def test_a_last_line_without_an_end(api: KubernetesApi, run: Runs) -> None:
     api.log.append(("2026-11-29T05:00:01Z", b"no end"))
     assert run(POD, "--", "verify").stdout == "kdump: valid\nno end"
+
+
+def test_a_context_that_is_switched_meanwhile_is_not_used(
+    api: KubernetesApi, run: Runs, tmp_path: Path
+) -> None:
+    """The Job is followed and deleted where it was created."""
+
+    def switch() -> None:
+        configuration = json.loads((tmp_path / "config").read_text())
+        elsewhere = {"name": "other", "cluster": {"server": "http://127.0.0.1:9"}}
+        configuration["clusters"].append(elsewhere)
+        context = {"name": "other", "context": {"cluster": "other", "namespace": "default"}}
+        configuration["contexts"].append(context)
+        configuration["contexts"][0]["context"]["namespace"] = "default"
+        (new := tmp_path / "new").write_text(
+            json.dumps(configuration | {"current-context": "other"})
+        )
+        new.rename(tmp_path / "config")
+
+    api.on_create = switch
+
+    done = run(POD, "--", "verify")
+
+    assert (done.returncode, done.stdout) == (0, "kdump: valid\n")
+    assert not api.jobs
 
 
 def test_warnings_of_the_server_are_said_once(api: KubernetesApi, run: Runs) -> None:
