@@ -301,6 +301,32 @@ def interrupt(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
+_INTERRUPTED_CHILD: Final = """
+import os, signal, sys
+from builders.kubectl_kdump import PLUGIN_MODULE
+PLUGIN_MODULE.Signals()
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGINT))
+sys.stdout.write(PLUGIN_MODULE.Kubectl([]).run("version"))
+"""
+
+
+def test_a_signal_while_kubectl_is_started_is_left_to_the_plugin(tmp_path: Path) -> None:
+    (kubectl := tmp_path / "kubectl").write_text("#!/bin/sh\nkill -INT $$\necho $1\n")
+    kubectl.chmod(0o755)
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    tests = str(Path(__file__).parent)
+
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_CHILD],
+        env=os.environ | {"PATH": path, "PYTHONPATH": tests},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "version\n", "")
+
+
 def test_interrupted_before_anything_was_created(api: KubernetesApi, tmp_path: Path) -> None:
     process = start_plugin(api, tmp_path, POD, "--", "verify")
     wait_until(lambda: bool(api.requests))
