@@ -15,7 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import yaml
 
-from builders.kubectl_kdump import IMAGE, PLUGIN, PLUGIN_MODULE, printed_job
+from builders.kubectl_kdump import (
+    IMAGE,
+    PLUGIN,
+    PLUGIN_MODULE,
+    RecordedKubectl,
+    printed_job,
+)
 from builders.kubernetes_api import KubernetesApi
 from builders.kubernetes_brokers import (
     CRASH_LOOPS,
@@ -385,6 +391,22 @@ def test_the_command_of_kdump(api: KubernetesApi, command: list[str], args: list
     assert container_of(printed_job(api, "kafka-0", "--", *command))["args"] == args
 
 
+def test_kdump_that_ended_keeps_its_status_whatever_fails_then(
+    api: KubernetesApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PLUGIN_MODULE, "PATIENCE_S", 0)
+    api.add(*strimzi_cluster(CRASH_LOOPS, RUNS, None))
+    options = PLUGIN_MODULE.parse([f"--image={IMAGE}", "my-cluster-broker-0", "--", "verify"])
+    kubectl = RecordedKubectl(api)
+    broker = PLUGIN_MODULE.find_broker(kubectl, options, kubectl.objects("pods"))
+    job = PLUGIN_MODULE.planned_job(broker, options, ())
+    api.forbidden.add("list pods")
+
+    PLUGIN_MODULE.Run(kubectl, None, options, broker, job, ())._report_starts()
+
+    assert "cannot tell whether a pod was started" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["b-0", "x." * 100 + "b-0", "a" * 253])
 def test_names_of_jobs_are_values_of_labels(api: KubernetesApi, name: str) -> None:
     api.add(pod(name, {"c0": "/var/lib/kafka/data"}, CRASH_LOOPS, context=USER), claim("c0"))
@@ -482,7 +504,8 @@ def test_a_claim_of_one_pod_is_not_given_to_two(api: KubernetesApi) -> None:
         (["--", "verify"], "required: POD"),
         (["--write", "b-0", "--", "recover"], "--write requires --context and --namespace"),
         (["--write", "-n", "x", "b-0", "--", "recover"], "--write requires"),
-        (["--run-as=kafka", "b-0", "--", "ls"], "--run-as"),
+        (["--run-as=kafka", "b-0", "--", "ls"], "--run-as: 'kafka' is not UID or UID:GID"),
+        (["--run-as=-1:0", "b-0", "--", "ls"], "--run-as: '-1:0' is not UID"),
         (["b-0", "--", "grep", "\udcff"], "not UTF-8"),
         (["--image=", "b-0", "--", "ls"], "--image"),
     ],
