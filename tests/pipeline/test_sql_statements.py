@@ -154,6 +154,7 @@ If you did not qualify the name SQLSTATE: 42P01; line 2 pos 14;
             "line 1, column 8: division by zero. Use `try_divide` to tolerate it",
         ),
         (NO_TABLE, "line 2, column 15: the table or view `a` cannot be found"),
+        ("[UNSUPPORTED] DESCRIBE is not. SQLSTATE: 0A000", "DESCRIBE is not"),
     ],
 )
 def test_sparks_messages_become_one_line_with_the_place(message: str, expected: str) -> None:

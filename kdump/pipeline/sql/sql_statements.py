@@ -215,7 +215,8 @@ def clean_message(message: str, view: str | None = None) -> str:
     text = _BYPASS.sub("", _STATE.sub("", _CONDITION.sub("", message.strip())))
     text = " ".join(text.partition("\n==")[0].split())
     text = _MORE.sub("", text).rstrip(" .")
-    return place + text[:1].lower() + text[1:]
+    is_keyword = text[1:2].isupper()
+    return place + (text if is_keyword else text[:1].lower() + text[1:])
 
 
 _CAUSE: Final = re.compile(
