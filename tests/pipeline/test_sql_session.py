@@ -91,6 +91,13 @@ def splits_of(log_dir: Path, filters: PushedFilters) -> list[Any]:
     return list(open_table({"path": str(log_dir)}, ["offset"]).splits(filters))
 
 
+def test_text_of_a_statement_is_not_replaced(session: SqlSession) -> None:
+    """Records may have such a text, and Spark would put variables of the environment there."""
+    text = "${env:PATH} ${system:user.home} ${spark.app.name}"
+
+    assert rows(session, f"SELECT '{text}' AS text") == [{"text": text}]
+
+
 def test_a_statement_reads_only_its_columns(session: SqlSession) -> None:
     needs = needs_of(
         session, "SELECT max(offset) FROM records WHERE topic LIKE 'o%' GROUP BY codec"

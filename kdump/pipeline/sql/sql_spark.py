@@ -19,6 +19,8 @@ SPARK_PROPERTIES: Final = {
     "spark.sql.session.timeZone": "UTC",
     # The only tables are those of the directories.
     "spark.sql.runSQLOnFiles": "false",
+    # Text such as "${env:HOME}" may be that of a record.
+    "spark.sql.variable.substitute": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.driver.maxResultSize": "0",
