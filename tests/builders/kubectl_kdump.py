@@ -6,6 +6,7 @@ import importlib.machinery
 import importlib.util
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -104,4 +105,11 @@ def start_plugin(api: KubernetesApi, folder: Path, *words: str) -> subprocess.Po
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,  # ^C of a terminal reaches kubectl, too
+        preexec_fn=_hear_signals,
     )
+
+
+def _hear_signals() -> None:
+    """Ignore no signal: tests that run in the background do, and so would their processes."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
