@@ -90,7 +90,7 @@ class ObjectServer:
 
     def sizes(self) -> dict[str, int]:
         """How many bytes each object has, by key."""
-        found = self._ask("GET", f"/{BUCKET}?list-type=2")
+        found = self._ask("GET", f"/{BUCKET}", query="?list-type=2")
         assert b"<IsTruncated>false" in found
         sizes = re.findall(rb"<Key>(.*?)</Key>.*?<Size>(\d+)</Size>", found, re.DOTALL)
         return {key.decode(): int(size) for key, size in sizes}
@@ -110,15 +110,14 @@ class ObjectServer:
         while sizes := self.sizes():
             self.delete(sizes)
 
-    def _ask(self, method: str, path: str, data: bytes | None = None) -> bytes:
+    def _ask(self, method: str, path: str, data: bytes | None = None, *, query: str = "") -> bytes:
         from urllib.parse import quote
 
         connection = http.client.HTTPConnection(_HOST, self.port)
         headers = {
             "Authorization": "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request"
         }
-        quoted = quote(path.replace("\n", _NEWLINE), safe="/?=")
-        connection.request(method, quoted, data, headers)
+        connection.request(method, quote(path.replace("\n", _NEWLINE)) + query, data, headers)
         answer = connection.getresponse()
         found = answer.read()
         connection.close()

@@ -53,8 +53,9 @@ def test_a_broker_that_goes_on_damages_nothing(
         is_local = location.storage == LOCAL_DISK
         return Location(disk, location.path) if is_local else location
 
-    for module in ("options.parameters", "commands.grep"):
-        monkeypatch.setattr(f"kdump.cli.{module}.parse_location", parse)
+    parameters = "kdump.cli.options.parameters"
+    monkeypatch.setattr(f"{parameters}.parse_location", parse)
+    monkeypatch.setattr(f"{parameters}.parse_locations", lambda texts: list(map(parse, texts)))
     for module in ("living_windows", "settled_listing"):
         monkeypatch.setattr(f"kdump.log.{module}.wait", lambda _: broker.steps(60))
     # A worker would have a broker of its own.

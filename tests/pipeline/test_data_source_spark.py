@@ -112,7 +112,9 @@ def test_tasks_have_the_schemas_of_payloads(sql: SqlSession, tmp_path: Path) -> 
 
 def test_patterns_are_all_that_they_match(sql: SqlSession, log_dir: Path) -> None:
     whole = load(sql, log_dir, mode="DROPMALFORMED").select("topic", "partition").distinct()
-    matched = load(sql, log_dir.parent / "*" / "*-[0-9]*", mode="DROPMALFORMED")
+    # Directories of other tests may lie beside it.
+    named = log_dir.with_name(f"[{log_dir.name[0]}]{log_dir.name[1:]}")
+    matched = load(sql, named / "*-[0-9]*", mode="DROPMALFORMED")
     assert matched.count() > 0
     assert sorted(matched.select("topic", "partition").distinct().collect()) == sorted(
         whole.collect()
