@@ -68,7 +68,7 @@ def answer(line: str, places: list[str], bases: list[str], folder: Path) -> tupl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", seeds(0, count=60, in_main=4))
+@pytest.mark.parametrize("seed", seeds(0, count=20, in_main=4))
 def test_a_snapshot_is_read_as_what_is_restored_from_it(quick_path: Path, seed: int) -> None:
     drawn = random.Random(seed)
     log_dirs = RandomCluster(seed, ticks=40).write(quick_path / "cluster", brokers=2)
