@@ -25,8 +25,8 @@ LEFT_OUT: Final = frozenset(
 )
 """Packages that nothing in the bundle imports."""
 
-OTHER_EXTRAS: Final = frozenset({"hdfs", "release", "test"})
-"""Extras that do not belong to commands, or whose packages come without a licence to pass on."""
+OTHER_EXTRAS: Final = frozenset({"hdfs", "release", "s3", "test"})
+"""Extras that belong to no command, are large, or whose packages have no licence to pass on."""
 
 SAME_LICENCE: Final = {"grpcio-tools": "grpcio"}
 """Packages whose wheels have no licence, and another from the same repository that has it."""

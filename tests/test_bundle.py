@@ -27,7 +27,7 @@ TOOLS: Final = ("cc", "ldd", "readelf", "strip")
 COMPACTED: Final = "crash-compact"
 USERS: Final = {"root of the namespace": "0", "another user": "1000"}
 ONLY_FOR_SPARK: Final = {"prompt_toolkit", "py4j", "pyspark"}
-LEFT_OUT: Final = ONLY_FOR_SPARK | {"hdfs_native"}
+LEFT_OUT: Final = ONLY_FOR_SPARK | {"botocore", "hdfs_native"}
 
 
 def make(root: Path, target: Path) -> Path:
