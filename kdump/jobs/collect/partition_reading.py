@@ -30,8 +30,9 @@ from kdump.log.log_search import ReplicaEnd, Trust, find_log_start, log_end
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage
+from kdump.ranges import joined
 from kdump.state.epochs.epoch_history import EpochHistory
-from kdump.state.metadata.disk_collection import CollectedLoad, CollectedPartition, joined
+from kdump.state.metadata.disk_collection import CollectedLoad, CollectedPartition
 from kdump.state.transactions.open_transactions import (
     LogTransactions,
     TransactionReplay,

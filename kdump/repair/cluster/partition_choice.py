@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from kdump.errors import UsageProblem
 from kdump.formats.directory_ids import is_reserved_text
 from kdump.formats.names import PartitionState
+from kdump.ranges import joined
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import DiskReplica, Evidence, place_of
 from kdump.repair.cluster.notice_codes import Notices
@@ -25,7 +26,6 @@ from kdump.state.metadata.cluster_plan import (
     SourceKind,
 )
 from kdump.state.metadata.config_keys import CLEANUP_POLICY, REMOTE_STORAGE_ENABLE, is_true
-from kdump.state.metadata.disk_collection import joined
 from kdump.state.metadata.metadata_entities import (
     MIGRATING_DIRECTORY,
     NO_LEADER,

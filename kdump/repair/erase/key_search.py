@@ -32,6 +32,7 @@ from kdump.formats.names import (
 )
 from kdump.formats.record_batch import CODEC_MASK, LARGEST_RECORD_BYTES
 from kdump.payloads.named_fields import NamedField
+from kdump.ranges import joined
 from kdump.repair.erase.erased_list import MARK
 from kdump.repair.erase.erased_offsets import ErasedOffsets, ErasedRanges
 from kdump.repair.erase.key_forms import forms_in_files, forms_in_records, is_number
@@ -181,20 +182,6 @@ class _Patterns:
                     yield position, found
 
 
-def _joined(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The same rising ranges, joined where they overlap."""
-    pending: tuple[int, int] | None = None
-    for start, end in ranges:
-        if pending is not None and start <= pending[1]:
-            pending = pending[0], max(pending[1], end)
-            continue
-        if pending is not None:
-            yield pending
-        pending = start, end
-    if pending is not None:
-        yield pending
-
-
 FieldsOfTopics = Mapping[str, tuple[NamedField, ...]]
 """Fields by topic: elsewhere a field may mean something else."""
 
@@ -272,7 +259,7 @@ class _FileSearch:
         self._has_numbers_of_kafka = topic in _TOPICS_OF_KAFKA
         self._erased = erased
         self._seen: set[bytes] = set()
-        self._compressed: list[tuple[int, int]] = []
+        self._compressed: list[range] = []
 
     def found(self) -> FoundKeys:
         total = FoundKeys(self._source.size_bytes)
@@ -293,17 +280,15 @@ class _FileSearch:
         """
         return sum(
             len(key) >= _WIDE_BYTES and key not in self._seen
-            for start, end in self._compressed
-            for key in self._keys_in(start, end, self._patterns)
+            for each in joined(self._compressed)
+            for key in self._keys_in(each.start, each.stop, self._patterns)
         )
 
     def _note_compressed(self, batches: BatchColumns) -> None:
         rows = np.flatnonzero(batches.attributes & CODEC_MASK)
         if len(rows):
             start, end = int(batches.position[rows[0]]), int(batches.next_position[rows[-1]])
-            if self._compressed and start <= self._compressed[-1][1]:
-                start, _ = self._compressed.pop()
-            self._compressed.append((start, end))
+            self._compressed.append(range(start, end))
 
     def _raw(self, start: int, end: int) -> int:
         """How often a key occurs in a range, at least partly."""
@@ -328,10 +313,10 @@ class _FileSearch:
         begin, stop = max(0, start - margin), min(self._source.size_bytes, end + margin)
         # A hole can be a terabyte long; but a key may begin or end with zeroes of one.
         ranges = data_ranges(self._source, begin, stop)
-        for piece, piece_end in _joined((max(begin, a - margin), b + margin) for a, b in ranges):
+        for piece in joined(range(max(begin, a - margin), b + margin) for a, b in ranges):
             held = b""
-            position = piece
-            for chunk in read_chunks(self._source, piece, min(stop, piece_end), _CHUNK_BYTES):
+            position = piece.start
+            for chunk in read_chunks(self._source, position, min(stop, piece.stop), _CHUNK_BYTES):
                 data = np.frombuffer(held + bytes(chunk), np.uint8)
                 first = position - len(held)
                 for at, key in patterns.places(data):

@@ -6,7 +6,7 @@ all hosts, without their disks. The names of its fields are those of the attribu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -93,20 +93,6 @@ class CollectedLoad(Struct, frozen=True):
     log_start_offset: int
     log_end_offset: int
     leader_epochs: Epochs
-
-
-def joined(ranges: Iterable[range]) -> Iterator[range]:
-    """The same offsets, each once, in ranges that rise and do not touch."""
-    current: range | None = None
-    for each in sorted(ranges, key=lambda each: each.start):
-        if current is not None and each.start <= current.stop:
-            current = range(current.start, max(current.stop, each.stop))
-            continue
-        if current is not None:
-            yield current
-        current = each
-    if current is not None:
-        yield current
 
 
 class CollectedPartition(Struct, frozen=True):
