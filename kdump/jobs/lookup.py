@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.job import Split
 from kdump.errors import reason_of
-from kdump.formats import names, producer_snapshot
+from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
@@ -27,6 +27,7 @@ from kdump.log.first_record import FoundRecord
 from kdump.log.living import while_it_changes
 from kdump.log.log_search import checkpointed, find_log_start
 from kdump.log.partition import Partition
+from kdump.log.producer_snapshots import read_producers
 from kdump.log.record_search import LIMIT_BYTES, RecordInSegment, RecordSearch
 from kdump.log.replicas import Replica, most_advanced, of_each_topic, replicas_by_partition
 from kdump.log.selection import PartitionSelection
@@ -405,10 +406,8 @@ class _Lookup:
         partition = self.search.partition
         if self.log_start == self.log_end:
             return None
-        name = str(OffsetFileName(self.log_end, FileKind.PRODUCER_SNAPSHOT))
-        try:
-            entries = producer_snapshot.read(partition.file_path(name).read()).entries
-        except (FormatError, OSError):
+        entries = read_producers(partition, self.log_end)
+        if entries is None:
             # Importing it takes time.
             from kdump.state.transactions.open_transactions import (
                 last_stable_offset,
@@ -416,6 +415,7 @@ class _Lookup:
             )
 
             snapshots = usable_snapshots(partition, self.log_start, None)
+            name = OffsetFileName(self.log_end, FileKind.PRODUCER_SNAPSHOT)
             self.notes.append(
                 f"batches were read for open transactions: {name} is missing or damaged"
             )

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdump.formats import names, producer_snapshot
-from kdump.formats.errors import FormatError
-from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.living_windows import partition_windows
 from kdump.log.partition import Partition
+from kdump.log.producer_snapshots import read_producers
 from kdump.log.valid_windows import Damage, OnDamage
 from kdump.state.transactions.producers import Producers, append_batches
 
@@ -31,12 +29,9 @@ def living_producers(partition: Partition, on_damage: OnDamage) -> tuple[Produce
         Refused: a producer writes outside of its open transaction.
     """
     producers = Producers()
-    first = 0
-    for number, entries in _snapshots(partition):
-        first = number
-        for entry in entries:
-            producers.load(entry)
-        break
+    first, entries = next(_snapshots(partition), (0, ()))
+    for entry in entries:
+        producers.load(entry)
     for step in partition_windows(partition, first):
         if isinstance(step, Damage):
             on_damage(step)
@@ -54,9 +49,6 @@ def _snapshots(partition: Partition) -> Iterator[tuple[int, tuple[ProducerEntry,
     there = {each.offset for each in partition.producer_snapshots}
     for number, segment in reversed(list(enumerate(partition.segments))):
         if segment.base_offset in there:
-            name = str(names.OffsetFileName(segment.base_offset, FileKind.PRODUCER_SNAPSHOT))
-            try:
-                found = producer_snapshot.read(partition.file_path(name).read())
-            except (FormatError, OSError):
-                continue
-            yield number, found.entries
+            entries = read_producers(partition, segment.base_offset)
+            if entries is not None:
+                yield number, entries

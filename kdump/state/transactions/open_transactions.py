@@ -13,12 +13,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kdump.formats import names, producer_snapshot
-from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.living_windows import partition_windows
 from kdump.log.partition import Partition
+from kdump.log.producer_snapshots import read_producers
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage, OnDamage, batch_damage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Flags, Window
@@ -141,7 +140,7 @@ def snapshot_transactions(partition: Partition, end_offset: int) -> LogTransacti
     """
     if all(snapshot.offset != end_offset for snapshot in partition.producer_snapshots):
         return None
-    entries = _read_entries(partition, end_offset)
+    entries = read_producers(partition, end_offset)
     if entries is None:
         return None
     producers = Producers()
@@ -393,7 +392,7 @@ def _trusted_entries(
     None if it cannot be read, or if the segment before it is damaged or contradicts it.
     """
     offset = segment.base_offset
-    entries = _read_entries(partition, offset)
+    entries = read_producers(partition, offset)
     if entries is None:
         return None
     evidence = _Evidence()
@@ -403,15 +402,6 @@ def _trusted_entries(
         for event in read_events(found.batches, found.markers):
             evidence.take(event)
     return entries if evidence.agrees_with(entries, before.base_offset, offset) else None
-
-
-def _read_entries(partition: Partition, offset: int) -> tuple[ProducerEntry, ...] | None:
-    """The entries of the snapshot at an offset; None if it cannot be read."""
-    name = str(names.OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
-    try:
-        return producer_snapshot.read(partition.file_path(name).read()).entries
-    except (FormatError, OSError):
-        return None
 
 
 class _Evidence:
