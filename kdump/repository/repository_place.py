@@ -1,7 +1,7 @@
 """Where a repository lies: what it needs of a directory, or of an object store.
 
 Names are those of the format, with slashes, from the repository on; what they mean is
-:mod:`~kdump.repository.repository`'s. Reading whole files and ranges of them is the business of
+:mod:`~kdump.storage.repository`'s. Reading whole files and ranges of them is the business of
 :class:`~kdump.storage.location.Location`.
 """
 

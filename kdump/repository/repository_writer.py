@@ -29,7 +29,6 @@ from kdump.formats.names import OF_FILE_SYSTEMS
 from kdump.formats.safe_json import json_line
 from kdump.phases import phase
 from kdump.repository.repository_place import HeldLock, RepositoryPlace
-from kdump.storage.document_cache import DocumentCache
 from kdump.storage.repository import (
     DATA,
     REPOSITORY_FILE,
@@ -178,6 +177,8 @@ class RepositoryWriter:
             kept += zip(names, (piece for piece, _ in together), strict=True)
         self.place(kept)
         if self._documents and self.where.is_listed:
+            from kdump.storage.document_cache import DocumentCache
+
             with contextlib.closing(DocumentCache(os.environ)) as cache:
                 for piece, data in self._documents.items():
                     cache.keep(piece.sha256, data)

@@ -18,13 +18,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
 
 from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.formats.json_document import DocumentError, read_document
-from kdump.storage.document_cache import DocumentCache
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.parallel_reads import each_read
@@ -37,6 +36,9 @@ from kdump.storage.repository_documents import (
     Snapshot,
     stored_bytes,
 )
+
+if TYPE_CHECKING:
+    from kdump.storage.document_cache import DocumentCache
 
 REPOSITORY_FILE: Final = "kdump-repository.json"
 DATA: Final = "data"
@@ -252,7 +254,12 @@ class Repository(Struct, frozen=True):
         Raises:
             OSError: an object store does not answer.
         """
-        cache = None if self.is_local else DocumentCache(os.environ)
+        cache: DocumentCache | None = None
+        if not self.is_local:
+            # It needs SQLite, which takes time to import.
+            from kdump.storage.document_cache import DocumentCache
+
+            cache = DocumentCache(os.environ)
         level = [("", root)]
 
         def found(each: tuple[str, RepositoryPiece]) -> DirectoryFound:
