@@ -229,7 +229,7 @@ def remote_copy(remains: Remains) -> Event:
 def _found_words(found: FoundKeys) -> Iterator[str]:
     if found.records:
         records = counted(found.records, "record")
-        yield f"{records} with an erased key or field, or at the offset of an erased one"
+        yield f"{records} with an erased key or field, or at an erased offset"
     if found.mentions:
         yield f"{counted(found.mentions, 'erased key')} inside other keys, values or headers"
     if found.raw:
