@@ -13,7 +13,7 @@ from kdump.broker.loader.checkpoints import with_lines
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
-from kdump.log.broker import by_broker
+from kdump.log.broker import Broker, by_broker
 from kdump.log.directory import LogDirectory
 from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
@@ -22,6 +22,7 @@ from kdump.phases import phase
 from kdump.repair.restored_directories import (
     GONE_STATES,
     Candidate,
+    assigned_here,
     forecast,
     is_remote,
     of_a_run,
@@ -87,11 +88,12 @@ def undelete(request: UndeleteRequest) -> list[UndeleteOutcome]:
     Raises:
         OSError: a file cannot be read.
     """
-    brokers = {
-        str(directory.path): broker
-        for broker, own in by_broker(request.directories).items()
-        for directory in own
-    }
+    brokers: dict[str, Broker | None] = {}
+    named: dict[Location, set[str | None]] = {}
+    for broker, own_directories in by_broker(request.directories).items():
+        ids = {each.directory_id for each in own_directories}
+        brokers |= dict.fromkeys((str(each.path) for each in own_directories), broker)
+        named |= dict.fromkeys((each.path for each in own_directories), ids)
     candidates = [
         candidate
         for directory in request.directories
@@ -99,7 +101,11 @@ def undelete(request: UndeleteRequest) -> list[UndeleteOutcome]:
         if partition.state in GONE_STATES
         and _is_selected(candidate := _candidate(request, directory, partition), request.selection)
     ]
-    decided = without_conflicts(candidates, request.directories, brokers)
+    decided = [
+        assigned_here(each, request.clusters[path], each.log_dir.node_id, named[path])
+        for each in without_conflicts(candidates, request.directories, brokers)
+        for path in [each.log_dir.path]
+    ]
     outcomes = []
     with phase("reading the ends of logs", len(decided)) as reading:
         for directory in request.directories:

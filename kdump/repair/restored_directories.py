@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -44,6 +44,8 @@ class Obstacle(enum.Enum):
     """Several directories could become the same partition."""
     EXISTS = "exists"
     """The partition has a directory that the broker uses."""
+    OTHER_DIRECTORY = "other-directory"
+    """The metadata has the partition in a log directory of the broker that was not named."""
     NAME_CUT = "name-cut"
     """The name of the topic was cut short, and nothing says what it was."""
     NAME_DIFFERS = "name-differs"
@@ -284,6 +286,38 @@ def forecast(
         what = f"the metadata has its replicas on {replicas}, not on {node_id}"
         return _stray(StrayCause.OTHER_BROKERS, what)
     return StartForecast(NextStart.KEPT)
+
+
+def assigned_here(
+    candidate: Candidate,
+    cluster: ClusterImage | None,
+    node_id: int | None,
+    named: Container[str | None],
+) -> Candidate:
+    """Leave a directory unchanged whose partition is probably in a directory that is not seen.
+
+    A move to another log directory leaves the original as ``-delete``, and a broker does not start
+    with two of them. A directory with which the broker did not register last does not count.
+
+    Args:
+        candidate: without an obstacle so far, or it stays as it is.
+        cluster: the metadata that the broker will have; None if it is not known.
+        node_id: of the broker; None if it is not known.
+        named: ids of the log directories that are seen; None if one of them has none.
+    """
+    topic = None if cluster is None else cluster.topic_of(candidate.topic_id or "")
+    partition = None if topic is None else topic.partitions.get(candidate.number)
+    if candidate.obstacle is not None or partition is None or cluster is None or node_id is None:
+        return candidate
+    assigned = partition.directory_on(node_id)
+    if assigned in named or None in named or assigned not in cluster.log_dirs.get(node_id, ()):
+        return candidate
+    return candidate.left(
+        Obstacle.OTHER_DIRECTORY,
+        f"the metadata has {candidate.key} in the log directory of node {node_id} with the id"
+        f" {assigned}, and a broker does not start with both: name all log directories of the"
+        " broker; if that one is lost, start the broker once without it first",
+    )
 
 
 def is_remote(candidate: Candidate, cluster: ClusterImage | None) -> bool:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from builders.dead_clusters import broker
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.log_dir_trees import original_of
@@ -48,6 +49,7 @@ from kdump.state.metadata.cluster_plan import (
     SourceKind,
 )
 from kdump.state.metadata.cluster_plan_json import encode_plan
+from kdump.state.metadata.image_records import record_from_json
 
 ORDERS = TopicPartition("orders", 0)
 LONG = "t" * 249
@@ -320,6 +322,28 @@ def test_the_next_start_keeps_what_the_metadata_has_on_the_broker(tmp_path: Path
     outcome = undelete("--dry-run", root)
     assert outcome.exit_status == 1
     assert b"the next start of the broker keeps them" in outcome.stdout
+
+
+def test_what_a_directory_that_was_not_named_has_is_left_unchanged(
+    fixtures: Path, tmp_path: Path
+) -> None:
+    """The broker had moved it, and does not start with both."""
+    d1, d2 = (
+        shutil.copytree(fixtures / "states" / "clean" / name, tmp_path / name)
+        for name in ("b2-d1", "b2-d2")
+    )
+    moved = ("--partition", "jbod-pair-0*")
+    assert only_row(*moved, d1)["obstacle"] == "other-directory"
+    assert only_row(*moved, d1, d2)["obstacle"] == "exists"
+
+
+def test_a_directory_that_the_broker_does_not_have_any_more_is_no_obstacle(tmp_path: Path) -> None:
+    root = stray_log_directory(tmp_path / "logs", {stray("orders-0"): 1})
+    registered = broker(NODE)
+    node = {"type": registered.type, "version": registered.version, "data": registered.data}
+    assigned = [topic_record("orders", 1), partition_record(1, 0, [NODE], [1 << 90])]
+    write_metadata_log(root, [record_from_json(node).encode(), *assigned])
+    assert only_row("--dry-run", root)["next_start"] == "kept"
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ UNDELETED_PARTITION: Final = RowType(
             one_of(
                 "several-candidates",
                 "exists",
+                "other-directory",
                 "name-cut",
                 "name-differs",
                 "metadata-log",
@@ -313,6 +314,6 @@ def _next_start(done: Sequence[Candidate]) -> Iterator[str]:
     unknown = outcomes[NextStart.UNKNOWN]
     if unknown:
         yield (
-            f"no metadata here says whether the next start keeps {unknown} of them; name some with"
-            " --metadata or --plan"
+            f"no metadata here says whether the next start keeps {unknown} of them, or whether the"
+            " broker has them in another log directory; name some with --metadata or --plan"
         )

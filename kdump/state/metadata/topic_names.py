@@ -54,5 +54,9 @@ def topics_of_plan(plan: ClusterPlan) -> ClusterImage:
             for topic in plan.topics
         },
         broker_configs={},
+        log_dirs={
+            int(each.data.get("brokerId", -1)): tuple(each.data.get("logDirs") or ())
+            for each in plan.brokers
+        },
         end=LogEnd(plan.snapshot_epoch, plan.snapshot_offset),
     )
