@@ -173,6 +173,21 @@ def test_an_empty_directory_of_the_partition_is_replaced(source: Path, target: P
     assert original_of(target) == before
 
 
+@pytest.mark.parametrize("of_segment", [True, False])
+def test_a_log_whose_records_were_deleted_later_is_not_replaced(
+    source: Path, target: Path, of_segment: bool
+) -> None:
+    """Its offsets would be given out again."""
+    later = len(EPOCHS) + 1
+    write_partition(target / "new-0", {later if of_segment else 0: b""})
+    if not of_segment:
+        checkpoint = target / names.LOG_START_OFFSET_CHECKPOINT
+        checkpoint.write_bytes(offset_checkpoint({("new", 0): later}))
+    outcome = transplant(source, target, *TO_NEW)
+    assert outcome.exit_status == 8
+    assert b"offsets would be given out again" in outcome.stderr
+
+
 def test_the_empty_directory_says_the_topic_id_and_an_epoch(quick_path: Path, source: Path) -> None:
     other = write_log_directory(quick_path / "disk-2")
     checkpoint = encode_leader_epoch_checkpoint([EpochEntry(2, 0)])
@@ -377,7 +392,9 @@ def test_what_is_not_known_is_asked_for(quick_path: Path, source: Path) -> None:
     assert outcome.exit_status == 16
     assert b"give --leader-epoch" in outcome.stderr
     args = ("--topic-id", OTHER_ID, "--leader-epoch", "5")
-    assert transplant(source, empty, *args).exit_status == 1
+    outcome = transplant(source, empty, *args)
+    assert outcome.exit_status == 1
+    assert b"says in which log directory of the broker orders-0 is" in outcome.stdout
 
 
 def test_each_replica_is_named(quick_path: Path, source: Path) -> None:

@@ -211,6 +211,11 @@ def _advice(request: TransplantRequest, found: Transplant) -> Iterator[str]:
         )
     elif not replicas:
         yield f"before any broker starts: copy it to all replicas{same}, if the topic has several"
+    if found.topic is None:
+        yield (
+            f"no metadata here says in which log directory of the broker {found.key} is: if another"
+            " one has it, the broker does not start: remove that one, or transplant into it"
+        )
     yield (
         "before the start: set retention.ms=-1 and cleanup.policy for the topic, or the broker"
         " deletes old records soon; group offsets and schema ids are not part of a partition"

@@ -132,6 +132,8 @@ def transplant(request: TransplantRequest) -> Transplant:
     is_there = existing is not None and _has_records(existing)
     if existing is not None and is_there:
         _require_same(existing, log)
+    elif existing is not None:
+        _require_no_end_after(existing, request.target, log)
     is_lowered = destination.highest_epoch is not None and (
         (log.highest_epoch or 0) > destination.highest_epoch
     )
@@ -303,6 +305,23 @@ def _require_same(existing: Partition, log: TransplantedLog) -> None:
         f"{existing.path}: has records already; nothing has been changed; move the directory out of"
         " the log directory first, or give another --partition"
     )
+
+
+def _require_no_end_after(existing: Partition, target: LogDirectory, log: TransplantedLog) -> None:
+    """Refuse to replace an empty log that ended later, such as one whose records were deleted.
+
+    Raises:
+        KdumpError: its offsets would be given out again.
+        OSError: a file cannot be read.
+    """
+    starts = target.checkpoints.log_start_offsets or {}
+    end = max(log_end(existing, Trust.CHECKSUMS).offset, starts.get(existing.key, 0))
+    if end > log.log_end_offset:
+        raise KdumpError(
+            f"{existing.path}: had records up to offset {end - 1}, which were deleted, and the copy"
+            f" ends at {log.log_end_offset}: offsets would be given out again; nothing has been"
+            " changed; delete and create the topic, or give another --partition"
+        )
 
 
 def _pieces(content: NewBytes | TransplantedFile) -> Iterable[bytes]:
