@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from builders.damaged_replicas import batches_of
 from builders.freeing import of_type, run
 from builders.in_process import Outcome, run_on_terminal
 from builders.json_answers import all_objects, objects
@@ -252,6 +253,28 @@ def test_a_log_that_is_damaged_before_its_end_is_refused(controllers: Path) -> N
     assert done.exit_status == 4
     assert b"the records after it would be lost" in done.stderr
     assert contents_of(home) == before
+
+
+def test_a_batch_that_cannot_be_checked_is_refused(controllers: Path) -> None:
+    """Its magic, which no checksum covers, is damaged: a broker reads it all the same."""
+    home = controllers / "c1002"
+    *_, (at, _), _ = batches_of((home / METADATA / f"{0:020d}.log").read_bytes())
+    flip_a_bit_of_the_log(home, at + 16)
+    done = reset(home, "1002@h:1")
+    assert done.exit_status == 4
+    assert b"its magic, 3, is unknown; the records after it would be lost" in done.stderr
+
+
+def test_another_disk_whose_last_epoch_is_damaged_is_not_behind(controllers: Path) -> None:
+    """No checksum covers the epoch of a batch either."""
+    log = controllers / "c1002" / METADATA / f"{0:020d}.log"
+    content = bytearray(log.read_bytes())
+    *_, (last, _) = batches_of(bytes(content))
+    content[last + 12 : last + 16] = bytes(4)
+    log.write_bytes(content)
+    done = reset(controllers / "c1001", "1001@h:1", options=["--show-also", log.parents[1]])
+    assert done.exit_status == 4
+    assert b"they have epoch 0 after epoch 1, which is damage" in done.stderr
 
 
 def test_another_disk_with_later_records_after_damage_is_refused(controllers: Path) -> None:

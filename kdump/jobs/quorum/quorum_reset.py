@@ -97,11 +97,13 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
         replay = CopyReplay(copy.partition, problems.append)
         image = replay.image_at(END)
         _require_newest(copy, request.others, image)
-        # A damaged snapshot may be the only one at the end of the copy.
-        if replay.is_cut or image.end.offset < copy.end.offset:
+        # A damaged snapshot may be the only one at the end of the copy, and a batch may be readable
+        # that cannot be checked: its magic, which no checksum covers, is unknown.
+        if replay.is_cut or image.end.offset != copy.end.offset:
             raise DamagedMetadataError(
-                f"{problems[-1]}; the records after it would be lost; use the disk of another"
-                " controller, or run kdump recover, which drops them, and then this again"
+                f"{[*copy.problems, *problems][-1]}; the records after it would be lost; use the"
+                " disk of another controller, or run kdump recover, which drops them, and then this"
+                " again"
             )
         committed, _ = committed_end([copy, *request.others], image)
     if replay.unknown:
@@ -150,6 +152,13 @@ def _require_newest(
         KdumpError: it is.
     """
     for each in others:
+        is_longer = each.end.offset > copy.end.offset
+        if is_longer and each.end.epoch < copy.end.epoch <= each.outline.highest_epoch:
+            raise DamagedMetadataError(
+                f"{each.log_dir}: its records up to offset {each.end.offset - 1} may be lost: they"
+                f" have epoch {each.end.epoch} after epoch {each.outline.highest_epoch}, which is"
+                " damage; use the disk of another controller, or leave this one out"
+            )
         last = log_end(each.partition, Trust.CHECKSUMS)
         if last.offset > each.end.offset and (last.leader_epoch, last.offset) > copy.end:
             raise DamagedMetadataError(
