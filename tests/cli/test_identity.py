@@ -454,6 +454,24 @@ def test_a_disk_with_the_properties_of_another_broker_is_that_of_its_partitions(
     assert identity(tmp_path, "b3-d1").exit_status == 0
 
 
+def test_a_broker_that_lost_all_properties_gets_the_ids_of_its_partitions(
+    cluster: Path, tmp_path: Path
+) -> None:
+    """Also in the directory with the metadata: with a new id, some had no leader at first."""
+    disks = ("b2-d1", "b2-d2")
+    for disk in disks:
+        shutil.copytree(cluster / disk, tmp_path / disk)
+        (tmp_path / disk / names.META_PROPERTIES).unlink()
+    cluster_id = properties(cluster / "b2-d1").cluster_id or ""
+
+    given = ("--cluster-id", cluster_id, "--node-id", "2")
+    assert identity(tmp_path, "--repair", *given, *disks).exit_status == 1
+
+    assert [properties(tmp_path / disk) for disk in disks] == [
+        properties(cluster / disk) for disk in disks
+    ]
+
+
 def test_verify_says_whose_disk_it_is(cluster: Path, tmp_path: Path) -> None:
     shutil.copytree(cluster / "b3-d1", tmp_path / "b3-d1")
     shutil.copy(cluster / "b1-d1" / names.META_PROPERTIES, tmp_path / "b3-d1")

@@ -203,11 +203,15 @@ class _Repair(Struct):
             if own in taken:
                 return self._id_of_copy(directory, taken[own], own, node_id)
             return own, "kept"
+        others = {format_uuid(each) for each in taken}
+        cluster = self.evidence.cluster
         if has_metadata(directory):
-            return self._voter_id(directory, node_id)
-        known = known_directory_id(
-            directory, node_id, {format_uuid(each) for each in taken}, self.evidence.cluster
-        )
+            named, why = self._voter_id(directory, node_id)
+            if named is not None or cluster is None:
+                return named, why
+            known = assigned_directory_id(directory, node_id, cluster, others)
+        else:
+            known = known_directory_id(directory, node_id, others, cluster)
         return (None, "") if known is None else (parse_uuid(known), "as the cluster's metadata has")
 
     def _id_of_copy(
