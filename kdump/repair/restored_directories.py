@@ -31,6 +31,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.state.metadata.cluster import ClusterImage
 from kdump.state.metadata.config_keys import REMOTE_STORAGE_ENABLE, is_true
+from kdump.storage.location import Location
 from kdump.words import counted, shell_command, undo_command
 
 GONE_STATES: Final = (PartitionState.STRAY, PartitionState.DELETE)
@@ -43,7 +44,7 @@ class Obstacle(enum.Enum):
     SEVERAL = "several-candidates"
     """Several directories could become the same partition."""
     EXISTS = "exists"
-    """The partition has a directory that the broker uses."""
+    """The partition has a directory that the broker uses, or a copy that it is making."""
     OTHER_DIRECTORY = "other-directory"
     """The metadata has the partition in a log directory of the broker that was not named."""
     NAME_CUT = "name-cut"
@@ -204,41 +205,46 @@ def without_conflicts(
     """Leave those unchanged that are not the only directory of their partition on their broker.
 
     A broker does not start with two of them ("Duplicate log directories"), and nothing on the disks
-    says which one is right.
+    says which one is right. A *-future* copy without a log becomes the log
+    (``LogManager.recoverAbandonedFutureLogs``); beside one, it is truncated to it.
 
     Args:
         candidates: all of them, with full names.
         directories: all log directories, also those without candidates.
         brokers: the broker of each log directory, by its path as text.
     """
-    live = {
-        (brokers[str(directory.path)], key): str(directory.path)
+    used = {
+        (brokers[str(directory.path)], key): (directory.path, wanted)
+        for wanted in (PartitionState.FUTURE, PartitionState.LIVE)
         for directory in directories
         for key, state in directory.identities
-        if state is PartitionState.LIVE
+        if state is wanted
     }
     rivals: dict[tuple[object, TopicPartition], list[Candidate]] = defaultdict(list)
     for each in candidates:
         if each.key is not None and each.obstacle is None:
             rivals[brokers[str(each.log_dir.path)], each.key].append(each)
-    return [_checked(each, live, rivals, brokers) for each in candidates]
+    return [_checked(each, used, rivals, brokers) for each in candidates]
 
 
 def _checked(
     each: Candidate,
-    live: Mapping[tuple[object, TopicPartition], str],
+    used: Mapping[tuple[object, TopicPartition], tuple[Location, PartitionState]],
     rivals: Mapping[tuple[object, TopicPartition], Sequence[Candidate]],
     brokers: Mapping[str, object],
 ) -> Candidate:
     if each.key is None or each.obstacle is not None:
         return each
     of_partition = brokers[str(each.log_dir.path)], each.key
-    if of_partition in live:
-        where = live[of_partition]
+    if of_partition in used:
+        where, state = used[of_partition]
+        what = f"directory {each.key} that the broker uses"
+        if state is PartitionState.FUTURE:
+            what = f"-future copy of {each.key}, which the broker may make its log"
         return each.left(
             Obstacle.EXISTS,
-            f"{where} has a directory {each.key} that the broker uses; if this one is to replace"
-            " it, move that one out of the log directory first",
+            f"{where} has a {what}; if this one is to replace it, move that one out of the log"
+            " directory first",
         )
     others = rivals[of_partition]
     if len(others) > 1:

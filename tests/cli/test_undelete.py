@@ -14,7 +14,7 @@ from builders.dead_clusters import broker
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.log_dir_trees import original_of
-from builders.log_directories import META_PROPERTIES, offset_checkpoint
+from builders.log_directories import META_PROPERTIES, offset_checkpoint, write_log_directory
 from builders.metadata_log import (
     TOPIC_RESOURCE,
     config_record,
@@ -33,6 +33,7 @@ from builders.stray_directories import (
     stray_log_directory,
     write_directory,
 )
+from builders.two_disks import SECOND_META_PROPERTIES
 from kdump.apply.apply import apply_plan
 from kdump.apply.directory_changes import RemovedDirectory
 from kdump.apply.plan import TargetDirectory, make_plan
@@ -335,6 +336,20 @@ def test_what_a_directory_that_was_not_named_has_is_left_unchanged(
     moved = ("--partition", "jbod-pair-0*")
     assert only_row(*moved, d1)["obstacle"] == "other-directory"
     assert only_row(*moved, d1, d2)["obstacle"] == "exists"
+
+
+@pytest.mark.parametrize("where", ["logs", "other"])
+def test_a_partition_whose_copy_becomes_the_log_is_left_unchanged(
+    tmp_path: Path, where: str
+) -> None:
+    """With an older log in use, the broker would truncate the copy to it."""
+    logs = stray_log_directory(tmp_path / "logs", {stray("orders-0"): 1})
+    other = write_log_directory(tmp_path / "other")
+    (other / names.META_PROPERTIES).write_bytes(SECOND_META_PROPERTIES)
+    write_directory(tmp_path / where, f"orders-0.{OTHER_ID}-future", 1)
+    row = only_row(logs, other)
+    assert row["obstacle"] == "exists"
+    assert "has a -future copy of orders-0" in row["why"]
 
 
 def test_a_directory_that_the_broker_does_not_have_any_more_is_no_obstacle(tmp_path: Path) -> None:
