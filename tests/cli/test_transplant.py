@@ -173,6 +173,14 @@ def test_an_empty_directory_of_the_partition_is_replaced(source: Path, target: P
     assert original_of(target) == before
 
 
+def test_a_source_whose_offsets_go_back_is_refused(quick_path: Path, target: Path) -> None:
+    """A broker takes it after a clean shutdown, and fails when it recovers the log."""
+    source = write_source(quick_path / "old", [batch([record(at)]) for at in (0, 7, 2, 3)])
+    outcome = transplant(source, target, *TO_NEW)
+    assert outcome.exit_status == 4
+    assert b"a batch with an offset before that of another" in outcome.stderr
+
+
 @pytest.mark.parametrize("of_segment", [True, False])
 def test_a_log_whose_records_were_deleted_later_is_not_replaced(
     source: Path, target: Path, of_segment: bool

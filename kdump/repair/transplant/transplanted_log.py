@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -260,11 +261,15 @@ def _forget_producers(directory: VirtualDirectory, end_offset: int) -> None:
 def _require_valid(directory: VirtualDirectory, path: Location) -> int:
     """Read all batches, and return their highest leader epoch; -1 if there is none.
 
+    No checksum covers the offset of a batch, and after a clean shutdown no broker looks at it. The
+    first recovery fails.
+
     Raises:
-        NotTransplantableError: one is damaged.
+        NotTransplantableError: one is damaged, or not where its offset belongs.
     """
     highest = NO_PARTITION_LEADER_EPOCH
     for base in directory.base_offsets():
+        reached = base
         name = file_name(base, FileKind.LOG)
         with directory.open(name) as source:
             for window in read_windows(source):
@@ -275,6 +280,12 @@ def _require_valid(directory: VirtualDirectory, path: Location) -> int:
                     raise _damaged(path, name, at, "a batch with a wrong checksum")
                 if stop is not None and stop.problem is not None:
                     raise _damaged(path, name, stop.position, str(stop.problem))
+                ends = np.concatenate(([reached], batches.last_offset + 1))
+                is_behind = batches.base_offset < ends[:-1]
+                if is_behind.any():
+                    at = int(batches.position[is_behind.argmax()])
+                    raise _damaged(path, name, at, "a batch with an offset before that of another")
+                reached = int(ends[-1])
                 is_new = batches.magic >= _FIRST_MAGIC_WITH_EPOCHS
                 highest = max(highest, *batches.partition_leader_epoch[is_new].tolist(), -1)
     return highest
