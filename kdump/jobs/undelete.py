@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from kdump.apply.directory_changes import RenamedDirectory
 from kdump.apply.plan import TargetDirectory
 from kdump.broker.loader.checkpoints import with_lines
+from kdump.broker.loader.load_context import load_context
+from kdump.broker.loader.loader import load_directory
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
@@ -22,6 +24,8 @@ from kdump.phases import phase
 from kdump.repair.restored_directories import (
     GONE_STATES,
     Candidate,
+    NextStart,
+    StartForecast,
     assigned_here,
     forecast,
     is_remote,
@@ -32,7 +36,9 @@ from kdump.repair.restored_directories import (
 )
 from kdump.state.metadata.cluster import ClusterImage
 from kdump.storage.location import Location
+from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, TargetFile
+from kdump.target.virtual_directory import VirtualDirectory
 
 
 class UndeleteRequest(Struct, frozen=True):
@@ -113,6 +119,7 @@ def undelete(request: UndeleteRequest) -> list[UndeleteOutcome]:
             ends = {
                 each.partition.path.name: _ends_of(each.partition) for each in reading.over(own)
             }
+            own = [_with_damage(each, ends[each.partition.path.name].end_offset) for each in own]
             target = _target(directory, restored(own), ends)
             outcomes.append(UndeleteOutcome(directory, tuple(own), ends, target))
     return outcomes
@@ -152,6 +159,32 @@ def _ends_of(partition: Partition) -> LogEnds:
     if not loaded.segments:
         return LogEnds()
     return LogEnds(loaded.segments[0].base_offset, end.offset)
+
+
+def _with_damage(candidate: Candidate, end_offset: int | None) -> Candidate:
+    """Predict what a start does with a damaged log after a clean shutdown.
+
+    A broker has not checked it so far, and checks its last segment now (:func:`_root`). After a
+    crash it checks every log as it is.
+    """
+    directory, key = candidate.log_dir, candidate.key
+    is_kept = candidate.obstacle is None and candidate.forecast.outcome is not NextStart.STRAY
+    if key is None or end_offset is None or not (is_kept and directory.is_clean):
+        return candidate
+    context = load_context(directory, key)
+    start = context.log_start_offset if context.log_start_offset <= end_offset else 0
+    context = replace(context, is_clean=False, recovery_point=end_offset, log_start_offset=start)
+    try:
+        outcome = load_directory(VirtualDirectory(candidate.partition.path), context)
+    except OSError:
+        return candidate
+    if isinstance(outcome, Refusal):
+        why = f"a broker does not start with it: {outcome}"
+    elif outcome.log_end_offset < end_offset:
+        why = f"a broker truncates it to offset {outcome.log_end_offset}, from {end_offset}"
+    else:
+        return candidate
+    return replace(candidate, forecast=StartForecast(NextStart.DAMAGED, None, why))
 
 
 def _target(

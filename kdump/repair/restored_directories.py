@@ -70,6 +70,8 @@ class NextStart(enum.Enum):
     KEPT = "kept"
     STRAY = "stray"
     """It renames the directory to ``-stray``."""
+    DAMAGED = "damaged"
+    """It refuses the log, or truncates it: it checks the log now."""
     UNKNOWN = "unknown"
     """There is no copy of the metadata that can be read."""
 

@@ -396,6 +396,28 @@ def test_a_directory_without_its_topic_id_is_thrown_out(tmp_path: Path) -> None:
     assert (row["topic_id"], row["next_start"]) == (None, "stray")
 
 
+@pytest.mark.parametrize(
+    ("at", "bit", "why"),
+    [(3, 2, "a broker does not start with it: "), (30, 1, "truncates it to offset 1, from 5")],
+)
+def test_damage_that_the_next_start_finds_is_said(
+    tmp_path: Path, at: int, bit: int, why: str
+) -> None:
+    """After a clean shutdown no broker has looked for it."""
+    root = stray_log_directory(tmp_path / "logs", {stray("orders-0"): 1})
+    know(root, {"orders": 1})
+    log = root / stray("orders-0") / f"{0:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[len(content) // RECORDS + at] ^= bit
+    log.write_bytes(content)
+    row = only_row(root)
+    assert row["next_start"] == "damaged"
+    assert why in row["next_start_why"]
+    outcome = undelete(root)
+    assert outcome.exit_status == 5
+    assert b"kdump recover --policy salvage" in b" ".join(outcome.stdout.split())
+
+
 def test_without_metadata_the_next_start_is_unknown(tmp_path: Path) -> None:
     root = stray_log_directory(tmp_path / "logs", {stray("orders-0"): 1})
     outcome = undelete("--dry-run", root)

@@ -73,7 +73,7 @@ UNDELETED_PARTITION: Final = RowType(
         Field("why", TEXT.or_null, "A sentence about that."),
         Field(
             "next_start",
-            one_of("kept", "stray", "unknown").or_null,
+            one_of("kept", "stray", "damaged", "unknown").or_null,
             "What the next start of the broker does with a restored partition, by the metadata;"
             " null if it is left unchanged.",
         ),
@@ -107,6 +107,11 @@ SUMMARY: Final = RowType(
             "stray_at_next_start",
             COUNT,
             "Restored partitions that the next start renames to -stray.",
+        ),
+        Field(
+            "damaged_at_next_start",
+            COUNT,
+            "Restored partitions that the next start refuses or truncates.",
         ),
         Field(
             "unknown_at_next_start", COUNT, "Restored partitions about which no metadata is known."
@@ -212,6 +217,7 @@ def _lines(candidate: Candidate) -> Iterator[str]:
     words = {
         NextStart.KEPT: "the next start keeps it",
         NextStart.STRAY: f"the next start renames it to -stray: {candidate.forecast.why}",
+        NextStart.DAMAGED: f"it is damaged: {candidate.forecast.why}",
         NextStart.UNKNOWN: "no metadata says what the next start does with it",
     }
     yield f"{path}: becomes {candidate.key}, {size}; {words[then]}"
@@ -241,7 +247,7 @@ _ADVICE: Final = {
 def _needs_attention(candidate: Candidate) -> bool:
     if candidate.obstacle is not None:
         return _is_left(candidate)
-    return candidate.forecast.outcome is NextStart.STRAY
+    return candidate.forecast.outcome in (NextStart.STRAY, NextStart.DAMAGED)
 
 
 def _is_left(candidate: Candidate) -> bool:
@@ -264,6 +270,7 @@ def _report_summary(
         "left": len(left),
         "kept_at_next_start": outcomes[NextStart.KEPT],
         "stray_at_next_start": outcomes[NextStart.STRAY],
+        "damaged_at_next_start": outcomes[NextStart.DAMAGED],
         "unknown_at_next_start": outcomes[NextStart.UNKNOWN],
     }
     printer.emit(Event("summary", row, [*_summary(done, left, log_dirs, metadata, repair)]))
@@ -291,6 +298,10 @@ def _summary(
             " Kafka deletes segments in remote storage together with their topic"
         )
     yield from _next_start(done)
+    if any(each.forecast.outcome is NextStart.DAMAGED for each in done):
+        salvage = shell_command("recover --policy salvage", log_dirs)
+        yield f"do not start the broker yet: first keep every valid batch: {salvage}"
+        return
     is_stray = any(each.forecast.outcome is NextStart.STRAY for each in done)
     where = metadata or ("CONTROLLER_DIR" if is_stray else None)
     words = "recover" if where is None else f"recover --metadata {shlex.quote(str(where))}"
@@ -309,6 +320,9 @@ def _next_start(done: Sequence[Candidate]) -> Iterator[str]:
     )
     for why, count in reasons.most_common():
         yield f"the next start renames {count} of them to -stray: {why}"
+    for each in done:
+        if each.forecast.outcome is NextStart.DAMAGED:
+            yield f"{each.key} is damaged: {each.forecast.why}"
     causes = {each.forecast.cause for each in done}
     yield from dict.fromkeys(each for cause, each in _ADVICE.items() if cause in causes)
     unknown = outcomes[NextStart.UNKNOWN]
