@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from kdump.apply.pinned_directory import (
     directory_of,
@@ -29,6 +29,9 @@ from kdump.apply.pinned_directory import (
 SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 KEPT_ATTRIBUTES: Final = ("user.", "system.posix_acl_access", "system.posix_acl_default")
 """Prefixes of extended attributes that belong to the content of a file, or say who may read it."""
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""What a journal may have for a number, a size or a position."""
+_UserId: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 2)]
 Attributes = tuple[tuple[str, bytes], ...]
 """Names and values of extended attributes."""
 _SYNCING_THREADS: Final = 16
@@ -60,7 +63,7 @@ Content = Iterable[bytes | FileRange]
 """The content of a file: pieces, to be concatenated."""
 
 
-class Metadata(Struct, frozen=True):
+class Metadata(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Mode, owner, group and times of a file.
 
     Attributes:
@@ -69,9 +72,9 @@ class Metadata(Struct, frozen=True):
         modified_ns: time of the last modification.
     """
 
-    mode: int
-    uid: int
-    gid: int
+    mode: Annotated[int, Meta(ge=0, le=0o7777)]
+    uid: _UserId
+    gid: _UserId
     accessed_ns: int
     modified_ns: int
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from kdump.apply.files import Attributes, Metadata
+from kdump.apply.files import Attributes, Metadata, Number
 from kdump.apply.journal_record import JournalRecord
 from kdump.formats.names import KDUMP_PREFIX, PartitionState
 
@@ -20,7 +20,7 @@ class RunState(enum.Enum):
     UNDOING = ".undoing"
 
 
-class KeptRange(Struct, frozen=True):
+class KeptRange(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A byte range of a file that the run's ``-cut`` file keeps.
 
     Attributes:
@@ -28,12 +28,12 @@ class KeptRange(Struct, frozen=True):
         kept_at: where the range starts in the ``-cut`` file.
     """
 
-    position: int
-    size_bytes: int
-    kept_at: int
+    position: Number
+    size_bytes: Number
+    kept_at: Number
 
 
-class Cut(Struct, frozen=True):
+class Cut(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A truncation, and the bytes that it removes.
 
     Attributes:
@@ -41,11 +41,11 @@ class Cut(Struct, frozen=True):
         kept_ranges: the removed bytes; what is in none of them was zeroes.
     """
 
-    position: int
+    position: Number
     kept_ranges: tuple[KeptRange, ...]
 
 
-class Piece(Struct, frozen=True):
+class Piece(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A byte range of an original file that another file contains after the run.
 
     Attributes:
@@ -56,12 +56,12 @@ class Piece(Struct, frozen=True):
     """
 
     path: str
-    start: int
-    end: int
-    position: int
+    start: Number
+    end: Number
+    position: Number
 
 
-class Derived(Struct, frozen=True):
+class Derived(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """How to recreate an original file from the files that exist after the run.
 
     Attributes:
@@ -75,7 +75,7 @@ class Derived(Struct, frozen=True):
     is_rename: bool
 
 
-class BeforeImage(Struct, frozen=True):
+class BeforeImage(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A file as it was before the run.
 
     Attributes:
@@ -88,7 +88,7 @@ class BeforeImage(Struct, frozen=True):
         derived: how to recreate it without ``link``; None if that is impossible.
     """
 
-    size_bytes: int
+    size_bytes: Number
     metadata: Metadata
     is_own: bool
     link: str | None
@@ -96,7 +96,7 @@ class BeforeImage(Struct, frozen=True):
     derived: Derived | None
 
 
-class Fingerprint(Struct, frozen=True):
+class Fingerprint(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Size and time of a file, which tell whether it is still the same.
 
     Attributes:
@@ -105,12 +105,12 @@ class Fingerprint(Struct, frozen=True):
         checksum: CRC-32C of the content, where the file is small; else None.
     """
 
-    size_bytes: int
+    size_bytes: Number
     modified_ns: int
-    checksum: int | None = None
+    checksum: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
 
 
-class DirectoryMove(Struct, frozen=True):
+class DirectoryMove(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A directory that the run creates, renames or removes: the names that it has one by one.
 
     Attributes:

@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from kdump.apply.files import Number
 from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, OperationPhase
 from kdump.apply.segment_names import SEGMENT_SUFFIXES
 from kdump.formats.names import leading_offset
@@ -49,13 +50,13 @@ DIRECTORY_KINDS: Final = frozenset({RecordKind.MAKE, RecordKind.SHIFT, RecordKin
 """Records about a directory that moves: ``source`` is its key, ``path`` one of its names."""
 
 
-class JournalRecord(Struct, frozen=True):
+class JournalRecord(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One record; paths are relative to the log directory, which itself is ``.``."""
 
     kind: RecordKind
     path: str = ""
     source: str = ""
-    size_bytes: int = 0
+    size_bytes: Number = 0
     paths: tuple[str, ...] = ()
 
 
