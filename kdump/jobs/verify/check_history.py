@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, convert, field
 
 from kdump.errors import KdumpError
 from kdump.formats.safe_json import json_line
@@ -42,6 +42,15 @@ class SegmentVerified(NamedTuple):
 class _PartitionHistory(Struct):
     topic_id: str | None
     segments: dict[int, SegmentVerified] = field(default_factory=dict)
+
+
+_Number = Annotated[int, Meta(ge=0)]
+
+
+class _StoredPartition(Struct):
+    path: str
+    topic_id: str | None
+    segments: tuple[tuple[_Number, _Number, _Number], ...]
 
 
 class CheckHistory:
@@ -116,12 +125,10 @@ class CheckHistory:
             raise CheckHistoryError("written by another version of kdump")
         history = cls()
         try:
-            for each in document["partitions"]:
-                history._partitions[_text(each["path"])] = _PartitionHistory(
-                    None if each["topic_id"] is None else _text(each["topic_id"]),
-                    dict(map(_segment, each["segments"])),
-                )
-        except (KeyError, TypeError, ValueError) as problem:
+            for each in convert(document.get("partitions"), list[_StoredPartition]):
+                segments = {base: SegmentVerified(*known) for base, *known in each.segments}
+                history._partitions[each.path] = _PartitionHistory(each.topic_id, segments)
+        except ValueError as problem:
             raise CheckHistoryError("malformed") from problem
         return history
 
@@ -140,16 +147,3 @@ def _still_true(
         has_grown = each is segments[-1] and each.log_bytes > verified.size_bytes
         if has_grown or each.log_bytes == verified.size_bytes:
             yield each.base_offset, verified.checked_ms
-
-
-def _segment(row: Any) -> tuple[int, SegmentVerified]:
-    base_offset, size_bytes, checked_ms = row
-    if not all(type(each) is int and each >= 0 for each in row):
-        raise ValueError("not three numbers")
-    return base_offset, SegmentVerified(size_bytes, checked_ms)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value

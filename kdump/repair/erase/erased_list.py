@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final, Self
 
 from msgspec import Struct, convert, field, to_builtins
@@ -202,35 +202,17 @@ def _run(row: dict[str, Any]) -> ErasedRun:
         str(row["kdump"]),
         frozenset(map(bytes.fromhex, row["keys"])),
         tuple(map(bytes.fromhex, row["prefixes"])),
-        tuple(erased_partitions(row["partitions"])),
+        erased_partitions(row["partitions"]),
         bool(row.get("is_masked", False)),  # older lists do not say it
         tuple(convert(each, NamedField) for each in row.get("fields", ())),
         tuple(map(str, row.get("topics", ()))),
     )
 
 
-def erased_partitions(rows: Iterable[dict[str, Any]]) -> Iterator[ErasedPartition]:
-    """The partitions of a run, from JSON.
+def erased_partitions(rows: Any) -> tuple[ErasedPartition, ...]:
+    """The partitions of a run, from JSON; older lists have no ids of topics.
 
     Raises:
-        ValueError, KeyError, TypeError: they are none.
+        ValueError: they are none.
     """
-    for row in rows:
-        topic_id = row.get("topic_id")  # older lists do not say it
-        yield ErasedPartition(
-            str(row["partition"]),
-            tuple(_segments(row["segments"])),
-            None if topic_id is None else str(topic_id),
-        )
-
-
-def _segments(rows: Iterable[dict[str, Any]]) -> Iterator[ErasedSegment]:
-    for row in rows:
-        yield ErasedSegment(
-            int(row["base_offset"]),
-            tuple((int(first), int(last)) for first, last in row["erased"]),
-            int(row["erased_records"]),
-            int(row["records_without_key"]),
-            FileDigest(int(row["before"]["size_bytes"]), str(row["before"]["sha256"])),
-            FileDigest(int(row["after"]["size_bytes"]), str(row["after"]["sha256"])),
-        )
+    return convert(rows, tuple[ErasedPartition, ...])
