@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Final, Protocol, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -96,7 +96,7 @@ class Metadata(Struct, frozen=True, array_like=True, forbid_unknown_fields=True)
         return cls(mode & ~SET_ID_BITS, uid, gid, modified_ns, modified_ns)
 
 
-class Files(Protocol):
+class Files:
     """The operations on files. Each call is one operation; all raise :class:`OSError`.
 
     Operations that change a file in place take ``names``, further names that it may have: a file
@@ -105,95 +105,48 @@ class Files(Protocol):
 
     def create(self, path: Path, content: Content) -> None:
         """Create a file that only its owner can read; FileExistsError if the name exists."""
-        ...
-
-    def write_at(
-        self, path: Path, position: int, content: Content, names: Sequence[Path] = ()
-    ) -> None:
-        """Write at a position, in or after the current content."""
-        ...
-
-    def truncate(self, path: Path, size_bytes: int, names: Sequence[Path] = ()) -> None:
-        """Set the size: bytes after it are dropped, missing ones read as zeroes."""
-        ...
-
-    def set_metadata(self, path: Path, metadata: Metadata, names: Sequence[Path] = ()) -> None:
-        """Set owner, group, mode and times of a file; of a directory, only times."""
-        ...
-
-    def copy_attributes(self, path: Path, like: Path) -> None:
-        """Give a file the extended attributes and the access control list of another.
-
-        What the file system does not take, or does not permit, is left out.
-        """
-        ...
-
-    def rename(self, path: Path, new_path: Path) -> None:
-        """Rename a file, replacing a file that has the new name."""
-        ...
-
-    def link(self, path: Path, new_path: Path) -> None:
-        """Create a hard link; FileExistsError if the new name exists.
-
-        Where the file system has no hard links, the new name is a copy, already durable.
-        """
-        ...
-
-    def unlink(self, path: Path) -> None:
-        """Delete a name; does nothing if it does not exist."""
-        ...
-
-    def make_directory(self, path: Path, metadata: Metadata, attributes: Attributes = ()) -> None:
-        """Create a directory unless it exists; it gets the owner, group, mode and attributes."""
-        ...
-
-    def rename_directory(self, path: Path, new_path: Path) -> None:
-        """Rename a directory; FileExistsError if the new name exists."""
-        ...
-
-    def remove_directory(self, path: Path) -> None:
-        """Remove an empty directory; OSError if it is not empty."""
-        ...
-
-    def sync(self, paths: Iterable[Path]) -> None:
-        """Make files durable, content and metadata; of directories, the names in them."""
-        ...
-
-
-class Disk:
-    """Operations on real files."""
-
-    def create(self, path: Path, content: Content) -> None:
         with opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
             _write(descriptor, 0, content)
 
     def write_at(
         self, path: Path, position: int, content: Content, names: Sequence[Path] = ()
     ) -> None:
+        """Write at a position, in or after the current content."""
         with opened(path, os.O_WRONLY) as descriptor:
             require_own(descriptor, path, names)
             _write(descriptor, position, content)
 
     def truncate(self, path: Path, size_bytes: int, names: Sequence[Path] = ()) -> None:
+        """Set the size: bytes after it are dropped, missing ones read as zeroes."""
         with opened(path, os.O_WRONLY) as descriptor:
             require_own(descriptor, path, names)
             os.ftruncate(descriptor, size_bytes)
 
     def set_metadata(self, path: Path, metadata: Metadata, names: Sequence[Path] = ()) -> None:
+        """Set owner, group, mode and times of a file; of a directory, only times."""
         with opened(path) as descriptor:
             if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
                 _set_owner(descriptor, require_own(descriptor, path, names), metadata)
             os.utime(descriptor, ns=(metadata.accessed_ns, metadata.modified_ns))
 
     def copy_attributes(self, path: Path, like: Path) -> None:
+        """Give a file the extended attributes and the access control list of another.
+
+        What the file system does not take, or does not permit, is left out.
+        """
         with suppress(OSError), opened(path) as target:
             _set_attributes(target, attributes_of(like))
 
     def rename(self, path: Path, new_path: Path) -> None:
+        """Rename a file, replacing a file that has the new name."""
         with directory_of(path) as source, directory_of(new_path) as target:
             os.rename(path.name, new_path.name, src_dir_fd=source, dst_dir_fd=target)
 
     def link(self, path: Path, new_path: Path) -> None:
+        """Create a hard link; FileExistsError if the new name exists.
+
+        Where the file system has no hard links, the new name is a copy, already durable.
+        """
         try:
             with directory_of(path) as source, directory_of(new_path) as target:
                 _hard_link(
@@ -219,10 +172,12 @@ class Disk:
             _sync(new_path)
 
     def unlink(self, path: Path) -> None:
+        """Delete a name; does nothing if it does not exist."""
         with directory_of(path) as directory, suppress(FileNotFoundError):
             os.unlink(path.name, dir_fd=directory)
 
     def make_directory(self, path: Path, metadata: Metadata, attributes: Attributes = ()) -> None:
+        """Create a directory unless it exists; it gets the owner, group, mode and attributes."""
         with directory_of(path) as above, suppress(FileExistsError):
             os.mkdir(path.name, 0o700, dir_fd=above)
         with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
@@ -230,6 +185,7 @@ class Disk:
             _set_attributes(descriptor, attributes)
 
     def rename_directory(self, path: Path, new_path: Path) -> None:
+        """Rename a directory; FileExistsError if the new name exists."""
         # rename() would replace an empty directory.
         if status_of(new_path) is not None:
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), str(new_path))
@@ -237,14 +193,16 @@ class Disk:
             os.rename(path.name, new_path.name, src_dir_fd=source, dst_dir_fd=target)
 
     def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory; OSError if it is not empty."""
         with directory_of(path) as above:
             os.rmdir(path.name, dir_fd=above)
 
     def sync(self, paths: Iterable[Path]) -> None:
+        """Make files durable, content and metadata; of directories, the names in them."""
         _sync_all(list(paths))
 
 
-DISK: Final[Files] = Disk()
+DISK: Final = Files()
 
 
 _hard_link: Callable[..., None] = os.link

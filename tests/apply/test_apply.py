@@ -15,7 +15,7 @@ from builders.apply_target import apply_target
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.written_files import PARTITION, plan_of, target_of, write_files
 from kdump.apply.apply import apply_plan
-from kdump.apply.files import DISK, Content, Disk, Metadata
+from kdump.apply.files import DISK, Content, Files, Metadata
 from kdump.apply.plan import make_plan
 from kdump.apply.runs import list_undos
 from kdump.apply.undo import undo
@@ -127,7 +127,7 @@ def test_a_file_system_without_modes_is_refused_before_anything_changes(tmp_path
     write_files(tmp_path, {f"{ZERO}.log": b"1234", "old": b""})
     before = original_of(tmp_path)
 
-    class WithoutModes(Disk):
+    class WithoutModes(Files):
         def create(self, path: Path, content: Content) -> None:
             super().create(path, content)
             path.chmod(0o777)
@@ -165,7 +165,7 @@ def test_a_file_that_is_replaced_meanwhile_is_neither_read_nor_changed(
 def test_no_directory_is_ever_created_beside_the_partitions(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"12345678"})
 
-    class Watched(Disk):
+    class Watched(Files):
         def sync(self, paths: Iterable[Path]) -> None:
             super().sync(paths)
             assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [PARTITION]
@@ -198,7 +198,7 @@ def test_an_owner_that_cannot_be_set_is_detected_before_anything_changes(
     write_files(tmp_path, {f"{ZERO}.log": b"1234", "old": b""})
     before = original_of(tmp_path)
 
-    class NotRoot(Disk):
+    class NotRoot(Files):
         def set_metadata(self, path: Path, metadata: Metadata, names: Sequence[Path] = ()) -> None:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
 

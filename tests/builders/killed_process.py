@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 import kdump
-from kdump.apply.files import Disk
+from kdump.apply.files import Files
 from kdump.cli import main
 from kdump.processes import worker_pool
 from kdump.storage.object_writer import ObjectWriter
@@ -44,7 +44,7 @@ CHANGES: Final = (
 OF_STORES: Final = ("_put", "copy", "_delete")
 CHANGING: Final = tuple(
     (changing, name)
-    for changing, names in ((Disk, CHANGES), (ObjectWriter, OF_STORES))
+    for changing, names in ((Files, CHANGES), (ObjectWriter, OF_STORES))
     for name in names
 )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kdump.apply.files import DISK, Attributes, Content, FileRange, Metadata
+from kdump.apply.files import DISK, Attributes, Content, FileRange, Files, Metadata
 
 Inode = tuple[int, int]
 
@@ -23,7 +23,7 @@ class Stopped(BaseException):
 
 
 @dataclass(slots=True)
-class VolatileFiles:
+class VolatileFiles(Files):
     """Real files below ``root``.
 
     Attributes:

@@ -27,7 +27,7 @@ from builders.samples import at_some_or_all, moments_of, seeds
 from builders.trees import tree_of
 from builders.two_disks import write_two_disks
 from kdump.apply.directory_lock import lock_directory
-from kdump.apply.files import Disk
+from kdump.apply.files import Files
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
@@ -388,10 +388,10 @@ def full_from(at: int) -> Iterator[list[str]]:
     failed: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         for name in CHANGES:
-            change = getattr(Disk, name)
+            change = getattr(Files, name)
 
             def changed(
-                disk: Disk, *args: Any, change: Callable[..., None] = change, name: str = name
+                disk: Files, *args: Any, change: Callable[..., None] = change, name: str = name
             ) -> None:
                 nonlocal left
                 if not left and name not in ("unlink", "remove_directory"):
@@ -400,7 +400,7 @@ def full_from(at: int) -> Iterator[list[str]]:
                 left = max(0, left - 1)
                 change(disk, *args)
 
-            patch.setattr(Disk, name, changed)
+            patch.setattr(Files, name, changed)
         yield failed
 
 
@@ -483,14 +483,14 @@ def test_a_restore_that_was_stopped_before_the_next_backup_names_its_snapshot(
     name = created(folder, "d1", "d2")["snapshot"]
     before = tree_of(folder / "d2")
     with monkeypatch.context() as patch:
-        rename = Disk.rename
+        rename = Files.rename
 
-        def fail(self: Disk, path: Path, new_path: Path) -> None:
+        def fail(self: Files, path: Path, new_path: Path) -> None:
             if "new2" in str(new_path):
                 raise OSError(errno.EIO, "Input/output error")
             rename(self, path, new_path)
 
-        patch.setattr(Disk, "rename", fail)
+        patch.setattr(Files, "rename", fail)
         assert backup(folder, *args).exit_status == ExitStatus.OPERATIONAL_ERROR
     for log_dir in ("d1", "d2"):
         (folder / log_dir / "notes").write_bytes(b"mine")
@@ -507,10 +507,10 @@ def test_nothing_is_restored_through_a_link(folder: Path, monkeypatch: pytest.Mo
     created(folder)
     with monkeypatch.context() as patch:
 
-        def stop(self: Disk, *args: object) -> None:
+        def stop(self: Files, *args: object) -> None:
             raise OSError(errno.EIO, "Input/output error")
 
-        patch.setattr(Disk, "rename", stop)
+        patch.setattr(Files, "rename", stop)
         backup(folder, "restore", "repo", "--into", "new")
     elsewhere = folder / "elsewhere"
     (folder / "new/users-0").rename(elsewhere)

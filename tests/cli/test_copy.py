@@ -22,7 +22,7 @@ from builders.log_directories import write_log_directory
 from builders.packed import pack
 from builders.trees import contents_of
 from builders.two_disks import CHECKPOINTS, lines_of, write_two_disks
-from kdump.apply.files import Disk
+from kdump.apply.files import Files
 from kdump.apply.unfinished_copy import FOLDER, JOURNAL, UnfinishedCopy
 from kdump.errors import ExitStatus
 from kdump.formats import names
@@ -243,14 +243,14 @@ def test_directories_of_files_that_an_earlier_run_named_are_synced(
         copy(folder, "d1", "new")
     synced: set[Path] = set()
     with monkeypatch.context() as patch:
-        sync = Disk.sync
+        sync = Files.sync
 
-        def noting(self: Disk, paths: Iterable[Path]) -> None:
+        def noting(self: Files, paths: Iterable[Path]) -> None:
             every = list(paths)
             synced.update(every)
             sync(self, every)
 
-        patch.setattr(Disk, "sync", noting)
+        patch.setattr(Files, "sync", noting)
         assert copy(folder, "d1", "new").exit_status == 0
     directories = {path for path in (folder / "new").rglob("*") if path.is_dir()}
     assert {folder / "new", *directories} <= {folder / path for path in synced}
@@ -409,14 +409,14 @@ def test_a_file_that_was_just_named_when_the_copy_stopped_is_removed_with_its_so
 ) -> None:
     (folder / "d1/other").write_text("other")
     with monkeypatch.context() as patch:
-        rename = Disk.rename
+        rename = Files.rename
 
-        def stopping(self: Disk, path: Path, new_path: Path) -> None:
+        def stopping(self: Files, path: Path, new_path: Path) -> None:
             rename(self, path, new_path)
             if new_path.name == "other":
                 raise KeyboardInterrupt
 
-        patch.setattr(Disk, "rename", stopping)
+        patch.setattr(Files, "rename", stopping)
         copy(folder, "d1", "new")
     assert (folder / "new/other").exists()
     (folder / "d1/other").unlink()
