@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import ParamSpec, Protocol, Self, TypeVar
 
 Item = TypeVar("Item")
@@ -62,12 +61,7 @@ class Phase:
         _begun.append(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Generators may end in a different order than they began.
         _begun.remove(self)
         if not _begun and _watcher is not None:

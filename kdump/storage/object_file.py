@@ -14,7 +14,6 @@ import errno
 import threading
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, NamedTuple
 
 from kdump.storage.kept_blocks import NO_BLOCK, Block, KeptBlocks
@@ -137,12 +136,7 @@ class ObjectFile(StoredFile):
         self._turn_to(NO_BLOCK)
         self._turn_to(NO_BLOCK)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._is_doubtful():
                 self._require_unchanged()

@@ -6,7 +6,6 @@ import contextlib
 import os
 import secrets
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final, Self
 
 _BUFFER_BYTES: Final = 1 << 20
@@ -60,12 +59,7 @@ class UnfinishedFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.drop()
 
     @property

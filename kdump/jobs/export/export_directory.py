@@ -19,7 +19,6 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from kdump.apply.directory_lock import lock_directory
@@ -100,12 +99,7 @@ class ExportDirectory:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def _close(self) -> None:

@@ -8,7 +8,6 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
@@ -147,12 +146,7 @@ class SqlSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None or issubclass(kind, (GeneratorExit, StatementError)):
             was_quick = self._spark.is_quick
             self._spark.close()
