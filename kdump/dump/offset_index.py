@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.dump.dumped_file import DumpedFile
@@ -65,49 +66,41 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
         report.problem(DumpProblem.from_format_error(file.path, partial))
 
 
-class _Entries:
+class _Entries(Struct):
     """Format the entries of an index, and check them."""
 
-    def __init__(
-        self,
-        file: DumpedFile,
-        index: OffsetIndex,
-        log: ByteSource | None,
-        options: IndexDumpOptions,
-        report: DumpReport,
-    ) -> None:
-        self._file = file
-        self._index = index
-        self._log = log
-        self._options = options
-        self._report = report
-        self.problem: DumpProblem | None = None
+    file: DumpedFile
+    index: OffsetIndex
+    log: ByteSource | None
+    options: IndexDumpOptions
+    report: DumpReport
+    problem: DumpProblem | None = None
 
     def text(self) -> Iterator[str]:
-        index = self._index
+        index = self.index
         count = offset_index.count_before_restart(index.offset, index.base_offset)
         for first in range(0, count, BLOCK_ENTRIES):
             last = min(first + BLOCK_ENTRIES, count)
             offset, position = index.offset[first:last], index.position[first:last]
-            if self._log is not None:
-                self._check(self._log, first, offset, position)
+            if self.log is not None:
+                self._check(self.log, first, offset, position)
                 if first == 0 and self.problem is not None and self._begins_with_padding():
                     offset, position = offset[1:], position[1:]
-            if not self._options.verify_index_only:
+            if not self.options.verify_index_only:
                 lines = map("offset: {} position: {}\n".format, offset.tolist(), position.tolist())
                 yield "".join(lines)
 
     def _check(self, log: ByteSource, first: int, offset: Column, position: Column) -> None:
-        batches = batches_at(log, position, self._options.max_message_size_bytes)
+        batches = batches_at(log, position, self.options.max_message_size_bytes)
         is_batch = batches.fault == Fault.NONE
         is_other = is_batch & (batches.last_offset != offset)
-        self._report.offset_mismatches(
-            self._file.absolute_name, offset[is_other], batches.last_offset[is_other]
+        self.report.offset_mismatches(
+            self.file.absolute_name, offset[is_other], batches.last_offset[is_other]
         )
         if self.problem is None and not is_batch.all():
             slot = int(is_batch.argmin())
             self.problem = DumpProblem(
-                self._file.path,
+                self.file.path,
                 (first + slot) * ENTRY_BYTES,
                 "offset index entry points to no batch",
                 f"a batch at byte {position[slot]} of the log, which has {log.size_bytes} bytes",
@@ -115,7 +108,7 @@ class _Entries:
             )
 
     def _begins_with_padding(self) -> bool:
-        index = self._index
+        index = self.index
         return bool(index.offset[0] == index.base_offset and index.position[0] == 0)
 
 

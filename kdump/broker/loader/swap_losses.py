@@ -189,22 +189,14 @@ class _Markers(Struct):
         return at < len(offsets) and self.aborts[record.producer_id, offsets[at]]
 
 
-class _Comparison:
+class _Comparison(Struct, frozen=True):
     """Compares replaced logs with their replacements."""
 
-    def __init__(
-        self,
-        directory: VirtualDirectory,
-        replaced: Mapping[str, Content],
-        swaps: list[Content],
-        others: list[Content],
-        rules: SwapRules,
-    ) -> None:
-        self._directory = directory
-        self._replaced = replaced
-        self._swaps = swaps
-        self._others = others
-        self._rules = rules
+    directory: VirtualDirectory
+    replaced: Mapping[str, Content]
+    swaps: list[Content]
+    others: list[Content]
+    rules: SwapRules
 
     def losses(self, *, with_control: bool = False) -> list[SwapLoss]:
         """The losses of each log.
@@ -212,8 +204,8 @@ class _Comparison:
         Args:
             with_control: whether control batches that a swap does not contain count as lost.
         """
-        found = {name: self._batches(content) for name, content in self._replaced.items()}
-        held = [self._batches(content) for content in self._swaps]
+        found = {name: self._batches(content) for name, content in self.replaced.items()}
+        held = [self._batches(content) for content in self.swaps]
         differing = {name: ~_is_in(batches, held) for name, batches in found.items()}
         lost: dict[str, set[int]] = {}
         if with_control:
@@ -226,7 +218,7 @@ class _Comparison:
             positions = batches.position[
                 differing[name]
                 & ~_is_control(batches)
-                & (batches.last_offset >= self._rules.log_start_offset)
+                & (batches.last_offset >= self.rules.log_start_offset)
                 & (batches.records_count != 0)
             ]
             if not positions.size:
@@ -234,15 +226,15 @@ class _Comparison:
             if digests is None:
                 digests = {
                     record.offset: record.digest
-                    for content in self._swaps
+                    for content in self.swaps
                     for record in self._records(content)
                 }
             unreadable = lost.setdefault(name, set())
             missing[name] = [
                 record
-                for record in self._records(self._replaced[name], positions, unreadable)
+                for record in self._records(self.replaced[name], positions, unreadable)
                 if digests.get(record.offset) != record.digest
-                and record.offset >= self._rules.log_start_offset
+                and record.offset >= self.rules.log_start_offset
             ]
         counts = self._lost_records(missing)
         return [
@@ -252,12 +244,12 @@ class _Comparison:
         ]
 
     def _batches(self, content: Content) -> ValidBatches:
-        with self._directory.open_content(content) as source:
+        with self.directory.open_content(content) as source:
             return find_valid_batches(source)
 
     def _lost_records(self, missing: Mapping[str, list[_Record]]) -> dict[str, list[_Record]]:
         """The records that no rule of the cleaner allows to remove."""
-        if self._rules.is_compacted is False:
+        if self.rules.is_compacted is False:
             return dict(missing)
         every = [record for records in missing.values() for record in records]
         if not every:
@@ -273,7 +265,7 @@ class _Comparison:
         self._drop_removable(last, markers)
         lost = {id(record) for record in last.values()}
         has_keyless = any(record.key is None for record in standing)
-        if self._rules.is_compacted is None and (lost or has_keyless):
+        if self.rules.is_compacted is None and (lost or has_keyless):
             return dict(missing)
         return {
             name: [record for record in records if id(record) in lost]
@@ -283,7 +275,7 @@ class _Comparison:
     def _drop_removable(self, last: dict[bytes, _Record], markers: _Markers) -> None:
         """Remove from ``last`` the records that compaction may have removed."""
         revived: set[bytes] = set()
-        for content in (*self._swaps, *self._others):
+        for content in (*self.swaps, *self.others):
             if not last:
                 return
             for record in self._records(content):
@@ -312,7 +304,7 @@ class _Comparison:
             unreadable: receives the positions of batches whose records cannot be read.
         """
         selected = None if positions is None else set(positions.tolist())
-        with self._directory.open_content(content) as source:
+        with self.directory.open_content(content) as source:
             for step in walk_segment(source, with_records=True, follow_bad=True):
                 if isinstance(step, RecordColumns):
                     if unreadable is not None:
@@ -342,8 +334,8 @@ class _Comparison:
     def _markers(self) -> _Markers:
         """The markers of all logs."""
         markers = _Markers()
-        for content in (*self._replaced.values(), *self._swaps, *self._others):
-            with self._directory.open_content(content) as source:
+        for content in (*self.replaced.values(), *self.swaps, *self.others):
+            with self.directory.open_content(content) as source:
                 for step in walk_segment(source, with_records=False, follow_bad=True):
                     if isinstance(step, Window):
                         _take_markers(step, markers)

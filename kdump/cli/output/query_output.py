@@ -133,19 +133,17 @@ class RowLimit(Struct, frozen=True):
         return None if self.most is None else self.most + 1
 
 
-class ResultPrinter:
-    """Prints the results of statements, one after the other."""
+class ResultPrinter(Struct):
+    """Prints the results of statements, one after the other.
 
-    def __init__(self, form: QueryFormat, limit: RowLimit, out: OutFile | None = None) -> None:
-        """Take what all results have in common.
+    Attributes:
+        out: the file of the format ``PARQUET``.
+    """
 
-        Args:
-            out: the file of the format ``PARQUET``.
-        """
-        self._form = form
-        self._limit = limit
-        self._out = out
-        self._has_printed = False
+    form: QueryFormat
+    limit: RowLimit
+    out: OutFile | None = None
+    _has_printed: bool = False
 
     def print(self, result: QueryResult, statement: int) -> ExitStatus:
         """Print the rows of a result as they come; what was left out goes to standard error.
@@ -161,20 +159,20 @@ class ResultPrinter:
         """
         if result.done is not None:
             return ExitStatus.SOUND
-        if self._form not in FOR_PEOPLE:
+        if self.form not in FOR_PEOPLE:
             _require_names(result.columns)
-        if self._form is QueryFormat.PARQUET:
-            assert self._out is not None
-            rows = _Rows(result, self._limit.most)
-            size_bytes = self._out.write(_parquet(rows))
+        if self.form is QueryFormat.PARQUET:
+            assert self.out is not None
+            rows = _Rows(result, self.limit.most)
+            size_bytes = self.out.write(_parquet(rows))
             size = format_bytes(size_bytes)
-            write_line(f"{counted(rows.count, 'row')}, {size}: {self._out.name}")
+            write_line(f"{counted(rows.count, 'row')}, {size}: {self.out.name}")
         else:
-            form = OutputFormat(self._form.value)
+            form = OutputFormat(self.form.value)
             if self._has_printed and not form.is_json:
                 write_line("")
             self._has_printed = True
-            _print_rows(result, form, self._limit, statement)
+            _print_rows(result, form, self.limit, statement)
         return report_problems(result.problems)
 
 

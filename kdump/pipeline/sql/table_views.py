@@ -93,48 +93,40 @@ class ReportQueue:
         return value1
 
 
-class ReadTask:
-    """The function that reads a table in Spark's workers."""
+class ReadTask(Struct, frozen=True):
+    """The function that reads a table in Spark's workers.
 
-    def __init__(
-        self,
-        reader: TableReader,
-        filters: PushedFilters,
-        splits: Sequence[tuple[Any, tuple[Sight, ...]]],
-        reports: Any,
-    ) -> None:
-        """Take what all tasks need.
+    Attributes:
+        reader: of the table.
+        filters: those that the splits were planned with.
+        splits: of all tasks, each with what the driver sees there.
+        reports: an accumulator of :class:`ReportQueue`.
+    """
 
-        Args:
-            reader: of the table.
-            filters: those that the splits were planned with.
-            splits: of all tasks, each with what the driver sees there.
-            reports: an accumulator of :class:`ReportQueue`.
-        """
-        self._reader = reader
-        self._filters = filters
-        self._splits = splits
-        self._reports = reports
+    reader: TableReader
+    filters: PushedFilters
+    splits: Sequence[tuple[Any, tuple[Sight, ...]]]
+    reports: Any
 
     def __call__(self, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the splits with these indexes, which are the only column of the batches."""
         keep_freed_memory()
         for batch in indexes:
             for index in batch.column(0).to_pylist():
-                yield from self._read(*self._splits[index])
+                yield from self._read(*self.splits[index])
 
     def _read(self, split: Any, sights: tuple[Sight, ...]) -> Iterator[pa.RecordBatch]:
         try:
             require_same(sights)
         except AnotherPlaceError as refusal:
-            self._reports.add([refusal])
+            self.reports.add([refusal])
             return
-        with problems_logged(lambda problem: self._reports.add([problem])):
+        with problems_logged(lambda problem: self.reports.add([problem])):
             try:
-                yield from self._reader.read(split, self._filters)
+                yield from self.reader.read(split, self.filters)
             except (OSError, KdumpError) as failure:
-                self._reports.add([problem_of(failure)])
-        self._reports.add([TaskEnd()])
+                self.reports.add([problem_of(failure)])
+        self.reports.add([TaskEnd()])
 
 
 def problem_of(failure: OSError | KdumpError) -> SkippedData:
@@ -185,28 +177,20 @@ def _import_readers(partition: Iterable[None]) -> None:
     import kdump.jobs.table_rows.records_reader  # noqa: F401
 
 
-class TableViews:
-    """Makes views over the tables of some directories."""
+class TableViews(Struct, frozen=True):
+    """Makes views over the tables of some directories.
 
-    def __init__(
-        self,
-        sql: Any,
-        tables: Mapping[str, Table],
-        options: Mapping[str, str],
-        payloads: RecordPayloads,
-    ) -> None:
-        """Take what all views need.
+    Attributes:
+        sql: a ``pyspark.sql.SparkSession``.
+        tables: by name.
+        options: of the data source, for all tables.
+        payloads: how keys and values of records become text.
+    """
 
-        Args:
-            sql: a ``pyspark.sql.SparkSession``.
-            tables: by name.
-            options: of the data source, for all tables.
-            payloads: how keys and values of records become text.
-        """
-        self._sql = sql
-        self._tables = tables
-        self._options = options
-        self._payloads = payloads
+    sql: Any
+    tables: Mapping[str, Table]
+    options: Mapping[str, str]
+    payloads: RecordPayloads
 
     def show_columns(self, names: Collection[str]) -> None:
         """Make views that have all columns and no rows, and remove all others.
@@ -214,10 +198,10 @@ class TableViews:
         Args:
             names: of the tables; each view takes a tenth of a second.
         """
-        for table in self._tables.values():
+        for table in self.tables.values():
             if table.name not in names:
                 # It has only what the last statement needed.
-                self._sql.catalog.dropTempView(table.name)
+                self.sql.catalog.dropTempView(table.name)
                 continue
             frame = self._frame(table, _nothing, table.columns, 1)
             frame.createOrReplaceTempView(table.name)
@@ -235,18 +219,18 @@ class TableViews:
             OSError: a file cannot be read.
         """
         return [
-            TableRead(name, each, self._read_table(self._tables[name], each, reports))
+            TableRead(name, each, self._read_table(self.tables[name], each, reports))
             for name, each in sorted(needs.items())
         ]
 
     def _read_table(self, table: Table, needs: TableNeeds, reports: Any) -> int:
         columns = _columns_read(table, needs)
-        taken = {name for name in table.options if name in self._options}
-        options = {name: self._options[name] for name in taken} | {"table": table.name}
+        taken = {name for name in table.options if name in self.options}
+        options = {name: self.options[name] for name in taken} | {"table": table.name}
         names = [column.name for column in columns]
-        reader = open_table(options, names, self._payloads, skips_unreadable=True)
+        reader = open_table(options, names, self.payloads, skips_unreadable=True)
         splits = reader.splits(needs.filters)
-        is_local = is_local_master(self._sql.sparkContext.master)
+        is_local = is_local_master(self.sql.sparkContext.master)
         sights = None if is_local else DriverSights()
         seen = [(split, sights.of(places_of(split)) if sights else ()) for split in splits]
         task = ReadTask(reader, needs.filters, seen, reports)
@@ -273,9 +257,9 @@ class TableViews:
             name=table.name,
             evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
         )
-        indexes = self._sql.range(0, tasks, 1, max(1, tasks))
+        indexes = self.sql.range(0, tasks, 1, max(1, tasks))
         column = function(indexes["id"])
-        return DataFrame(indexes._jdf.mapInArrow(column._jc, False, None), self._sql)
+        return DataFrame(indexes._jdf.mapInArrow(column._jc, False, None), self.sql)
 
 
 def _columns_read(table: Table, needs: TableNeeds) -> Sequence[TableColumn]:
