@@ -277,19 +277,6 @@ def inner_messages(
         yield replace(last, next_offset=wrapper.next_offset)
 
 
-def encode_message(payload: bytes, *, magic: int = 1, attributes: int = 0) -> bytes:
-    """Encode one entry, with the right size and checksum.
-
-    For a wrapper, ``attributes`` has the codec's number and ``payload`` the compressed entries.
-    """
-    header = _HEADERS[magic]
-    size = header.size - LOG_OVERHEAD_BYTES + len(payload)
-    crc = zlib.crc32(payload)
-    if magic == 0:
-        return header.pack(size, magic, crc) + payload
-    return header.pack(size, magic, attributes, crc) + payload
-
-
 def _entries(chunks: Iterable[bytes], largest_bytes: int) -> Iterator[Message07]:
     """Decode the complete entries in ``chunks``; their offsets have no meaning."""
     pending = bytearray()

@@ -344,29 +344,6 @@ def inner_messages(
         yield _with_wrappers_time(message, wrapper)
 
 
-def encode_message(
-    offset: int,
-    key: bytes | None,
-    value: bytes | None,
-    *,
-    magic: int,
-    timestamp: int = NO_TIMESTAMP,
-    attributes: int = 0,
-) -> bytes:
-    """Encode one entry of a set of ``magic`` 0 or 1, with the right size and checksum.
-
-    For a wrapper, ``attributes`` has the codec's number and ``value`` the compressed set.
-    """
-    checked = bytearray(struct.pack(">bb", magic, attributes))
-    if magic > 0:
-        checked += struct.pack(">q", timestamp)
-    for content in (key, value):
-        checked += _INT32.pack(-1 if content is None else len(content))
-        checked += content or b""
-    size = CHECKED_START - LOG_OVERHEAD_BYTES + len(checked)
-    return struct.pack(">qiI", offset, size, zlib.crc32(checked)) + checked
-
-
 def _need(data: Buffer, position: int, end: int, size_bytes: int) -> None:
     if size_bytes > end - position:
         raise FormatError(

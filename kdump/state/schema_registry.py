@@ -11,7 +11,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -345,14 +345,3 @@ def _number(found: Mapping[str, Any], name: str, least: int) -> int:
     if type(value) is not int or value < least:
         raise RegistryError(f"{name} is missing, or is not a number")
     return value
-
-
-def registry_of(schemas: Iterable[StoredSchema]) -> SchemaRegistry:
-    """Return a registry with these versions; one whose id is taken is a problem."""
-    replay = RegistryReplay()
-    for schema in schemas:
-        try:
-            replay.put(schema)
-        except RegistryError as problem:
-            replay.problems.append(str(problem))
-    return replay.registry()

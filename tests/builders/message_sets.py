@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from kdump.formats import kafka07, message_set
 from kdump.formats.compression import Codec, compress
+from kdump.formats.message_set import CHECKED_START, LOG_OVERHEAD_BYTES
+from kdump.formats.record_batch import NO_TIMESTAMP
 
 TIMESTAMP_MS = 1_467_331_200_000
+
+
+def encode_message(
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    *,
+    magic: int,
+    timestamp: int = NO_TIMESTAMP,
+    attributes: int = 0,
+) -> bytes:
+    """Encode one entry of a set of ``magic`` 0 or 1, with the right size and checksum.
+
+    For a wrapper, ``attributes`` has the codec's number and ``value`` the compressed set.
+    """
+    checked = bytearray(struct.pack(">bb", magic, attributes))
+    if magic > 0:
+        checked += struct.pack(">q", timestamp)
+    for content in (key, value):
+        checked += struct.pack(">i", -1 if content is None else len(content))
+        checked += content or b""
+    size = CHECKED_START - LOG_OVERHEAD_BYTES + len(checked)
+    return struct.pack(">qiI", offset, size, zlib.crc32(checked)) + checked
 
 
 def message(
@@ -20,7 +46,7 @@ def message(
     attributes: int = 0,
 ) -> bytes:
     """Encode one entry of a message set."""
-    return message_set.encode_message(
+    return encode_message(
         offset, key, value, magic=magic, timestamp=timestamp, attributes=attributes
     )
 
@@ -35,7 +61,7 @@ def wrapper(
     attributes: int = 0,
 ) -> bytes:
     """Encode one entry that holds ``entries`` compressed, with their offsets unchanged."""
-    return message_set.encode_message(
+    return encode_message(
         offset,
         None,
         compress(codec, b"".join(entries), magic=magic),
@@ -59,8 +85,14 @@ def wrapped_values(
 
 
 def message_07(payload: bytes = b"payload", *, magic: int = 1, attributes: int = 0) -> bytes:
-    """Encode one entry of a Kafka 0.7 log."""
-    return kafka07.encode_message(payload, magic=magic, attributes=attributes)
+    """Encode one entry of a Kafka 0.7 log, with the right size and checksum.
+
+    For a wrapper, ``attributes`` has the codec's number and ``payload`` the compressed entries.
+    """
+    rest = struct.pack(
+        ">bI" if magic == 0 else ">bbI", magic, *[attributes][:magic], zlib.crc32(payload)
+    )
+    return struct.pack(">i", len(rest) + len(payload)) + rest + payload
 
 
 def wrapper_07(entries: Iterable[bytes], codec: Codec = Codec.GZIP) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,13 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from builders.batches import batch, record
 from builders.log_directories import write_partition
-from kdump.state.schema_registry import SchemaRegistry, registry_of, stored_schema
+from kdump.state.schema_registry import (
+    RegistryError,
+    RegistryReplay,
+    SchemaRegistry,
+    StoredSchema,
+    stored_schema,
+)
 
 JsonValue = dict[str, Any]
 SchemaRecord = tuple[JsonValue, JsonValue | None]
@@ -89,6 +95,17 @@ def schema_record(one: RegisteredSchema) -> SchemaRecord:
         guid=one.guid,
     )
     return schema_key(one.subject, one.version), value
+
+
+def registry_of(schemas: Iterable[StoredSchema]) -> SchemaRegistry:
+    """Return a registry with these versions; one whose id is taken is a problem."""
+    replay = RegistryReplay()
+    for schema in schemas:
+        try:
+            replay.put(schema)
+        except RegistryError as problem:
+            replay.problems.append(str(problem))
+    return replay.registry()
 
 
 def registry_with(client: SchemaRegistryClient) -> SchemaRegistry:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from builders.message_sets import message_07
 from builders.verified import NOW_MS
 from kdump.check.batches import SegmentScope
 from kdump.check.part import Level, SegmentPart
 from kdump.check.segment_check import check_part
 from kdump.formats.compression import Codec
-from kdump.formats.kafka07 import encode_message
 from kdump.storage.local_disk import local
 
-MESSAGES = [encode_message(b"first"), encode_message(b"second"), encode_message(b"third")]
+MESSAGES = [message_07(b"first"), message_07(b"second"), message_07(b"third")]
 
 
 def checked(tmp_path: Path, content: bytes, level: Level = Level.DEEP) -> SegmentPart:
@@ -39,7 +39,7 @@ def test_valid_messages_are_counted(tmp_path: Path) -> None:
         (b"".join(MESSAGES) + bytes(50), "zero-fill"),
         (MESSAGES[0] + b"\xff\xff\xff\xff" + MESSAGES[1], "batch-length"),
         (MESSAGES[0] + b"\0\0\0\x08\x07" + bytes(7), "batch-magic"),
-        (encode_message(b"nonsense", attributes=int(Codec.GZIP)), "batch-codec"),
+        (message_07(b"nonsense", attributes=int(Codec.GZIP)), "batch-codec"),
     ],
 )
 def test_damage_has_the_same_code_as_in_newer_formats(

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from builders.batches import batch, batches, record
-from kdump.formats import message_set
+from builders.message_sets import encode_message
 from kdump.formats.compression import Codec
 
 MIB = 1 << 20
@@ -161,10 +161,8 @@ def test_a_bomb_is_not_unpacked_if_records_are_not_printed(tmp_path: Path, codec
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_bomb_inside_a_message_set_is_damage(tmp_path: Path, magic: int) -> None:
-    body = packed_zeroes(
-        Codec.GZIP, message_set.encode_message(0, None, b"v", magic=magic), BOMB_BYTES
-    )
-    wrapper = message_set.encode_message(0, None, body, magic=magic, attributes=Codec.GZIP)
+    body = packed_zeroes(Codec.GZIP, encode_message(0, None, b"v", magic=magic), BOMB_BYTES)
+    wrapper = encode_message(0, None, body, magic=magic, attributes=Codec.GZIP)
     run = dump(tmp_path, wrapper, "--print-data-log")
     assert run.exit_status == 4
     assert run.peak_bytes < PEAK_BYTES

@@ -15,8 +15,9 @@ import pytest
 from builders.batches import batch, record
 from builders.in_process import run_kdump
 from builders.json_answers import objects
+from builders.message_sets import encode_message, message_07
 from builders.samples import at_some_or_all, moments_of
-from kdump.formats import kafka07, message_set, producer_snapshot
+from kdump.formats import producer_snapshot
 from kdump.formats.compression import Codec, compress
 
 CHANGES = 100
@@ -35,10 +36,10 @@ def sample_log(codec: Codec) -> bytes:
 
 
 def sample_message_sets() -> bytes:
-    plain = message_set.encode_message(0, b"k", b"v", magic=0)
-    inner = message_set.encode_message(1, b"k", b"v", magic=1)
+    plain = encode_message(0, b"k", b"v", magic=0)
+    inner = encode_message(1, b"k", b"v", magic=1)
     packed = compress(Codec.GZIP, inner, magic=1)
-    return plain + message_set.encode_message(1, None, packed, magic=1, attributes=Codec.GZIP)
+    return plain + encode_message(1, None, packed, magic=1, attributes=Codec.GZIP)
 
 
 def sample_control_batch(control_type: int, value: bytes) -> bytes:
@@ -47,9 +48,9 @@ def sample_control_batch(control_type: int, value: bytes) -> bytes:
 
 
 def sample_0_7_log() -> bytes:
-    packed = compress(Codec.SNAPPY, kafka07.encode_message(b"inner"), magic=1)
-    wrapper = kafka07.encode_message(packed, attributes=Codec.SNAPPY)
-    return kafka07.encode_message(b"plain", magic=0) + wrapper
+    packed = compress(Codec.SNAPPY, message_07(b"inner"), magic=1)
+    wrapper = message_07(packed, attributes=Codec.SNAPPY)
+    return message_07(b"plain", magic=0) + wrapper
 
 
 INDEX_ENTRIES = struct.pack(">iiii", 1, 0, 5, 77)

@@ -17,6 +17,7 @@ import pytest
 
 from builders.in_process import Outcome, run_kdump
 from builders.log_directories import write_log_directory, write_partition
+from builders.message_sets import message_07
 from builders.recovery import of_producer
 from builders.transaction_states import key_of, log_of, value_of
 from builders.verified import NOW_MS, LogModel, file
@@ -24,7 +25,7 @@ from kdump.check.part import ByteAccount
 from kdump.cli.output.report.island import Strings, encode_island
 from kdump.cli.output.report.redaction import redaction
 from kdump.cli.output.report.report_verdict import report_verdict
-from kdump.formats import kafka07, names
+from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.jobs.report.collected import CollectedResults
 from kdump.jobs.verify.verify import VerifySummary
@@ -168,7 +169,7 @@ def test_a_broken_index_is_not_said_to_go_unnoticed(log_dir: Path, tmp_path: Pat
 
 
 def test_what_a_broker_of_0_7_would_do_is_not_guessed(tmp_path: Path) -> None:
-    messages = b"".join(kafka07.encode_message(b"value") for _ in range(9))
+    messages = b"".join(message_07(b"value") for _ in range(9))
     path = tmp_path / "logs" / "orders-0" / f"{0:020d}.kafka"
     path.parent.mkdir(parents=True)
     path.write_bytes(messages[:-2])

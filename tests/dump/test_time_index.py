@@ -16,10 +16,10 @@ from builders.index_files import (
     offset_index_bytes,
     time_index_bytes,
 )
+from builders.message_sets import encode_message
 from builders.samples import examples
 from kdump.dump import time_index
 from kdump.dump.index_options import IndexDumpOptions
-from kdump.formats import message_set
 from kdump.formats.compression import Codec
 
 PLAIN = IndexDumpOptions()
@@ -66,8 +66,7 @@ def test_records_of_compressed_batches_are_checked(tmp_path: Path, codec: Codec)
 def test_messages_of_magic_1_are_checked(tmp_path: Path) -> None:
     segment = Segment(tmp_path)
     messages = [
-        message_set.encode_message(offset, b"k", b"v", magic=1, timestamp=100 + offset)
-        for offset in range(3)
+        encode_message(offset, b"k", b"v", magic=1, timestamp=100 + offset) for offset in range(3)
     ]
     segment.write(".log", b"".join(messages))
     segment.write(".index", b"")

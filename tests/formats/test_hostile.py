@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.batches import batch, record
+from builders.message_sets import encode_message, message_07
 from builders.samples import at_some_or_all
 from kdump.formats import (
     checkpoints,
@@ -136,20 +137,18 @@ def sample_batch(codec: Codec) -> bytes:
 
 
 def sample_message_set(magic: int, codec: Codec) -> bytes:
-    inner = b"".join(
-        message_set.encode_message(offset, b"k", b"value", magic=magic) for offset in range(2)
-    )
+    inner = b"".join(encode_message(offset, b"k", b"value", magic=magic) for offset in range(2))
     if codec is Codec.NONE:
         return inner
     packed = compress(codec, inner, magic=magic)
-    return message_set.encode_message(1, None, packed, magic=magic, attributes=codec)
+    return encode_message(1, None, packed, magic=magic, attributes=codec)
 
 
 def sample_0_7_log(magic: int, codec: Codec) -> bytes:
-    inner = b"".join(kafka07.encode_message(b"value", magic=magic) for _ in range(2))
+    inner = b"".join(message_07(b"value", magic=magic) for _ in range(2))
     if codec is Codec.NONE:
         return inner
-    return kafka07.encode_message(compress(codec, inner, magic=1), magic=1, attributes=codec)
+    return message_07(compress(codec, inner, magic=1), magic=1, attributes=codec)
 
 
 TEXT = b"abcabcabcabd" * 5

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.message_sets import damaged, message_07, wrapper_07
-from kdump.formats import kafka07
 from kdump.formats.compression import Codec, compress
 from kdump.formats.errors import FormatError
 from kdump.formats.kafka07 import (
@@ -262,7 +261,7 @@ def test_every_truncation_and_flipped_bit_gives_values_or_a_format_error(codec: 
 
 def test_every_damage_inside_a_wrapper_gives_values_or_a_format_error() -> None:
     for data in damaged(message_07(b"a") + message_07(b"b", magic=0) + wrapper_07([b"c"])):
-        read_all(kafka07.encode_message(compress(Codec.GZIP, data), attributes=Codec.GZIP))
+        read_all(message_07(compress(Codec.GZIP, data), attributes=Codec.GZIP))
 
 
 @given(data=st.binary(max_size=200))

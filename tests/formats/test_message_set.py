@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.message_sets import TIMESTAMP_MS, damaged, message, wrapped_values, wrapper
+from builders.message_sets import (
+    TIMESTAMP_MS,
+    damaged,
+    encode_message,
+    message,
+    wrapped_values,
+    wrapper,
+)
 from kdump.formats import message_set
 from kdump.formats.compression import Codec, compress
 from kdump.formats.errors import FormatError
@@ -21,7 +28,6 @@ from kdump.formats.message_set import (
     TimestampType,
     decode_header,
     decode_message,
-    encode_message,
     inner_messages,
 )
 

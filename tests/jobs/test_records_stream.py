@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from builders import log_directories
 from builders.batches import records_at
 from builders.lock_holder import held_elsewhere
+from builders.message_sets import message_07
 from builders.recovery import marker, of_producer
 from kdump.errors import KdumpError, UsageProblem
-from kdump.formats.kafka07 import encode_message
 from kdump.formats.names import TopicPartition
 from kdump.jobs.table_rows.records_stream import (
     RecordsStream,
@@ -113,11 +113,11 @@ def test_options_that_a_stream_does_not_have_are_refused(
 def test_a_log_of_0_7_is_followed_without_times(tmp_path: Path) -> None:
     log = log_directories.write_log_directory(tmp_path / "old") / "orders-0" / LOG_0_7
     log.parent.mkdir()
-    log.write_bytes(encode_message(b"first"))
+    log.write_bytes(message_07(b"first"))
     opened = stream(tmp_path / "old", startingTimestamp="0")
     start = opened.initial()
     assert start == opened.ends() == {ORDERS: log.stat().st_size}
-    append(log, encode_message(b"second"))
+    append(log, message_07(b"second"))
     assert read(opened, start, opened.latest(start, None)) == [("orders", start[ORDERS])]
 
 

@@ -17,10 +17,10 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.schema_topic import context, new_client, registry_with
+from builders.schema_topic import context, new_client, registry_of, registry_with
 from kdump.payloads.payload_decoder import Decoded, PayloadDecoder
 from kdump.payloads.payload_format import PayloadFormat
-from kdump.state.schema_registry import AVRO, StoredSchema, registry_of
+from kdump.state.schema_registry import AVRO, StoredSchema
 
 Json = dict[str, Any]
 

@@ -16,11 +16,11 @@ from google.type import money_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.schema_topic import context, new_client, registry_with
+from builders.schema_topic import context, new_client, registry_of, registry_with
 from kdump.formats.record_batch import RecordHeader
 from kdump.payloads.payload_decoder import Decoded, PayloadDecoder
 from kdump.payloads.payload_format import PayloadFormat
-from kdump.state.schema_registry import AVRO, JSON, StoredSchema, registry_of
+from kdump.state.schema_registry import AVRO, JSON, StoredSchema
 
 REGISTRY: Final = registry_of(
     [

@@ -17,13 +17,13 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.schema_topic import context, new_client, registry_with
+from builders.schema_topic import context, new_client, registry_of, registry_with
 from kdump.formats.confluent_wire import MAGIC_ID
 from kdump.payloads.payload_decoder import Decoded, PayloadDecoder
 from kdump.payloads.payload_format import PayloadFormat
 from kdump.payloads.protobuf_imports import known_files
 from kdump.processes.proto_compiler import compile_proto
-from kdump.state.schema_registry import PROTOBUF, SchemaReference, StoredSchema, registry_of
+from kdump.state.schema_registry import PROTOBUF, SchemaReference, StoredSchema
 
 COMMON: Final = 'syntax = "proto3"; package shop; message Money { int64 units = 1; string of = 2; }'
 ORDER: Final = """

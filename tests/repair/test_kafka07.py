@@ -9,7 +9,7 @@ import pytest
 
 from builders import damage
 from builders.apply_target import apply_target
-from kdump.formats.kafka07 import encode_message
+from builders.message_sets import message_07
 from kdump.formats.names import TopicPartition
 from kdump.log.partition import Partition, read_partition
 from kdump.repair.policies import Policy
@@ -20,7 +20,7 @@ from kdump.storage.local_disk import local
 from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo
 
 PAYLOADS = [b"first", b"", b"third message", b"x" * 300]
-MESSAGES = [encode_message(payload, magic=at % 2) for at, payload in enumerate(PAYLOADS)]
+MESSAGES = [message_07(payload, magic=at % 2) for at, payload in enumerate(PAYLOADS)]
 LOG = b"".join(MESSAGES)
 FIRST, SECOND = f"{0:020d}.kafka", f"{len(LOG):020d}.kafka"
 
@@ -102,7 +102,7 @@ def test_salvage_keeps_messages_at_their_offsets_and_quarantines_the_rest(tmp_pa
 def test_no_valid_message_is_lost(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     payloads = [rng.randbytes(rng.randrange(60)) for _ in range(30)]
-    each = [encode_message(payload, magic=rng.randrange(2)) for payload in payloads]
+    each = [message_07(payload, magic=rng.randrange(2)) for payload in payloads]
     log = bytearray(b"".join(each))
     for _ in range(rng.randrange(1, 4)):
         log = rng.choice(damage.ANY_FILE)(rng, log)

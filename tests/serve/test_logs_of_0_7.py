@@ -14,19 +14,19 @@ from builders.cluster_clients import ClusterClients
 from builders.cluster_jvms import ClusterJvms
 from builders.in_process import run_kdump
 from builders.json_answers import objects
+from builders.message_sets import message_07
 from builders.serving import Read, RunningServer, opened
-from kdump.formats.kafka07 import encode_message
 from kdump.formats.record_batch import HEADER_BYTES, decode_header, decode_records
 from serve.test_answers import fetch, offset_of
 
 GZIP: Final = 1
 BASE: Final = 1000
-SET: Final = encode_message(
-    gzip.compress(b"".join(encode_message(b"in a set %d" % each) for each in range(3))),
+SET: Final = message_07(
+    gzip.compress(b"".join(message_07(b"in a set %d" % each) for each in range(3))),
     attributes=GZIP,
 )
-FIRST: Final = (encode_message(b"a", magic=0), SET, encode_message(b"d"))
-SECOND: Final = tuple(encode_message(b"message %d" % each) for each in range(2000))
+FIRST: Final = (message_07(b"a", magic=0), SET, message_07(b"d"))
+SECOND: Final = tuple(message_07(b"message %d" % each) for each in range(2000))
 NEXT: Final = BASE + sum(map(len, FIRST))
 """Where the second segment begins."""
 END: Final = NEXT + sum(map(len, SECOND))
@@ -161,8 +161,8 @@ def test_damage_is_corrupt_or_left_out(tmp_path: Path) -> None:
 
 
 def test_a_set_with_more_messages_than_bytes_is_damage(tmp_path: Path) -> None:
-    many = gzip.compress(encode_message(b"") * 5000)
-    wrapper = encode_message(many, attributes=GZIP)
+    many = gzip.compress(message_07(b"") * 5000)
+    wrapper = message_07(many, attributes=GZIP)
     assert len(wrapper) < 5000
     root = write(tmp_path, wrapper, SECOND[0])
     with opened(root, skips_damage=True) as server:
@@ -190,14 +190,14 @@ def test_an_offset_in_the_last_message_leads_to_the_end(server: RunningServer) -
 
 
 def test_sets_without_messages_lead_to_the_end(tmp_path: Path) -> None:
-    empty = encode_message(gzip.compress(b""), attributes=GZIP)
+    empty = message_07(gzip.compress(b""), attributes=GZIP)
     root = write(tmp_path, b"".join(FIRST), empty * 3)
     with opened(root) as server:
         assert decode_header(fetch(server, NEXT).records).last_offset == NEXT + 3 * len(empty) - 1
 
 
 def test_a_fetch_of_tiny_messages_is_not_larger_than_asked_for(tmp_path: Path) -> None:
-    root = write(tmp_path, b"".join(FIRST), encode_message(b"") * 20_000)
+    root = write(tmp_path, b"".join(FIRST), message_07(b"") * 20_000)
     with opened(root) as server:
         assert 0 < len(fetch(server, NEXT, partition_max_bytes=10_000).records) <= 10_000
 

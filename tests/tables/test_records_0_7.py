@@ -14,13 +14,13 @@ from builders import log_directories
 from builders.batches import BASE_TIMESTAMP_MS, batches
 from builders.in_process import run_kdump
 from builders.json_answers import objects
+from builders.message_sets import message_07
 from builders.source_tables import offsets_of, rows_of, table_of
-from kdump.formats.kafka07 import encode_message
 from kdump.tables.kafka_log.damage import DamagedLogError
 
 GZIP = 1
-SET = encode_message(gzip.compress(b"".join(map(encode_message, [b"b", b"c"]))), attributes=GZIP)
-ENTRIES = (encode_message(b"a", magic=0), SET, encode_message(b"\xff d"))
+SET = message_07(gzip.compress(b"".join(map(message_07, [b"b", b"c"]))), attributes=GZIP)
+ENTRIES = (message_07(b"a", magic=0), SET, message_07(b"\xff d"))
 LOG = b"".join(ENTRIES)
 AT = (0, len(ENTRIES[0]), len(ENTRIES[0]) + len(SET))
 BASE = 1000
@@ -32,7 +32,7 @@ def partition(tmp_path: Path) -> Path:
     path = tmp_path / "logs" / "orders-0"
     path.mkdir(parents=True)
     (path / f"{BASE:020d}.kafka").write_bytes(LOG)
-    (path / f"{BASE + len(LOG):020d}.kafka").write_bytes(encode_message(b"e"))
+    (path / f"{BASE + len(LOG):020d}.kafka").write_bytes(message_07(b"e"))
     return path
 
 
@@ -140,9 +140,9 @@ def test_damage_is_handled_by_the_mode(partition: Path) -> None:
 
 
 def test_a_damaged_set_has_no_records(partition: Path) -> None:
-    inner = bytearray(b"".join(map(encode_message, [b"b", b"c"])))
+    inner = bytearray(b"".join(map(message_07, [b"b", b"c"])))
     inner[-1] ^= 1
-    log = ENTRIES[0] + encode_message(gzip.compress(bytes(inner)), attributes=GZIP) + ENTRIES[2]
+    log = ENTRIES[0] + message_07(gzip.compress(bytes(inner)), attributes=GZIP) + ENTRIES[2]
     first_log(partition).write_bytes(log)
     assert values(first_log(partition), mode="DROPMALFORMED") == [b"a", b"\xff d"]
     with pytest.raises(DamagedLogError):
@@ -151,7 +151,7 @@ def test_a_damaged_set_has_no_records(partition: Path) -> None:
 
 def test_zeroes_are_padding_only_at_the_end_of_the_last_segment(partition: Path) -> None:
     last = partition / f"{BASE + len(LOG):020d}.kafka"
-    last.write_bytes(encode_message(b"e") + bytes(500))
+    last.write_bytes(message_07(b"e") + bytes(500))
     assert values(partition)[-1] == b"e"
     first_log(partition).write_bytes(LOG + bytes(500))
     with pytest.raises(DamagedLogError, match="zeroes"):
