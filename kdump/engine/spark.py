@@ -39,7 +39,7 @@ from kdump.engine.job import (
 from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
 from kdump.engine.sights import DriverSights, Sight, require_same
 from kdump.engine.spark_installation import first_line
-from kdump.engine.spark_session import SparkSession, job_properties
+from kdump.engine.spark_session import Passing, SparkSession, job_properties
 from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.errors import KdumpError
 from kdump.phases import phase
@@ -158,7 +158,7 @@ class SparkEngine:
                 ]
                 for group in task_groups(splits, context.defaultParallelism, _TASK_LIMITS)
             ]
-            answers = context.accumulator([], _Answers(arrived))
+            answers = context.accumulator([], Passing(arrived.put))
         except Exception as failure:
             raise self._as_error(failure, [], splits, set()) from failure
         group = f"kdump-{uuid.uuid4()}"
@@ -253,30 +253,6 @@ class _Ended(Struct, frozen=True):
     """Spark's job has ended, perhaps with a failure of Spark."""
 
     failure: BaseException | None
-
-
-class _Answers:
-    """How an accumulator adds answers: the driver's passes them on to a queue.
-
-    Has the methods of ``pyspark.AccumulatorParam``, which is not imported before it is needed.
-    """
-
-    def __init__(self, arrived: queue.SimpleQueue[Any] | None = None) -> None:
-        self._arrived = arrived
-
-    def __reduce__(self) -> tuple[type[_Answers], tuple[()]]:
-        # On a worker it collects them.
-        return type(self), ()
-
-    def zero(self, value: list[Any]) -> list[Any]:
-        return []
-
-    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802 - pyspark's name
-        if self._arrived is None:
-            value1.extend(value2)
-        else:
-            self._arrived.put(value2)
-        return value1
 
 
 def _origin() -> str | None:

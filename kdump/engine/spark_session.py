@@ -382,3 +382,27 @@ def _own_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Passing:
+    """How an accumulator adds lists: the driver's passes them on.
+
+    Has the methods of ``pyspark.AccumulatorParam``, which is not imported before it is needed.
+    """
+
+    def __init__(self, take: Callable[[list[Any]], None] | None = None) -> None:
+        self._take = take
+
+    def __reduce__(self) -> tuple[type[Passing], tuple[()]]:
+        # On a worker it collects them.
+        return type(self), ()
+
+    def zero(self, value: list[Any]) -> list[Any]:
+        return []
+
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802 - pyspark's name
+        if self._take is None:
+            value1.extend(value2)
+        else:
+            self._take(value2)
+        return value1

@@ -17,6 +17,7 @@ from kdump.engine import spark_archive
 from kdump.engine.progress import TICK_SECONDS
 from kdump.engine.sights import AnotherPlaceError
 from kdump.engine.spark_installation import first_line
+from kdump.engine.spark_session import Passing
 from kdump.errors import KdumpError
 from kdump.jobs.table_rows.all_tables import TABLES
 from kdump.payloads.record_payloads import RecordPayloads
@@ -50,7 +51,6 @@ from kdump.pipeline.sql.statement_needs import (
 from kdump.pipeline.sql.table_views import (
     NOT_READ,
     Report,
-    ReportQueue,
     SkippedData,
     TableRead,
     TableViews,
@@ -511,7 +511,11 @@ class _Running:
 
         Each statement has its own: after ^C, tasks of the last one may still end.
         """
-        return self._context.accumulator([], ReportQueue(lambda report: self.take(report)))
+        return self._context.accumulator([], Passing(self._take_each))
+
+    def _take_each(self, reports: Iterable[Report]) -> None:
+        for each in reports:
+            self.take(each)
 
     def wait_for(self, call: Callable[[], Result]) -> Result:
         """Call a function in another thread; ^C cancels what it runs in Spark."""

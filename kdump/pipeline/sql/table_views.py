@@ -68,31 +68,6 @@ class TableRead(Struct, frozen=True):
     tasks: int
 
 
-class ReportQueue:
-    """How an accumulator adds reports: the driver's passes each on.
-
-    Has the methods of ``pyspark.AccumulatorParam``, which is not imported before it is needed.
-    """
-
-    def __init__(self, take: Callable[[Report], None] | None = None) -> None:
-        self._take = take
-
-    def __reduce__(self) -> tuple[type[ReportQueue], tuple[()]]:
-        # On a worker it collects them.
-        return type(self), ()
-
-    def zero(self, value: list[Report]) -> list[Report]:
-        return []
-
-    def addInPlace(self, value1: list[Report], value2: list[Report]) -> list[Report]:  # noqa: N802
-        if self._take is None:
-            value1.extend(value2)
-        else:
-            for each in value2:
-                self._take(each)
-        return value1
-
-
 class ReadTask(Struct, frozen=True):
     """The function that reads a table in Spark's workers.
 
@@ -100,7 +75,7 @@ class ReadTask(Struct, frozen=True):
         reader: of the table.
         filters: those that the splits were planned with.
         splits: of all tasks, each with what the driver sees there.
-        reports: an accumulator of :class:`ReportQueue`.
+        reports: an accumulator of reports.
     """
 
     reader: TableReader
@@ -211,7 +186,7 @@ class TableViews(Struct, frozen=True):
 
         Args:
             needs: of the statement, for each table.
-            reports: an accumulator of :class:`ReportQueue`.
+            reports: an accumulator of reports.
 
         Raises:
             UsageProblem: a path is not Kafka's.
