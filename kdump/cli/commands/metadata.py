@@ -26,6 +26,7 @@ from kdump.cli.shared.found_copies import CopyProblems, find_copies
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.names import TopicPartition
 from kdump.phases import phase
+from kdump.state.metadata.event_words import EVENTS
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -57,14 +58,6 @@ class PointParameter(WordParameter[Point]):
 
 
 _POINT: Final = PointParameter()
-EVENTS: Final = (
-    *("created", "recreated", "deleted"),
-    *("added", "reassigning", "reassigned", "reassignment_cancelled"),
-    *("elected", "leaderless", "recovered", "isr_changed", "directories_changed"),
-    *("reconfigured", "registered", "unregistered", "fenced", "unfenced", "shutting_down"),
-    *("changed", "removed", "enabled", "disabled", "renewed"),
-)
-"""All words for events in :mod:`kdump.state.metadata.metadata_history`."""
 
 
 @click.group("metadata")

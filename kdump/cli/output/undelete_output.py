@@ -12,7 +12,7 @@ from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import Operations, planned_event
 from kdump.errors import ExitStatus
-from kdump.repair.restored_directories import NextStart, StrayCause, restored
+from kdump.repair.restored_directories import NextStart, Obstacle, StrayCause, restored
 from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
 from kdump.rows.row_type import (
     COUNT,
@@ -58,30 +58,19 @@ UNDELETED_PARTITION: Final = RowType(
         ),
         Field(
             "obstacle",
-            one_of(
-                "several-candidates",
-                "exists",
-                "other-directory",
-                "name-cut",
-                "name-differs",
-                "metadata-log",
-                "undo-data",
-                "incomplete",
-            ).or_null,
+            one_of(*(each.value for each in Obstacle)).or_null,
             "Why it is left unchanged; null if it is restored.",
         ),
         Field("why", TEXT.or_null, "A sentence about that."),
         Field(
             "next_start",
-            one_of("kept", "stray", "damaged", "unknown").or_null,
+            one_of(*(each.value for each in NextStart)).or_null,
             "What the next start of the broker does with a restored partition, by the metadata;"
             " null if it is left unchanged.",
         ),
         Field(
             "next_start_cause",
-            one_of(
-                "no-topic", "created-again", "no-partition", "other-brokers", "no-topic-id"
-            ).or_null,
+            one_of(*(each.value for each in StrayCause)).or_null,
             "Why it renames the directory to -stray; null if it does not.",
         ),
         Field("next_start_why", TEXT.or_null, "A sentence about that."),

@@ -32,6 +32,7 @@ from kdump.rows.row_type import (
     object_of,
     one_of,
 )
+from kdump.state.metadata.event_words import EVENTS
 
 _ENTITY: Final = one_of(
     "topic",
@@ -427,31 +428,7 @@ EVENT: Final = RowType(
         *_ENTITY_FIELDS,
         Field(
             "event",
-            one_of(
-                "added",
-                "changed",
-                "created",
-                "deleted",
-                "directories_changed",
-                "disabled",
-                "elected",
-                "enabled",
-                "fenced",
-                "isr_changed",
-                "leaderless",
-                "reassigned",
-                "reassigning",
-                "reassignment_cancelled",
-                "reconfigured",
-                "recovered",
-                "recreated",
-                "registered",
-                "removed",
-                "renewed",
-                "shutting_down",
-                "unfenced",
-                "unregistered",
-            ),
+            one_of(*sorted(EVENTS)),
             "",
             "Event",
         ),

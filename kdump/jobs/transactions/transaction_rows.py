@@ -27,16 +27,7 @@ from kdump.words import kafka_transactions_command
 _MOST_PARTITIONS: Final = 8
 """So many partitions of a transaction are listed for people; JSON has all of them."""
 
-_STATE: Final = one_of(
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
+_STATE: Final = one_of(*(each.value for each in CoordinatorState))
 TRANSACTION: Final = RowType(
     "transaction",
     "A transactional id, as its coordinator knows it.",
