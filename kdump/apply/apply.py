@@ -205,7 +205,11 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
         ),
         undo_records=tuple(undo_records_of(plan, run)) if keep_undo else (),
         fingerprints=fingerprints,
-        interim=_interim(staged),
+        interim={
+            ready.path: Fingerprint(each.size_bytes, ready.metadata.modified_ns)
+            for each, ready in staged.items()
+            if each.phase is OperationPhase.INTERIM
+        },
         after=_after(plan, staged),
         undo_files=kept.fingerprints,
         moves=run.moves,
@@ -255,15 +259,6 @@ def _require_writable_directory(path: Path) -> None:
     with opened(path) as descriptor:
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-
-def _interim(staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:
-    """Fingerprints of the files in the root that have interim content."""
-    return {
-        ready.path: Fingerprint(each.size_bytes, ready.metadata.modified_ns)
-        for each, ready in staged.items()
-        if each.phase is OperationPhase.INTERIM
-    }
 
 
 def _after(plan: Plan, staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:

@@ -65,10 +65,6 @@ class TableColumn(Struct, frozen=True):
         return "`" + self.name.replace("`", "``") + "`"
 
     @property
-    def arrow_field(self) -> pa.Field:
-        return pa.field(self.name, self.arrow_type)
-
-    @property
     def row_key(self) -> str:
         """The key of its value in a row, which has the names of the JSON output.
 
@@ -179,7 +175,7 @@ def named_columns(
 
 def arrow_schema(columns: Sequence[TableColumn]) -> pa.Schema:
     """The schema of batches of these columns."""
-    return pa.schema([column.arrow_field for column in columns])
+    return pa.schema([pa.field(column.name, column.arrow_type) for column in columns])
 
 
 def ddl(columns: Sequence[TableColumn]) -> str:

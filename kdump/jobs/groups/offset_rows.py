@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kdump.jobs.groups.consumed_logs import ConsumedLog
     from kdump.jobs.groups.group_report import (
         OffsetReport,
-        OtherOffset,
-        OtherShare,
         ShareOffsetReport,
     )
     from kdump.state.groups.group_image import Group, PendingOffset
@@ -250,7 +248,15 @@ def offset_row(group: Group, report: OffsetReport, now_ms: int) -> dict[str, Any
         "topic_state": report.topic_state,
         "pending": [_pending(each) for each in report.offsets.pending],
         "is_uncertain": report.is_uncertain,
-        "elsewhere": [_other_offset(each) for each in report.elsewhere],
+        "elsewhere": [
+            {
+                "log_dir": str(each.replica.log_directory.path),
+                "offset": each.committed.offset,
+                "metadata": each.committed.metadata,
+                "commit_timestamp_ms": each.committed.commit_timestamp_ms,
+            }
+            for each in report.elsewhere
+        ],
         "note": _offset_note(report, now_ms),
     }
 
@@ -273,15 +279,6 @@ def _pending(each: PendingOffset) -> dict[str, Any]:
         "metadata": each.committed.metadata,
         "commit_timestamp_ms": each.committed.commit_timestamp_ms,
         "is_undecided": each.is_undecided,
-    }
-
-
-def _other_offset(each: OtherOffset) -> dict[str, Any]:
-    return {
-        "log_dir": str(each.replica.log_directory.path),
-        "offset": each.committed.offset,
-        "metadata": each.committed.metadata,
-        "commit_timestamp_ms": each.committed.commit_timestamp_ms,
     }
 
 
@@ -338,15 +335,14 @@ def share_row(report: ShareOffsetReport) -> dict[str, Any]:
         **_log_fields(report.log),
         "lag": report.lag,
         "is_uncertain": report.is_uncertain,
-        "elsewhere": [_other_share(each) for each in report.elsewhere],
+        "elsewhere": [
+            {
+                "log_dir": str(each.replica.log_directory.path),
+                "start_offset": None if each.state.start_offset == -1 else each.state.start_offset,
+            }
+            for each in report.elsewhere
+        ],
         "note": _share_note(report),
-    }
-
-
-def _other_share(each: OtherShare) -> dict[str, Any]:
-    return {
-        "log_dir": str(each.replica.log_directory.path),
-        "start_offset": None if each.state.start_offset == -1 else each.state.start_offset,
     }
 
 

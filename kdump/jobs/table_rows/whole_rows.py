@@ -109,7 +109,7 @@ def _config_rows(split: WholeSplit, filters: PushedFilters) -> Iterator[Row]:
     doubtful = {(change.kind, change.key) for change in shown.uncommitted}
     configs = shown.image.of(EntityKind.CONFIG)
     for resource in sorted(configs):
-        topic = resource.removeprefix(_TOPIC_CONFIG) if _is_of_topic(resource) else None
+        topic = resource.removeprefix(_TOPIC_CONFIG) if resource.startswith(_TOPIC_CONFIG) else None
         if not _is_topic_selected(topic, split.options, filters):
             continue
         is_doubtful = (EntityKind.CONFIG, resource) in doubtful
@@ -121,10 +121,6 @@ def _config_rows(split: WholeSplit, filters: PushedFilters) -> Iterator[Row]:
                 "value": value,
                 "is_committed": None if is_doubtful else True,
             }
-
-
-def _is_of_topic(resource: str) -> bool:
-    return resource.startswith(_TOPIC_CONFIG)
 
 
 def _shown_metadata(split: WholeSplit) -> ShownMetadata | None:
