@@ -244,8 +244,8 @@ def _dump_options(
             selection=Selection(
                 from_offset=options["from_offset"],
                 to_offset=options["to_offset"],
-                from_time_ms=options["from_time"],
-                to_time_ms=options["to_time"],
+                from_time_ms=options["from_time_ms"],
+                to_time_ms=options["to_time_ms"],
                 key=None if key is None else key.encode("utf-8", "surrogateescape"),
                 limit=options["limit"],
             ),

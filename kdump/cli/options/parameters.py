@@ -328,11 +328,16 @@ def edge_options(verb: str) -> Callable[[Command], Command]:
         click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset."),
         click.option(
             "--from-time",
+            "from_time_ms",
             type=TIME,
             metavar="TIME",
             help=f"{verb} only records from this time on.",
         ),
         click.option(
-            "--to-time", type=TIME, metavar="TIME", help=f"{verb} only records before this time."
+            "--to-time",
+            "to_time_ms",
+            type=TIME,
+            metavar="TIME",
+            help=f"{verb} only records before this time.",
         ),
     )

@@ -54,7 +54,7 @@ def range_options(verb: str) -> Callable[[Command], Command]:
     """
     return option_group(
         "records",
-        _range_arguments,
+        RangeArguments,
         edge_options(verb),
         click.option(
             "--isolation-level",
@@ -64,13 +64,3 @@ def range_options(verb: str) -> Callable[[Command], Command]:
             "do, not those of aborted and open transactions.",
         ),
     )
-
-
-def _range_arguments(
-    from_offset: int | None,
-    to_offset: int | None,
-    from_time: int | None,
-    to_time: int | None,
-    isolation_level: IsolationLevel,
-) -> RangeArguments:
-    return RangeArguments(from_offset, to_offset, from_time, to_time, isolation_level)

@@ -23,16 +23,8 @@ from kdump.cli.output.rendering import (
 from kdump.rows.row_type import TEXT, Field, RowType
 
 
-class SectionedOutput(Protocol):
-    """The receiver of a command's rows and of its summary."""
-
-    def row(self, row: Row) -> None:
-        """Write one row; its ``type`` names a row type."""
-        ...
-
-    def rows(self, rows: Iterable[Row]) -> None:
-        """Write many rows."""
-        ...
+class SectionedOutput(Output, Protocol):
+    """The receiver of a command's rows, whose ``type`` names a row type, and of its summary."""
 
     def summary(self, row: Row, lines: Iterable[str]) -> None:
         """Write the summary, last: JSON has ``row``, people see ``lines``.
