@@ -123,16 +123,32 @@ def command(
     from kdump.log.broker import by_broker, partitions_twice
     from kdump.log.directory import read_log_directory
 
-    if finish or verified is not None:
-        return _finish_or_verify(
+    if verified is not None:
+        from kdump.cli.commands._erase_finish import verify_certificate
+
+        require_at_most_one({"--verify": True, "--finish": finish, "--certificate": certificate})
+        _require_everything("--verify", selection, named, mask, repair, yes=yes)
+        if not named.fields:
+            require_with("--where", {"--schemas": named.schemas})
+        return verify_certificate(
             paths,
-            selection,
             named,
-            mask,
-            certificate,
             verified,
-            finish=finish,
-            yes=yes,
+            remote=remote,
+            max_record_bytes=max_record_bytes,
+            repair=repair,
+            engine=engine,
+        )
+    if finish:
+        from kdump.cli.commands._erase_finish import finish_erasure
+
+        if certificate is None:
+            raise UsageProblem("--finish requires --certificate")
+        _require_everything("--finish", selection, named, mask, repair, yes=yes)
+        return finish_erasure(
+            paths,
+            named,
+            certificate,
             remote=remote,
             max_record_bytes=max_record_bytes,
             now_ms=now_ms,
@@ -217,30 +233,20 @@ def command(
     return run.status(status | (ExitStatus.DAMAGE_LEFT if is_left else ExitStatus.SOUND))
 
 
-def _finish_or_verify(
-    paths: Sequence[Location],
+def _require_everything(
+    mode: str,
     selection: PartitionSelection,
     named: NamedArguments,
     mask: MaskArguments,
-    certificate: str | None,
-    verified: Location | None,
-    *,
-    finish: bool,
-    yes: bool,
-    remote: RemotePlace | None,
-    max_record_bytes: int | None,
-    now_ms: int,
     repair: RepairArguments,
-    config: ConfigArguments,
-    engine: EngineOptions,
-) -> ExitStatus:
-    from kdump.cli.commands._erase_finish import finish_erasure, verify_certificate
+    *,
+    yes: bool,
+) -> None:
+    """Refuse options that restrict what is searched, or say how to erase.
 
-    mode = "--finish" if verified is None else "--verify"
-    if verified is not None:
-        require_at_most_one({"--verify": True, "--finish": finish, "--certificate": certificate})
-    elif certificate is None:
-        raise UsageProblem("--finish requires --certificate")
+    Raises:
+        UsageProblem: one was given.
+    """
     for option, is_given in {
         "--topic or --partition": not selection.is_everything,
         "--offsets": named.offsets_file is not None,
@@ -251,30 +257,6 @@ def _finish_or_verify(
     }.items():
         if is_given:
             raise UsageProblem(f"{option} has no effect with {mode}, which searches everything")
-    if verified is not None and not named.fields:
-        require_with("--where", {"--schemas": named.schemas})
-    if verified is not None:
-        return verify_certificate(
-            paths,
-            named,
-            verified,
-            remote=remote,
-            max_record_bytes=max_record_bytes,
-            repair=repair,
-            engine=engine,
-        )
-    assert certificate is not None
-    return finish_erasure(
-        paths,
-        named,
-        certificate,
-        remote=remote,
-        max_record_bytes=max_record_bytes,
-        now_ms=now_ms,
-        repair=repair,
-        config=config,
-        engine=engine,
-    )
 
 
 def _report_not_selected(
