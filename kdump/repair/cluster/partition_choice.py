@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kdump.errors import UsageProblem
@@ -15,7 +15,7 @@ from kdump.formats.names import PartitionState
 from kdump.ranges import joined
 from kdump.repair.cluster import notice_codes
 from kdump.repair.cluster.evidence import DiskReplica, Evidence, place_of
-from kdump.repair.cluster.notice_codes import Notices
+from kdump.repair.cluster.notice_codes import NoticeCode, Notices
 from kdump.repair.cluster.overrides import Overrides
 from kdump.repair.cluster.topic_choice import TopicChoice
 from kdump.state.epochs.follower_truncation import LoadedReplica, lost_as_follower
@@ -61,7 +61,10 @@ class PartitionPlanner(Struct):
         self._require_numbers(topic)
         self._report_lost_strays(topic)
         spare = _usual_replicas(topic)
-        return tuple(self._partition(topic, number, spare) for number in range(topic.count))
+        return tuple(
+            _PartitionChoice(self, topic, number, topic.in_copy.get(number), spare).plan()
+            for number in range(topic.count)
+        )
 
     def _require_numbers(self, topic: TopicChoice) -> None:
         said = self.overrides.topic(topic.name)
@@ -89,47 +92,74 @@ class PartitionPlanner(Struct):
                     override="stray=keep",
                 )
 
-    def _partition(
-        self, topic: TopicChoice, number: int, spare: tuple[int, ...]
-    ) -> PlannedTopicPartition:
-        by_node = self._one_of_each_node(topic, number)
-        registered = topic.in_copy.get(number)
-        replicas, source = self._replicas(topic, number, by_node, registered, spare)
-        leader, isr, leader_source = self._leader(topic, number, replicas, by_node, registered)
-        directories, directory_source = self._directories(replicas, by_node, registered)
-        said = self.overrides.topic(topic.name).leader_epochs.get(number)
-        epoch = _epoch_above_all(topic, number)
+
+class _PartitionChoice(Struct):
+    """Plans one partition.
+
+    Attributes:
+        registered: as the chosen copy has it; None if it does not.
+        spare: the replicas that the topic's partitions usually have.
+        by_node: the directory that counts of each node: of several, the most advanced.
+    """
+
+    planner: PartitionPlanner
+    topic: TopicChoice
+    number: int
+    registered: PartitionRegistration | None
+    spare: tuple[int, ...]
+    by_node: dict[int, DiskReplica] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The partition, as ``--set`` calls it."""
+        return f"topic.{self.topic.name}.partition.{self.number}"
+
+    def _notice(self, code: NoticeCode, what: str, override: str | None = None) -> None:
+        self.planner.notices.add(code, what, self.topic.name, self.number, override)
+
+    def plan(self) -> PlannedTopicPartition:
+        """The partition.
+
+        Raises:
+            UsageProblem: ``--set`` gives it an impossible leader or epoch.
+        """
+        self.by_node = self._one_of_each_node()
+        replicas, source = self._replicas()
+        leader, isr, leader_source = self._leader(replicas)
+        directories, directory_source = self._directories(replicas)
+        said = self.planner.overrides.topic(self.topic.name).leader_epochs.get(self.number)
+        epoch = _epoch_above_all(self.topic, self.number)
         if said is not None and said < epoch:
             raise UsageProblem(
-                f"--set topic.{topic.name}.partition.{number}.leader_epoch={said}: epoch"
+                f"--set {self.path}.leader_epoch={said}: epoch"
                 f" {epoch - 1} is in use, and followers of an epoch below it never get in sync"
             )
-        is_as_registered = registered is not None and replicas == registered.replicas
-        self._report_not_loaded(topic, number, by_node.get(leader))
+        is_as_registered = self.registered is not None and replicas == self.registered.replicas
+        self._report_not_loaded(self.by_node.get(leader))
         if leader >= 0:
-            self._report_losses(topic, number, leader, replicas, by_node.get(leader))
-            self._report_damaged(topic, number, leader, replicas, by_node)
-            self._report_lacking(topic, number, leader, replicas, by_node)
-            self._report_empty_ahead(topic, number, leader, replicas, by_node)
+            self._report_losses(leader, replicas, self.by_node.get(leader))
+            self._report_damaged(leader, replicas)
+            self._report_lacking(leader, replicas)
+            self._report_empty_ahead(leader, replicas)
         return PlannedTopicPartition(
-            partition=number,
+            partition=self.number,
             replicas=replicas,
             directories=directories,
             isr=isr,
             elr=(),
             last_known_elr=(),
-            removing_replicas=registered.removing_replicas
-            if registered is not None and is_as_registered
+            removing_replicas=self.registered.removing_replicas
+            if self.registered is not None and is_as_registered
             else (),
-            adding_replicas=registered.adding_replicas
-            if registered is not None and is_as_registered
+            adding_replicas=self.registered.adding_replicas
+            if self.registered is not None and is_as_registered
             else (),
             leader=leader,
             leader_recovery_state=_RECOVERED,
             leader_epoch=epoch if said is None else said,
-            partition_epoch=_partition_epoch(topic, number),
+            partition_epoch=_partition_epoch(self.topic, self.number),
             sources={
-                "partition": self._existence(topic, number, by_node),
+                "partition": self._existence(),
                 "replicas": source,
                 "directories": directory_source,
                 "leader": leader_source,
@@ -139,116 +169,89 @@ class PartitionPlanner(Struct):
             },
         )
 
-    def _existence(
-        self, topic: TopicChoice, number: int, by_node: Mapping[int, DiskReplica]
-    ) -> Source:
-        if number in topic.in_copy:
-            return self.copy_source
-        if by_node:
-            return by_node[min(by_node)].source
-        if number in topic.in_old_copies:
+    def _existence(self) -> Source:
+        if self.number in self.topic.in_copy:
+            return self.planner.copy_source
+        if self.by_node:
+            return self.by_node[min(self.by_node)].source
+        if self.number in self.topic.in_old_copies:
             return Source(SourceKind.OLD_COPY, "another copy of the metadata")
-        if number in topic.claims:
-            return topic.counted_by
+        if self.number in self.topic.claims:
+            return self.topic.counted_by
         return Source(SourceKind.GUESS, "a missing number")
 
     # --- replicas
 
-    def _one_of_each_node(self, topic: TopicChoice, number: int) -> dict[int, DiskReplica]:
+    def _one_of_each_node(self) -> dict[int, DiskReplica]:
         """The directory that counts of each node: where there are several, the most advanced."""
         found: dict[int, DiskReplica] = {}
-        for each in topic.replicas.get(number, ()):
+        for each in self.topic.replicas.get(self.number, ()):
             if each.node_id not in found:
                 found[each.node_id] = each
                 continue
             if each.becomes_stray or each.is_future is not found[each.node_id].is_future:
                 continue
-            self.notices.add(
+            self._notice(
                 notice_codes.DUPLICATE_REPLICA,
                 f"{found[each.node_id].directory.path} counts, {each.directory.path} does not; the"
                 " broker refuses to start with both",
-                topic.name,
-                number,
             )
         return found
 
-    def _replicas(
-        self,
-        topic: TopicChoice,
-        number: int,
-        by_node: Mapping[int, DiskReplica],
-        registered: PartitionRegistration | None,
-        spare: tuple[int, ...],
-    ) -> tuple[tuple[int, ...], Source]:
-        said = self.overrides.topic(topic.name).replicas.get(number)
+    def _replicas(self) -> tuple[tuple[int, ...], Source]:
+        said = self.planner.overrides.topic(self.topic.name).replicas.get(self.number)
         if said is not None:
-            self._report_left_out(topic, number, [by_node[n] for n in by_node if n not in said])
+            self._report_left_out([self.by_node[n] for n in self.by_node if n not in said])
             return said, Source(SourceKind.SET, "replicas")
-        if registered is not None:
-            extra = self._extra(topic, number, by_node, registered)
-            source = by_node[extra[0]].source if extra else self.copy_source
-            return (*registered.replicas, *extra), source
-        if by_node:
-            nodes = _rotated(sorted(by_node), number)
-            return nodes, by_node[min(by_node)].source
-        if topic.in_old_copies.get(number):
+        if self.registered is not None:
+            extra = self._extra(self.registered)
+            source = self.by_node[extra[0]].source if extra else self.planner.copy_source
+            return (*self.registered.replicas, *extra), source
+        if self.by_node:
+            nodes = _rotated(sorted(self.by_node), self.number)
+            return nodes, self.by_node[min(self.by_node)].source
+        if self.topic.in_old_copies.get(self.number):
             source = Source(SourceKind.OLD_COPY, "another copy of the metadata")
-            return topic.in_old_copies[number][0].replicas, source
-        return _rotated(sorted(spare), number), Source(
+            return self.topic.in_old_copies[self.number][0].replicas, source
+        return _rotated(sorted(self.spare), self.number), Source(
             SourceKind.GUESS, "like the topic's other partitions"
         )
 
-    def _report_left_out(
-        self, topic: TopicChoice, number: int, replicas: Iterable[DiskReplica]
-    ) -> None:
+    def _report_left_out(self, replicas: Iterable[DiskReplica]) -> None:
         for each in replicas:
-            self.notices.add(
+            self._notice(
                 notice_codes.EXTRA_REPLICA,
                 f"{place_of(each.directory)}: its directory becomes -stray: it is no replica by"
                 " --set",
-                topic.name,
-                number,
             )
 
-    def _extra(
-        self,
-        topic: TopicChoice,
-        number: int,
-        by_node: Mapping[int, DiskReplica],
-        registered: PartitionRegistration,
-    ) -> tuple[int, ...]:
+    def _extra(self, registered: PartitionRegistration) -> tuple[int, ...]:
         """Nodes that have the partition, and that the copy does not name as replicas."""
-        others = [node for node in sorted(by_node) if node not in registered.replicas]
+        others = [node for node in sorted(self.by_node) if node not in registered.replicas]
         best = max(
-            (by_node[node].end for node in registered.replicas if node in by_node), default=None
+            (self.by_node[node].end for node in registered.replicas if node in self.by_node),
+            default=None,
         )
-        extra = [node for node in others if best is None or by_node[node].end > best]
+        extra = [node for node in others if best is None or self.by_node[node].end > best]
         for node in others:
             what = (
                 "it is added to the replicas: it is more advanced than all of them"
                 if node in extra
                 else "its directory becomes -stray: a replica is as advanced"
             )
-            self.notices.add(
+            self._notice(
                 notice_codes.EXTRA_REPLICA,
-                f"{place_of(by_node[node].directory)}: {what}",
-                topic.name,
-                number,
-                override=f"topic.{topic.name}.partition.{number}.replicas="
+                f"{place_of(self.by_node[node].directory)}: {what}",
+                override=f"{self.path}.replicas="
                 + ",".join(map(str, (*registered.replicas, *others))),
             )
         return tuple(extra)
 
-    def _directories(
-        self,
-        replicas: Iterable[int],
-        by_node: Mapping[int, DiskReplica],
-        registered: PartitionRegistration | None,
-    ) -> tuple[tuple[str, ...], Source]:
-        known = {} if registered is None else registered.directory_of
+    def _directories(self, replicas: Iterable[int]) -> tuple[tuple[str, ...], Source]:
+        known = {} if self.registered is None else self.registered.directory_of
         found = []
         for node in replicas:
-            replica = by_node.get(node)
+            replica = self.by_node.get(node)
             if replica is not None:
                 found.append(replica.directory.directory_id or MIGRATING_DIRECTORY)
             elif self._has_all_disks(node, known.get(node)):
@@ -256,52 +259,41 @@ class PartitionPlanner(Struct):
                 found.append(MIGRATING_DIRECTORY)
             else:
                 found.append(known.get(node, MIGRATING_DIRECTORY))
-        source = by_node[min(by_node)].source if by_node else self.copy_source
+        source = (
+            self.by_node[min(self.by_node)].source if self.by_node else self.planner.copy_source
+        )
         return tuple(found), source
 
     # --- leader
 
-    def _leader(
-        self,
-        topic: TopicChoice,
-        number: int,
-        replicas: tuple[int, ...],
-        by_node: Mapping[int, DiskReplica],
-        registered: PartitionRegistration | None,
-    ) -> tuple[int, tuple[int, ...], Source]:
+    def _leader(self, replicas: tuple[int, ...]) -> tuple[int, tuple[int, ...], Source]:
         """The leader, the ISR and their source."""
-        holders = [node for node in replicas if node in by_node]
-        said = self.overrides.topic(topic.name).leaders.get(number)
+        holders = [node for node in replicas if node in self.by_node]
+        said = self.planner.overrides.topic(self.topic.name).leaders.get(self.number)
         if said is not None:
             if said not in replicas:
                 raise UsageProblem(
-                    f"--set topic.{topic.name}.partition.{number}.leader={said}: its replicas are"
+                    f"--set {self.path}.leader={said}: its replicas are"
                     f" {', '.join(map(str, replicas))}"
                 )
             return said, (said,), Source(SourceKind.SET, "leader")
         if holders:
-            leader = _best(holders, by_node, registered)
-            self._report_future(topic, number, by_node[leader])
-            self._report_missing(topic, number, by_node[leader], by_node, registered)
-            self._report_claims_ahead(topic, number, by_node[leader])
-            return leader, (leader,), by_node[leader].source
-        return self._without_data(topic, number, replicas, registered)
+            leader = _best(holders, self.by_node, self.registered)
+            self._report_future(self.by_node[leader])
+            self._report_missing(self.by_node[leader])
+            self._report_claims_ahead(self.by_node[leader])
+            return leader, (leader,), self.by_node[leader].source
+        return self._without_data(replicas)
 
-    def _without_data(
-        self,
-        topic: TopicChoice,
-        number: int,
-        replicas: tuple[int, ...],
-        registered: PartitionRegistration | None,
-    ) -> tuple[int, tuple[int, ...], Source]:
+    def _without_data(self, replicas: tuple[int, ...]) -> tuple[int, tuple[int, ...], Source]:
         """A partition that no collected disk has waits for a node, or for an unclean election."""
-        known = {} if registered is None else registered.directory_of
+        known = {} if self.registered is None else self.registered.directory_of
         waiting = tuple(node for node in replicas if not self._has_all_disks(node, known.get(node)))
-        if registered is not None:
-            in_sync = {*registered.isr, *registered.elr, *registered.last_known_elr}
+        if self.registered is not None:
+            in_sync = {*self.registered.isr, *self.registered.elr, *self.registered.last_known_elr}
             waiting = tuple(node for node in waiting if node in in_sync) or waiting
-        is_known = registered is not None or number in topic.in_old_copies
-        choose = f"topic.{topic.name}.partition.{number}.leader=NODE"
+        is_known = self.registered is not None or self.number in self.topic.in_old_copies
+        choose = f"{self.path}.leader=NODE"
         if waiting and is_known:
             nodes = ", ".join(map(str, waiting))
             what = f"it is offline until node {nodes} starts, whose disks were not collected"
@@ -309,7 +301,7 @@ class PartitionPlanner(Struct):
             waiting = ()
             what = "it has no leader; an unclean election, or --set, starts it empty"
         code = notice_codes.NO_DATA if is_known else notice_codes.HOLE
-        self.notices.add(code, what, topic.name, number, override=choose)
+        self._notice(code, what, override=choose)
         return NO_LEADER, waiting[:1], Source(SourceKind.GUESS, "no collected disk has it")
 
     def _has_all_disks(self, node: int, directory_id: str | None) -> bool:
@@ -318,86 +310,68 @@ class PartitionPlanner(Struct):
         Args:
             directory_id: of the log directory that the copy assigns; None if it does not say.
         """
-        if node not in self.evidence.nodes:
+        if node not in self.planner.evidence.nodes:
             return False
-        missing = self.missing.get(node, frozenset())
+        missing = self.planner.missing.get(node, frozenset())
         if directory_id is None or is_reserved_text(directory_id):
             return not missing
         return directory_id not in missing
 
-    def _report_future(self, topic: TopicChoice, number: int, leader: DiskReplica) -> None:
+    def _report_future(self, leader: DiskReplica) -> None:
         if leader.is_future:
-            self.notices.add(
+            self._notice(
                 notice_codes.FUTURE_ONLY,
                 f"{place_of(leader.directory)}: {leader.partition.directory} becomes the log, and"
                 f" ends at {_log_of(leader).log_end_offset}; a log that another disk of the node"
                 " has is deleted",
-                topic.name,
-                number,
             )
 
-    def _report_missing(
-        self,
-        topic: TopicChoice,
-        number: int,
-        leader: DiskReplica,
-        by_node: Mapping[int, DiskReplica],
-        registered: PartitionRegistration | None,
-    ) -> None:
+    def _report_missing(self, leader: DiskReplica) -> None:
         """Report replicas on disks that were not collected, and that may have more."""
-        if registered is None:
+        if self.registered is None:
             return
-        known = registered.directory_of
-        in_sync = {*registered.isr, *registered.elr}
+        known = self.registered.directory_of
+        in_sync = {*self.registered.isr, *self.registered.elr}
         absent = [
             node
-            for node in sorted({*registered.replicas, *in_sync})
-            if (node not in by_node or by_node[node].is_future)
+            for node in sorted({*self.registered.replicas, *in_sync})
+            if (node not in self.by_node or self.by_node[node].is_future)
             and not self._has_all_disks(node, known.get(node))
         ]
         log = _log_of(leader)
-        committed = max(each.partition.high_watermark or 0 for each in by_node.values())
+        committed = max(each.partition.high_watermark or 0 for each in self.by_node.values())
         if leader.node_id not in in_sync or leader.is_future:
             what = "in sync"
             absent = [node for node in absent if node in in_sync]
-        elif leader.highest_epoch > registered.leader_epoch:
+        elif leader.highest_epoch > self.registered.leader_epoch:
             what = f"perhaps in sync, because epoch {leader.highest_epoch} is not in the copy"
         elif log.log_end_offset < committed:
             what = f"not behind, because offsets before {committed} were committed"
         else:
             return
         if absent:
-            self.notices.add(
+            self._notice(
                 notice_codes.ISR_NOT_COLLECTED,
                 f"{what}: {', '.join(map(str, absent))}; node {leader.node_id} leads, and offsets"
                 f" from {log.log_end_offset} on are lost",
-                topic.name,
-                number,
             )
 
-    def _report_claims_ahead(self, topic: TopicChoice, number: int, leader: DiskReplica) -> None:
-        claims = topic.claims.get(number, ())
+    def _report_claims_ahead(self, leader: DiskReplica) -> None:
+        claims = self.topic.claims.get(self.number, ())
         offset = max((each.highest_offset or 0 for each in claims), default=0)
         end = 0 if leader.loaded is None else leader.loaded.log_end_offset
         if offset > end:
-            self.notices.add(
+            self._notice(
                 notice_codes.BEHIND_COMMITTED,
                 f"its log ends at {end}, and an internal topic names offset {offset}",
-                topic.name,
-                number,
             )
 
     def _report_losses(
-        self,
-        topic: TopicChoice,
-        number: int,
-        leader: int,
-        replicas: Sequence[int],
-        winner: DiskReplica | None,
+        self, leader: int, replicas: Sequence[int], winner: DiskReplica | None
     ) -> None:
         """Report the records on any disk that are lost when all replicas follow the leader."""
         log = _log_of(winner)
-        for each in topic.replicas.get(number, ()):
+        for each in self.topic.replicas.get(self.number, ()):
             held = each.held
             if held is None and each is winner:
                 what = "a starting broker does not load it, and nothing says which records it has"
@@ -406,43 +380,35 @@ class PartitionPlanner(Struct):
             else:
                 lost = (*lost_as_follower(held, log), *_doubtful(each, held, log))
                 what = _loss(each, lost, leader, winner, replicas) if lost else ""
-            self._report_dropped_swap(topic, number, each, winner)
+            self._report_dropped_swap(each, winner)
             if what:
                 is_parted = each is not winner and each.loaded is not None
-                self.notices.add(
+                self._notice(
                     notice_codes.PARTED if is_parted else notice_codes.LOST_AT_START,
                     what if is_parted else f"{place_of(each.directory)}: {what}",
-                    topic.name,
-                    number,
-                    override=f"topic.{topic.name}.partition.{number}.leader={each.node_id}"
+                    override=f"{self.path}.leader={each.node_id}"
                     if is_parted and each.node_id in replicas
                     else None,
                 )
 
-    def _report_dropped_swap(
-        self, topic: TopicChoice, number: int, each: DiskReplica, winner: DiskReplica | None
-    ) -> None:
+    def _report_dropped_swap(self, each: DiskReplica, winner: DiskReplica | None) -> None:
         """Report the records that a start drops from a replica, and the leader does not have."""
         dropped = each.partition.dropped_swaps
         if each is not winner:
             dropped = tuple(_outside(dropped, _log_of(winner)))
         if dropped:
-            self.notices.add(
+            self._notice(
                 notice_codes.LOST_AT_START,
                 f"{place_of(each.directory)}: a starting broker drops offsets {_offsets(dropped)}"
                 f" with an unfinished swap; {_KEEP_FIRST}",
-                topic.name,
-                number,
             )
 
-    def _report_not_loaded(
-        self, topic: TopicChoice, number: int, leader: DiskReplica | None
-    ) -> None:
+    def _report_not_loaded(self, leader: DiskReplica | None) -> None:
         """Report records that only directories have which are not the log of a replica."""
         # A leader with damage may lack batches before its end.
         log = NO_RECORDS if leader is None or leader.has_problem else _log_of(leader)
-        own = topic.replicas.get(number, ())
-        for each in topic.all_directories.get(number, ()):
+        own = self.topic.replicas.get(self.number, ())
+        for each in self.topic.all_directories.get(self.number, ()):
             held, is_stray = each.held, each.partition.state is PartitionState.STRAY
             if each in own or (is_stray and not own):
                 continue
@@ -457,87 +423,62 @@ class PartitionPlanner(Struct):
             if what:
                 restore = "restore it with kdump undelete"
                 if each.is_future:
-                    restore = f"rename it to {topic.name}-{number}, in place of any other,"
-                self.notices.add(
+                    restore = (
+                        f"rename it to {self.topic.name}-{self.number}, in place of any other,"
+                    )
+                self._notice(
                     notice_codes.STRAY_PARTITION if is_stray else notice_codes.DELETED_REPLICA,
                     f"{place_of(each.directory)}: {each.partition.directory}: {what} may be in no"
                     f" other log; {restore} before the broker starts, and collect again",
-                    topic.name,
-                    number,
                 )
 
-    def _report_damaged(
-        self,
-        topic: TopicChoice,
-        number: int,
-        leader: int,
-        replicas: Iterable[int],
-        by_node: Mapping[int, DiskReplica],
-    ) -> None:
+    def _report_damaged(self, leader: int, replicas: Iterable[int]) -> None:
         """Report followers whose damage neither a start nor the leader repairs."""
         for node in replicas:
-            each = by_node.get(node)
+            each = self.by_node.get(node)
             if node == leader or each is None or each.becomes_stray:
                 continue
-            is_lacking = any(lacked(each, [by_node[leader]])) if leader in by_node else False
+            is_lacking = (
+                any(lacked(each, [self.by_node[leader]])) if leader in self.by_node else False
+            )
             if each.partition.keeps_damage or is_lacking:
-                self.notices.add(
+                self._notice(
                     notice_codes.DAMAGED_FOLLOWER,
                     f"{place_of(each.directory)}: before it starts, move the directory"
                     f" {each.partition.directory} out of the log directory, and the broker copies"
                     f" what node {leader} has; or keep only its valid records with kdump recover"
                     " --policy salvage",
-                    topic.name,
-                    number,
                 )
 
-    def _report_lacking(
-        self,
-        topic: TopicChoice,
-        number: int,
-        leader: int,
-        replicas: Sequence[int],
-        by_node: Mapping[int, DiskReplica],
-    ) -> None:
+    def _report_lacking(self, leader: int, replicas: Sequence[int]) -> None:
         """Report what a leader lacks in the middle of its log, and a follower has."""
-        if leader not in by_node:
+        if leader not in self.by_node:
             return
-        for node, each in by_node.items():
-            ranges = lacked(by_node[leader], [each]) if node != leader else ()
+        for node, each in self.by_node.items():
+            ranges = lacked(self.by_node[leader], [each]) if node != leader else ()
             if ranges:
-                self.notices.add(
+                self._notice(
                     notice_codes.DAMAGED_LEADER,
                     f"node {leader} leads, and lacks offsets {_offsets(ranges)}, which node {node}"
                     " has; export them first with kdump export, or let that node lead",
-                    topic.name,
-                    number,
-                    override=f"topic.{topic.name}.partition.{number}.leader={node}"
+                    override=f"{self.path}.leader={node}"
                     if node in replicas and each.loaded is not None
                     else None,
                 )
 
-    def _report_empty_ahead(
-        self,
-        topic: TopicChoice,
-        number: int,
-        leader: int,
-        replicas: Iterable[int],
-        by_node: Mapping[int, DiskReplica],
-    ) -> None:
+    def _report_empty_ahead(self, leader: int, replicas: Iterable[int]) -> None:
         """Report empty logs that end after the leader's: retention deleted their records."""
-        if leader not in by_node and not self._has_all_disks(leader, None):
+        if leader not in self.by_node and not self._has_all_disks(leader, None):
             return
-        end = _log_of(by_node.get(leader)).log_end_offset
+        end = _log_of(self.by_node.get(leader)).log_end_offset
         for node in replicas:
-            log = _log_of(by_node.get(node))
+            log = _log_of(self.by_node.get(node))
             if end < log.log_start_offset == log.log_end_offset:
-                self.notices.add(
+                self._notice(
                     notice_codes.OFFSETS_AGAIN,
                     f"node {leader} leads, and gives out offsets from {end} on; the log of node"
                     f" {node} is empty and ends at {log.log_end_offset}",
-                    topic.name,
-                    number,
-                    override=f"topic.{topic.name}.partition.{number}.leader={node}",
+                    override=f"{self.path}.leader={node}",
                 )
 
 
