@@ -39,13 +39,10 @@ def command(
     PATH is a segment's log, the directory of a partition, or a log directory. Correct indexes are
     left unchanged. Logs are never changed.
     """
-    from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
+    from kdump.cli.shared.partial_repair import in_use, run_parts
     from kdump.jobs.part_repair import RepairPart
 
-    diagnostics = Diagnostics()
-    named = find_named_paths(paths, diagnostics, segments=True)
-    status = run_parts(
-        "rebuild-index", in_use(RepairPart.INDEXES), named, selection, repair, config, engine
+    parts = in_use(RepairPart.INDEXES)
+    return run_parts(
+        "rebuild-index", parts, paths, selection, repair, config, engine, segments=True
     )
-    return diagnostics.status | status

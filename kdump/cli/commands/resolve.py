@@ -46,15 +46,10 @@ def command(
     PATH is a log directory, or the directory of a partition. Nothing else is changed: no segment
     is recovered, and only the batches of .swap files are read.
     """
-    from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
+    from kdump.cli.shared.partial_repair import in_use, run_parts
     from kdump.jobs.part_repair import RepairPart
 
-    diagnostics = Diagnostics()
-    named = find_named_paths(paths, diagnostics)
     parts = in_use(RepairPart.LEFTOVERS)
     if drop_deleted:
         parts[PartitionState.DELETE] = RepairPart.ALL_OF_DELETED
-    return diagnostics.status | run_parts(
-        "resolve", parts, named, selection, repair, config, engine
-    )
+    return run_parts("resolve", parts, paths, selection, repair, config, engine)

@@ -43,13 +43,8 @@ def rebuild(
 
     PATH is a log directory, or the directory of a partition.
     """
-    from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
+    from kdump.cli.shared.partial_repair import in_use, run_parts
     from kdump.jobs.part_repair import RepairPart
 
-    diagnostics = Diagnostics()
-    named = find_named_paths(paths, diagnostics)
-    status = run_parts(
-        "snapshot rebuild", in_use(RepairPart.SNAPSHOTS), named, selection, repair, config, engine
-    )
-    return diagnostics.status | status
+    parts = in_use(RepairPart.SNAPSHOTS)
+    return run_parts("snapshot rebuild", parts, paths, selection, repair, config, engine)

@@ -121,11 +121,13 @@ def in_use(part: RepairPart) -> dict[PartitionState, RepairPart]:
 def run_parts(
     command: str,
     parts: Mapping[PartitionState, RepairPart],
-    named: Sequence[NamedPath],
+    paths: Iterable[Location],
     selection: PartitionSelection,
     repair: RepairArguments,
     config: ConfigArguments,
     engine: EngineOptions,
+    *,
+    segments: bool = False,
 ) -> ExitStatus:
     """Repair a part of each selected partition, and print what was done.
 
@@ -133,18 +135,20 @@ def run_parts(
         command: its name.
         parts: which part, by the state of the partition. Partitions of other states, and the
             cluster's metadata, are left unchanged unless they are named exactly.
-        named: the log directories, partitions and segments named by the paths.
+        paths: of log directories and partitions.
         selection: which partitions of that.
         repair: how to write, and what to print.
         engine: what does the work.
+        segments: whether the paths may name logs of segments, too.
     """
+    diagnostics = Diagnostics()
+    named = find_named_paths(paths, diagnostics, segments=segments)
     if not named:
-        return ExitStatus.SOUND
+        return diagnostics.status
     begin = time.monotonic()
     log_dirs = list(dict.fromkeys(each.log_dir for each in named))
     with changing(command, log_dirs, repair) as run:
         directories = [_read(log_dir, named) for log_dir in log_dirs]
-        diagnostics = Diagnostics()
         for directory in directories:
             diagnostics.report_unreadable(directory)
         targets = [
