@@ -25,10 +25,17 @@ from kdump.rows.row_type import (
 )
 
 _PATH: Final = Field("path", TEXT, "The file, as typed.")
+_RANGE: Final = (
+    _PATH,
+    Field("position", COUNT, "Byte of the file."),
+    Field("size_bytes", SIZE),
+)
 _CODEC: Final = one_of("none", "gzip", "snappy", "lz4", "zstd", "unknown")
 _TIMESTAMP_TYPE: Final = one_of("CreateTime", "LogAppendTime", "NoTimestampType")
 _ENCODING: Final = one_of("utf8", "base64").or_null
 _TEXTS: Final = (
+    Field("key_size_bytes", BYTES, "-1 for no key."),
+    Field("value_size_bytes", BYTES, "-1 for no value."),
     Field("key", TEXT.or_null, "Text if it is UTF-8, base64 otherwise."),
     Field("key_encoding", _ENCODING),
     Field("value", TEXT.or_null, "Text if it is UTF-8, base64 otherwise."),
@@ -100,9 +107,7 @@ RECORD_BATCH: Final = RowType(
     "batch",
     "A record batch (magic 2).",
     (
-        _PATH,
-        Field("position", COUNT, "Byte of the file."),
-        Field("size_bytes", SIZE),
+        *_RANGE,
         Field("magic", INTEGER.limited(minimum=2)),
         Field("base_offset", INTEGER),
         Field("last_offset", INTEGER),
@@ -131,9 +136,7 @@ MESSAGE_SET: Final = RowType(
     "batch",
     "A message of magic 0 or 1, which may wrap others.",
     (
-        _PATH,
-        Field("position", COUNT, "Byte of the file."),
-        Field("size_bytes", SIZE),
+        *_RANGE,
         Field("magic", INTEGER.limited(maximum=1)),
         Field("base_offset", INTEGER.or_null, "Null for a wrapper whose messages were not read."),
         Field("last_offset", INTEGER),
@@ -159,8 +162,6 @@ BATCH_RECORD: Final = RowType(
         Field("offset", INTEGER),
         Field("timestamp_ms", TIME, "-1 for none."),
         Field("sequence", INTEGER, "-1 for none."),
-        Field("key_size_bytes", BYTES, "-1 for no key."),
-        Field("value_size_bytes", BYTES, "-1 for no value."),
         *_TEXTS,
         Field(
             "control",
@@ -188,27 +189,28 @@ MESSAGE_SET_RECORD: Final = RowType(
         Field("batch_position", COUNT, "Position of its batch."),
         Field("offset", INTEGER),
         Field("timestamp_ms", TIME, "-1 for none."),
-        Field("key_size_bytes", BYTES, "-1 for no key."),
-        Field("value_size_bytes", BYTES, "-1 for no value."),
         *_TEXTS,
         *_DECODED,
     ),
     name="message_set_record",
 )
 
+_OF_0_7: Final = (
+    Field("size_bytes", SIZE),
+    Field("magic", INTEGER),
+    Field("offset", INTEGER),
+    Field("next_offset", INTEGER),
+    Field("codec", _CODEC),
+    Field("crc", INTEGER),
+    Field("is_valid", FLAG),
+    Field("attributes", INTEGER),
+)
 KAFKA_0_7_RECORD: Final = RowType(
     "record",
     "A message of Kafka 0.7, unwrapped.",
     (
         _PATH,
-        Field("size_bytes", SIZE),
-        Field("magic", INTEGER),
-        Field("offset", INTEGER),
-        Field("next_offset", INTEGER),
-        Field("codec", _CODEC),
-        Field("crc", INTEGER),
-        Field("is_valid", FLAG),
-        Field("attributes", INTEGER),
+        *_OF_0_7,
         Field("batch_position", COUNT, "Position of the message that it is in."),
         Field("value", TEXT.or_null),
         Field("value_encoding", _ENCODING),
@@ -222,14 +224,7 @@ KAFKA_0_7_MESSAGE: Final = RowType(
     (
         _PATH,
         Field("position", COUNT, "Byte of the file."),
-        Field("size_bytes", SIZE),
-        Field("magic", INTEGER),
-        Field("offset", INTEGER),
-        Field("next_offset", INTEGER),
-        Field("codec", _CODEC),
-        Field("crc", INTEGER),
-        Field("is_valid", FLAG),
-        Field("attributes", INTEGER),
+        *_OF_0_7,
     ),
 )
 
@@ -237,9 +232,7 @@ SKIPPED_BYTES: Final = RowType(
     "skipped_bytes",
     "With --follow-bad: damaged bytes between batches.",
     (
-        _PATH,
-        Field("position", COUNT, "Byte of the file."),
-        Field("size_bytes", SIZE),
+        *_RANGE,
         Field("why", TEXT),
     ),
 )
@@ -248,9 +241,7 @@ TRAILING_BYTES: Final = RowType(
     "trailing_bytes",
     "Bytes at the end of the file that are not a valid batch.",
     (
-        _PATH,
-        Field("position", COUNT, "Byte of the file."),
-        Field("size_bytes", SIZE),
+        *_RANGE,
         Field("why", TEXT),
     ),
 )

@@ -93,19 +93,6 @@ DELETED_DIRECTORY: Final = RowType(
     ),
 )
 
-RETAIN_SUMMARY: Final = RowType(
-    "summary",
-    "Totals.",
-    (
-        Field("partitions", COUNT),
-        Field("deleted_segments", COUNT),
-        Field("freed_bytes", SIZE),
-        Field("is_dry_run", FLAG),
-        Field("seconds", NUMBER),
-        KAFKA,
-    ),
-)
-
 DELETE_SUMMARY: Final = RowType(
     "summary",
     "Totals.",
@@ -117,6 +104,7 @@ DELETE_SUMMARY: Final = RowType(
         Field("seconds", NUMBER),
     ),
 )
+RETAIN_SUMMARY: Final = RowType("summary", "Totals.", (*DELETE_SUMMARY.fields, KAFKA))
 _ROWS: Final = (INTERRUPTED, FINDING, DELETED_PARTITION, DELETED_DIRECTORY)
 ANSWERS: Final = (
     JsonAnswer("retain", (*_ROWS, RETAIN_SUMMARY)),

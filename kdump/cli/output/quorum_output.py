@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.metadata_output import committed_line
 from kdump.cli.output.rendering import Row
-from kdump.jobs.metadata.planned_rows import VOTERS
-from kdump.rows.common_rows import INTERRUPTED, OPERATION
+from kdump.jobs.metadata.planned_rows import CONTROLLER_CHANGES, VOTERS
+from kdump.rows.common_rows import INTERRUPTED
 from kdump.rows.row_type import (
     BYTES,
     FLAG,
     INTEGER,
-    SIZE,
     TEXT,
     Field,
     JsonAnswer,
@@ -165,13 +164,7 @@ RESET: Final = RowType(
             list_of(INTEGER),
             "Registered controllers that are no voters now.",
         ),
-        Field("lost_bytes", SIZE, "Bytes that are removed; undo data keeps them."),
-        Field("needed_bytes", SIZE, "Free space that the changes need while they are made."),
-        Field("is_applied", FLAG),
-        Field("undos", list_of(TEXT), "Ids for 'kdump undo'; empty without undo data."),
-        Field("failure", TEXT.or_null, "Null if nothing failed."),
-        Field("is_dry_run", FLAG),
-        Field("operations", list_of(OPERATION)),
+        *CONTROLLER_CHANGES,
     ),
 )
 

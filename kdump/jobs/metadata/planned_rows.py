@@ -216,6 +216,16 @@ PLAN_SUMMARY: Final = RowType(
     name="plan_summary",
 )
 
+CONTROLLER_CHANGES: Final = (
+    Field("lost_bytes", SIZE, "Bytes that are removed; undo data keeps them."),
+    Field("needed_bytes", SIZE, "Free space that the changes need while they are made."),
+    Field("is_applied", FLAG),
+    Field("undos", list_of(TEXT), "Ids for 'kdump undo'; empty without undo data."),
+    Field("failure", TEXT.or_null, "Null if nothing failed."),
+    Field("is_dry_run", FLAG),
+    Field("operations", list_of(OPERATION)),
+)
+"""The changes to a metadata directory."""
 APPLY: Final = RowType(
     "apply",
     "What 'metadata apply' or 'metadata rebuild' makes of a directory.",
@@ -247,12 +257,6 @@ APPLY: Final = RowType(
             TEXT.or_null,
             "New name of a broker's copy that is moved aside; null for a controller.",
         ),
-        Field("lost_bytes", SIZE, "Bytes that are removed; undo data keeps them."),
-        Field("needed_bytes", SIZE, "Free space that the changes need while they are made."),
-        Field("is_applied", FLAG),
-        Field("undos", list_of(TEXT), "Ids for 'kdump undo'; empty without undo data."),
-        Field("failure", TEXT.or_null, "Null if nothing failed."),
-        Field("is_dry_run", FLAG),
-        Field("operations", list_of(OPERATION)),
+        *CONTROLLER_CHANGES,
     ),
 )

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.jobs.verify.finding_row import FINDING, SEVERITY
-from kdump.rows.common_rows import INTERRUPTED, KAFKA, OPERATION, PLANNED_DIRECTORY
+from kdump.rows.common_rows import (
+    DIRECTORY_FIELDS,
+    INTERRUPTED,
+    KAFKA,
+    OPERATION,
+    PLANNED_DIRECTORY,
+)
 from kdump.rows.row_type import (
     COUNT,
     FLAG,
-    INT,
     INTEGER,
     NUMBER,
     SIZE,
@@ -41,12 +46,7 @@ VERIFIED_PARTITION: Final = RowType(
     (
         Field("log_dir", TEXT, "The log directory.", "Log dir", dropped=4),
         Field("directory", TEXT, "Name of the partition's directory in it.", "Partition"),
-        Field(
-            "topic",
-            TEXT.or_null,
-            "From the directory's name; null if that is not the name of a partition.",
-        ),
-        Field("partition", INT.or_null, "Likewise."),
+        *DIRECTORY_FIELDS[2:],
         Field(
             "worst",
             SEVERITY.or_null,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 MIGRATING_DIRECTORY: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """``DirectoryId.MIGRATING``: the log directory of a replica is not known to the cluster."""
@@ -249,16 +249,8 @@ class AccessControlEntry(Struct, frozen=True):
 
     def row(self) -> dict[str, Any]:
         """The fields of the ACL for output."""
-        return {
-            "id": self.acl_id,
-            "resource_type": self.resource_type,
-            "resource_name": self.resource_name,
-            "pattern_type": self.pattern_type,
-            "principal": self.principal,
-            "host": self.host,
-            "operation": self.operation,
-            "permission_type": self.permission_type,
-        }
+        fields = asdict(self)
+        return {"id": fields.pop("acl_id"), **fields}
 
 
 _MECHANISMS: Final = ("UNKNOWN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -355,12 +347,4 @@ class DelegationToken(Struct, frozen=True):
 
     def row(self) -> dict[str, Any]:
         """The fields of the token for output."""
-        return {
-            "token_id": self.token_id,
-            "owner": self.owner,
-            "requester": self.requester,
-            "renewers": list(self.renewers),
-            "issue_timestamp_ms": self.issue_timestamp_ms,
-            "max_timestamp_ms": self.max_timestamp_ms,
-            "expiration_timestamp_ms": self.expiration_timestamp_ms,
-        }
+        return {**asdict(self), "renewers": list(self.renewers)}
