@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import asdict
+
 from kdump.cli.output.brief import BriefList, Unchanged
 from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import refusal_row
@@ -15,7 +17,6 @@ from kdump.words import counted, undo_command
 
 if TYPE_CHECKING:
     from kdump.broker.cleaner.cleaned_segment import RewrittenGroup
-    from kdump.broker.cleaner.compaction_parts import Amount
     from kdump.broker.cleaner.compaction_preview import Preview
     from kdump.jobs.compact.compact import DirectoryCompaction
     from kdump.jobs.compact.request import CompactionProblem, PartitionCompaction
@@ -264,17 +265,9 @@ def _preview_row(preview: Preview | None) -> dict[str, Any]:
     return {
         **{name: getattr(cleanable, name) for name in _RANGE_FIELDS},
         "held_by": cleanable.held_by.value,
-        "before": _amount_row(preview.before),
-        "after": _amount_row(preview.after),
+        "before": asdict(preview.before),
+        "after": asdict(preview.after),
         **{name: getattr(preview, name) for name in _PREVIEW_FIELDS},
-    }
-
-
-def _amount_row(amount: Amount) -> dict[str, Any]:
-    return {
-        "size_bytes": amount.size_bytes,
-        "batches": amount.batches,
-        "records": amount.records,
     }
 
 
@@ -283,6 +276,6 @@ def _group_row(group: RewrittenGroup) -> dict[str, Any]:
         "base_offset": group.base_offset,
         "replaced": list(group.replaced),
         "is_unchanged": group.is_unchanged,
-        "before": _amount_row(group.before),
-        "after": _amount_row(group.after),
+        "before": asdict(group.before),
+        "after": asdict(group.after),
     }
