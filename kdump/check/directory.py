@@ -237,13 +237,7 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
                 )
         else:
             invariant, what = invariants.CHECKPOINT_MALFORMED, _malformed(path.name)
-        yield invariant.finding(
-            place,
-            f"{what} ({error.what})",
-            expected=error.expected,
-            found=error.found,
-            severity=severity,
-        )
+        yield invariant.of_error(place, error, f"{what} ({error.what})", severity=severity)
 
 
 def _malformed(name: str) -> str:

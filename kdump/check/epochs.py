@@ -64,11 +64,10 @@ class EpochCheck:
         try:
             entries = partition.read_leader_epochs()
         except FormatError as problem:
-            yield invariants.EPOCHS_MALFORMED.finding(
+            yield invariants.EPOCHS_MALFORMED.of_error(
                 Place(path, problem.position),
+                problem,
                 f"the leader epoch checkpoint cannot be read: {problem.what}",
-                expected=problem.expected,
-                found=problem.found,
             )
             return
         for entry in entries or ():

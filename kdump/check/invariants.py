@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from kdump.check.findings import Finding, Place, Severity
+from kdump.formats.errors import FormatError
 
 
 class Remedy(enum.Enum):
@@ -70,6 +71,21 @@ class Invariant(Struct, frozen=True):
             expected=None if expected is None else str(expected),
             found=None if found is None else str(found),
             loss=loss,
+        )
+
+    def of_error(
+        self,
+        place: Place,
+        error: FormatError,
+        what: str | None = None,
+        *,
+        loss: str | None = None,
+        severity: Severity | None = None,
+    ) -> Finding:
+        """A finding about malformed bytes: what was expected and found, the error says."""
+        expected, found = error.expected, error.found
+        return self.finding(
+            place, what or error.what, expected=expected, found=found, loss=loss, severity=severity
         )
 
 

@@ -216,12 +216,11 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
         metadata = decode_partition_metadata(data)
     except FormatError as problem:
         into.add(
-            invariants.PARTITION_METADATA_MALFORMED.finding(
+            invariants.PARTITION_METADATA_MALFORMED.of_error(
                 Place(str(path), problem.position),
+                problem,
                 "partition.metadata cannot be read: a broker takes the log directory offline, or"
                 f" does not start ({problem.what})",
-                expected=problem.expected,
-                found=problem.found,
             )
         )
         return ByteAccount(damaged_bytes=len(data))

@@ -38,11 +38,10 @@ class BatchRecords:
             row = int(np.searchsorted(window.batches.position, position))
             damaged.add(row)
             self._into.add(
-                invariants.BATCH_CODEC.finding(
+                invariants.BATCH_CODEC.of_error(
                     self._scope.of_batch(window.batches, row),
+                    problem,
                     f"a batch without records stops a consumer: {problem.what}",
-                    expected=problem.expected,
-                    found=problem.found,
                 )
             )
         for columns in read_records(window, self._largest_record_bytes):
@@ -77,11 +76,8 @@ class BatchRecords:
 
         def describe(row: int) -> Finding:
             problem = offset_problem(columns, row)
-            return invariants.RECORD_OFFSETS.finding(
-                self._scope.of_batch(batches, int(batch[row])),
-                problem.what,
-                expected=problem.expected,
-                found=problem.found,
+            return invariants.RECORD_OFFSETS.of_error(
+                self._scope.of_batch(batches, int(batch[row])), problem
             )
 
         self._into.add_each(invariants.RECORD_OFFSETS.code, rows, describe)
@@ -123,9 +119,7 @@ class BatchRecords:
 
 def not_decoded(place: Place, problem: OverLimitError) -> Finding:
     """The finding for records over the decoding limit."""
-    return invariants.BATCH_NOT_DECODED.finding(
-        place, problem.what, expected=problem.expected, found=problem.found
-    )
+    return invariants.BATCH_NOT_DECODED.of_error(place, problem)
 
 
 def record_problem(
@@ -141,9 +135,7 @@ def record_problem(
         invariant = invariants.BATCH_FILL
     else:
         invariant = invariants.RECORD_MALFORMED
-    return invariant.finding(
-        place, problem.what, expected=problem.expected, found=problem.found, loss=loss
-    )
+    return invariant.of_error(place, problem, loss=loss)
 
 
 def _is_undecodable(window: Window, position: int, attributes: int) -> bool:
@@ -206,9 +198,7 @@ def check_message_set(
             if count == 0 and window.batches.attributes[row] & record_batch.CODEC_MASK
             else invariants.RECORD_MALFORMED
         )
-        into.add(
-            invariant.finding(place, problem.what, expected=problem.expected, found=problem.found)
-        )
+        into.add(invariant.of_error(place, problem))
         return count, True
     if outer.magic == 1 and greatest != outer.timestamp:
         into.add(
@@ -233,11 +223,10 @@ def valid_control_batches(window: Window, scope: SegmentScope, into: Collector) 
     for row, problem in malformed_control_batches(window, is_valid).items():
         is_valid[row] = False
         into.add(
-            invariants.CONTROL_RECORD.finding(
+            invariants.CONTROL_RECORD.of_error(
                 scope.of_batch(batches, row),
+                problem,
                 f"a control record is malformed: {problem.what}",
-                expected=problem.expected,
-                found=problem.found,
                 loss="the outcome: for a transaction, whether it was committed",
             )
         )

@@ -251,11 +251,10 @@ def check_remote_content(
         try:
             decode(file.path.read())
         except FormatError as problem:
-            yield invariants.REMOTE_SEGMENT_FILE.finding(
+            yield invariants.REMOTE_SEGMENT_FILE.of_error(
                 Place(str(file.path), problem.position),
+                problem,
                 f"the {kind.value[1:]} of a remote segment cannot be read: {problem.what}",
-                expected=problem.expected,
-                found=problem.found,
             )
 
 

@@ -234,12 +234,7 @@ def check_snapshot_file(path: str, data: bytes) -> ProducerSnapshot | Finding:
     try:
         snapshot = producer_snapshot.decode(data)
     except FormatError as problem:
-        return invariants.SNAPSHOT_MALFORMED.finding(
-            Place(path, problem.position),
-            problem.what,
-            expected=problem.expected,
-            found=problem.found,
-        )
+        return invariants.SNAPSHOT_MALFORMED.of_error(Place(path, problem.position), problem)
     problem_ = producer_snapshot.crc_problem(data, snapshot)
     if problem_ is None:
         return snapshot

@@ -238,11 +238,10 @@ def _malformed(node: NodeDirectories) -> Iterator[StartProblem]:
         else:
             error = problem.error
         yield StartProblem(
-            invariants.META_PROPERTIES_MALFORMED.finding(
+            invariants.META_PROPERTIES_MALFORMED.of_error(
                 Place(str(each.path / names.META_PROPERTIES), error.position),
+                error,
                 f"{what} ({error.what})",
-                expected=error.expected,
-                found=error.found,
             ),
             is_refusal,
         )
@@ -311,11 +310,10 @@ def _elections(directory: LogDirectory) -> Iterator[StartProblem]:
         )
     except FormatError as error:
         yield StartProblem(
-            invariants.QUORUM_STATE_MALFORMED.finding(
+            invariants.QUORUM_STATE_MALFORMED.of_error(
                 Place(str(path), error.position),
+                error,
                 f"quorum-state cannot be read: the node does not start ({error.what})",
-                expected=error.expected,
-                found=error.found,
             )
         )
 
