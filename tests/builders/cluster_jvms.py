@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -54,8 +56,28 @@ class ClusterJvm(JavaServer):
             raise self.ended()
         answer = json.loads(line)
         if isinstance(answer, dict) and "failed" in answer:
-            raise RequestFailed(f"{request}: {answer['failed']}")
+            raise self.failure(f"{request}: {answer['failed']}")
         return answer
+
+    def failure(self, reason: str) -> RequestFailed:
+        """Make the error of a request, with a note of what was logged last."""
+        failure = RequestFailed(reason)
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        failure.add_note("\n".join([f"The last lines of {self.log.name}:", *_last(lines)]))
+        return failure
+
+
+def _last(lines: Sequence[str], *, count: int = 80) -> list[str]:
+    """Return the last lines; of lines that differ only in numbers, the last one.
+
+    Nodes that wait for another repeat that every second.
+    """
+    latest: dict[str, str] = {}
+    for line in lines:
+        kind = re.sub("[0-9]+", "0", line)
+        latest.pop(kind, None)
+        latest[kind] = line
+    return list(latest.values())[-count:]
 
 
 class ClusterJvms:

@@ -104,21 +104,40 @@ class KraftCluster:
     def start(self, *node_ids: int, jvm: str = NODES) -> None:
         """Start nodes in a JVM, controllers first; all nodes if none is named.
 
-        Brokers are unfenced then. They start when there is a leader: one that sees two elections of
-        a new quorum may truncate its metadata to offset 0, and then never finds the voters again.
+        Brokers are unfenced then. They start when the controllers have committed the voters. A
+        controller has started before there is a leader. A broker that copies what one leader has
+        not committed truncates it to offset 0 when there is another leader, and fetches the voters
+        again. But ``KRaftControlRecordStateMachine.truncateNewEntries`` keeps its next offset, so
+        they are not read again, and the broker never finds a controller where it can register.
 
         Raises:
-            RequestFailed: a node did not start.
+            RequestFailed: a node did not start, or the controllers do not commit.
         """
         nodes = [self.nodes[each] for each in node_ids] or list(self.nodes.values())
         for node in nodes:
             self._jvm_of[node.node_id] = jvm
         controllers = [each for each in nodes if each.is_controller]
-        for group in (controllers, [each for each in nodes if not each.is_controller]):
-            files = {str(node.node_id): str(self.properties_file(node)) for node in group}
-            if files:
-                _require_none(self._jvms[jvm].ask("start", nodes=files))
+        brokers = [each for each in nodes if not each.is_controller]
+        self._start(controllers, jvm)
+        if brokers:
+            self._wait_for_voters()
+        self._start(brokers, jvm)
         self.connect()
+
+    def _start(self, nodes: Iterable[Node], jvm: str) -> None:
+        files = {str(node.node_id): str(self.properties_file(node)) for node in nodes}
+        if files:
+            self._require_none(self._jvms[jvm].ask("start", nodes=files), jvm)
+
+    def _wait_for_voters(self) -> None:
+        """Wait until the controllers that run have committed what their first leader wrote."""
+        started = [each for each in self.controllers if each.node_id in self._jvm_of]
+        if started:
+            addresses = ",".join(f"{HOST}:{each.controller_port}" for each in started)
+            try:
+                self.clients.ask("committed", controllers=addresses)
+            except RequestFailed as failure:
+                raise self._jvms[self._jvm_of[started[0].node_id]].failure(str(failure)) from None
 
     def connect(self) -> None:
         """Let clients know the brokers that were started."""
@@ -134,7 +153,7 @@ class KraftCluster:
         for group in (brokers, [each for each in ids if each not in brokers]):
             for jvm in {self._jvm_of[each] for each in group}:
                 of_jvm = [each for each in group if self._jvm_of[each] == jvm]
-                _require_none(self._jvms[jvm].ask("stop", nodes=of_jvm))
+                self._require_none(self._jvms[jvm].ask("stop", nodes=of_jvm), jvm)
             for each in group:
                 del self._jvm_of[each]
 
@@ -159,7 +178,7 @@ class KraftCluster:
         finally:
             self.kill()
 
-
-def _require_none(failures: Mapping[str, str]) -> None:
-    if failures:
-        raise RequestFailed("; ".join(f"node {node}: {why}" for node, why in failures.items()))
+    def _require_none(self, failures: Mapping[str, str], jvm: str) -> None:
+        if failures:
+            reasons = (f"node {node}: {why}" for node, why in failures.items())
+            raise self._jvms[jvm].failure("; ".join(reasons))

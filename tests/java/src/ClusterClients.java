@@ -48,6 +48,7 @@ import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.resource.PatternType;
@@ -74,6 +75,7 @@ final class ClusterClients {
     Object answer(JsonNode request) throws Exception {
         return switch (request.get("do").textValue()) {
             case "connect" -> connect(request);
+            case "committed" -> awaitCommitted(text(request, "controllers"));
             case "describe" -> answered(() -> new ClusterDescription(admin).all(request.get("wait_for")));
             case "offsets" -> new ClusterDescription(admin).offsets(request);
             case "wait" -> awaitReplicas(request.get("replicas").textValue(), request.get("topics"));
@@ -177,10 +179,34 @@ final class ClusterClients {
         if (admin != null) {
             admin.close(Duration.ZERO);
         }
-        address = Map.of("bootstrap.servers", text(request, "bootstrap"), "reconnect.backoff.max.ms", "200",
-            "reconnect.backoff.ms", "20", "retry.backoff.ms", "20", "retry.backoff.max.ms", "200");
+        address = address("bootstrap.servers", text(request, "bootstrap"));
         admin = Admin.create(address);
         return true;
+    }
+
+    private static Map<String, Object> address(String property, String addresses) {
+        return Map.of(property, addresses, "reconnect.backoff.max.ms", "200",
+            "reconnect.backoff.ms", "20", "retry.backoff.ms", "20", "retry.backoff.max.ms", "200");
+    }
+
+    /**
+     * Waits until controllers have a leader, and have committed the first records that it wrote. Those that have not
+     * read these records yet do not know whether they support the question.
+     */
+    private static Object awaitCommitted(String controllers) throws Exception {
+        try (Admin quorum = Admin.create(address("bootstrap.controllers", controllers))) {
+            return await(() -> {
+                long committed = 0;
+                try {
+                    committed = quorum.describeMetadataQuorum().quorumInfo().get().highWatermark();
+                } catch (ExecutionException failure) {
+                    if (!(failure.getCause() instanceof UnsupportedVersionException)) {
+                        throw failure;
+                    }
+                }
+                return committed > 0 ? null : "the controllers have committed nothing";
+            });
+        }
     }
 
     /** Asks what is still missing until nothing is, which is null. */
