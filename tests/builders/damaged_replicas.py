@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
 from builders.cluster_disks import METADATA
 from builders.dead_clusters import CONTROLLER
@@ -24,10 +25,15 @@ from kdump.formats.checkpoints import (
 )
 from kdump.formats.names import PartitionState
 from kdump.jobs.collect.collect import CollectRequest, collect
-from kdump.log.directory import read_log_directory
+from kdump.jobs.collect.metadata_copy import collect_metadata
+from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.repair.cluster.cluster_rules import PlanRequest, plan_cluster
 from kdump.state.metadata.cluster_plan import ClusterPlan
-from kdump.state.metadata.disk_collection import CollectedPartition, DiskCollection
+from kdump.state.metadata.disk_collection import (
+    CollectedMetadata,
+    CollectedPartition,
+    DiskCollection,
+)
 from kdump.storage.local_disk import local
 
 DISKS: Final = {"b1-d1": 1, "b2-d1": 2, "b2-d2": 2, "b3-d1": 3}
@@ -58,10 +64,26 @@ def kill_brokers(cluster: Path, folder: Path, partitions: Iterable[str]) -> Path
 
 def collected(folder: Path, disks: Iterable[str] = tuple(DISKS)) -> list[DiskCollection]:
     """Collect what each disk knows."""
-    return [
-        collect(CollectRequest([read_log_directory(local(folder / disk))], NOW_MS), HERE)
-        for disk in disks
-    ]
+    with mock.patch(f"{collect.__module__}.{collect_metadata.__name__}", _metadata_of):
+        return [
+            collect(CollectRequest([read_log_directory(local(folder / disk))], NOW_MS), HERE)
+            for disk in disks
+        ]
+
+
+_metadata_by_files: Final = dict[tuple[tuple[str, bytes], ...], CollectedMetadata | None]()
+
+
+def _metadata_of(directory: LogDirectory) -> CollectedMetadata | None:
+    """What is collected of a copy of the metadata, which is read once: most cases do not damage it.
+
+    That takes as long as everything else that a case does.
+    """
+    files = sorted(directory.path.local_path.glob(f"{METADATA}/*"))
+    key = tuple((path.name, path.read_bytes()) for path in files if path.is_file())
+    if key not in _metadata_by_files:
+        _metadata_by_files[key] = collect_metadata(directory)
+    return _metadata_by_files[key]
 
 
 def planned(collections: Iterable[DiskCollection], *settings: tuple[str, str]) -> ClusterPlan:
@@ -421,7 +443,7 @@ def held(valid: Path, damaged: Path, *, misplaced: bool = False) -> set[Held]:
         for _, data in batches_of(log.read_bytes()):
             is_like = re.escape(data[8:12]) + b".{4}" + re.escape(data[16:])
             pattern = (b".{8}" if misplaced else re.escape(data[:8])) + is_like
-            if re.search(pattern, content, re.DOTALL):
+            if data in content or re.search(pattern, content, re.DOTALL):
                 epoch = int.from_bytes(data[12:16], signed=True)
                 found.add(Held(int.from_bytes(data[:8]), data[16:], epoch))
     return found
