@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from builders.broker import RequestFailed
-from builders.cluster_jvms import ClusterJvms
+from builders.cluster_jvms import CLIENTS, ClusterJvms
 from builders.cluster_nodes import SESSION_MS, Node, Partition
 from builders.ports import HOST
 
@@ -20,7 +20,7 @@ class ClusterClients:
 
     def ask(self, request: str, **fields: Any) -> Any:
         """Send a request to the JVM of all clients."""
-        return self._jvms["clients"].ask(request, **fields)
+        return self._jvms[CLIENTS].ask(request, **fields)
 
     # ---- The cluster -----------------------------------------------------------------------------
 

@@ -14,9 +14,12 @@ import pytest
 from builders.broker import RequestFailed
 from builders.java_server import JavaServer
 
+CLIENTS: Final = "clients"
+"""The JVM of all clients of a cluster."""
+KAFKA_4_3: Final = pytest.param("java_classpath", id="4.3.1")
 ON_BOTH_KAFKAS: Final = pytest.mark.parametrize(
     "cluster_jvms",
-    [pytest.param("java_classpath", id="4.3.1"), pytest.param("newest_classpath", id="4.4.0")],
+    [KAFKA_4_3, pytest.param("newest_classpath", id="4.4.0")],
     indirect=True,
     scope="session",
 )
