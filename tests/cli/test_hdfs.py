@@ -13,6 +13,7 @@ from builders.in_process import run_kdump
 from builders.kafka_jars import ReferenceUnavailable
 from builders.object_server import name_as_long
 from builders.source_tables import table_of
+from builders.spark_commands import Run, commands_on_a_cluster
 from cli.test_object_stores import ALL_LINES, LINES, answer, linked
 from kdump.errors import ExitStatus
 from kdump.storage import store_connection
@@ -55,15 +56,21 @@ def test_hdfs_gives_what_the_directory_gives(
     assert expected[1]
 
 
+@pytest.fixture(scope="module")
+def on_executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Return what runs a command line on executors of Spark."""
+    with commands_on_a_cluster(tmp_path_factory.mktemp("cluster")) as run:
+        yield run
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("command", ["export", "groups", "lookup", "report", "verify"])
 def test_executors_of_spark_open_the_files_of_hdfs(
-    clean: Path, uploaded: str, tmp_path: Path, command: str
+    on_executors: Run, clean: Path, uploaded: str, tmp_path: Path, command: str
 ) -> None:
     (line,) = (line for line in LINES if line.startswith(f"{command} "))
     expected = answer(line, str(clean), tmp_path / "1")
-    line += " --master local-cluster[2,1,1024]"
-    assert answer(line, uploaded, tmp_path / "2") == expected
+    assert answer(line, uploaded, tmp_path / "2", on_executors) == expected
 
 
 @pytest.mark.soak

@@ -27,6 +27,7 @@ from builders.large_segments import LargeSegment
 from builders.object_server import BUCKET, ObjectServer, Reply, name_as_long, object_server
 from builders.recovery import joined, of_producer
 from builders.source_tables import table_of
+from builders.spark_commands import Run, commands_on_a_cluster
 from builders.spark_standalone import start_kdump
 from builders.trees import contents_of
 from kdump.cli.output.place_problems import report_places
@@ -126,6 +127,13 @@ def run_with_spark(words: Sequence[str], folder: Path) -> Outcome:
     return Outcome(stdout.encode(), stderr.encode(), process.returncode)
 
 
+@pytest.fixture(scope="module")
+def on_executors(running: ObjectServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Return what runs a command line on executors of Spark that know the server."""
+    with commands_on_a_cluster(tmp_path_factory.mktemp("cluster")) as run:
+        yield run
+
+
 def answer(
     line: str,
     base: str,
@@ -158,12 +166,11 @@ def test_a_bucket_gives_what_its_directory_gives(
 @pytest.mark.soak
 @pytest.mark.parametrize("command", ["export", "groups", "lookup", "report", "verify"])
 def test_executors_of_spark_open_the_objects_of_a_bucket(
-    server: ObjectServer, clean: Path, uploaded: str, tmp_path: Path, command: str
+    on_executors: Run, clean: Path, uploaded: str, tmp_path: Path, command: str
 ) -> None:
     (line,) = (line for line in LINES if line.startswith(f"{command} "))
     expected = answer(line, str(clean), tmp_path / "1")
-    line += " --master local-cluster[2,1,1024]"
-    assert answer(line, uploaded, tmp_path / "2", run_with_spark) == expected
+    assert answer(line, uploaded, tmp_path / "2", on_executors) == expected
 
 
 def test_the_data_source_reads_a_bucket(large: Path, large_uri: str) -> None:
