@@ -271,8 +271,10 @@ def test_the_same_commit_makes_the_same_bytes(
 ) -> None:
     checksum = Path(f"{archive}.sha256").read_text()
     assert checksum.split() == [hashlib.sha256(archive.read_bytes()).hexdigest(), archive.name]
-    again = make(repository_root, tmp_path / "elsewhere")
-    assert Path(f"{again}.sha256").read_text() == checksum
+    # Where there is umoci, the bundle is one of the files that test_release.py makes twice.
+    if shutil.which("umoci") is None:
+        again = make(repository_root, tmp_path / "elsewhere")
+        assert Path(f"{again}.sha256").read_text() == checksum
 
 
 # Where it runs
