@@ -52,7 +52,7 @@ def end(api: KubernetesApi, status: int, reason: str) -> None:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < until
         time.sleep(0.01)

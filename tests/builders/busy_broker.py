@@ -21,7 +21,7 @@ PROPERTIES: Final = {
     "log.cleaner.backoff.ms": "50",
 }
 """Of a broker that cleans and deletes all the time."""
-_PATIENCE_S: Final = 60
+_PATIENCE_S: Final = 120
 _SEGMENTS: Final = {
     "segment.bytes": "1048576",
     "segment.ms": "1000",
@@ -41,7 +41,10 @@ TOPICS: Final = {
 
 @contextlib.contextmanager
 def busy(address: str, replicas: int = 1) -> Iterator[None]:
-    """Keep a broker busy; the topics that stay have so many replicas."""
+    """Keep a broker busy; the topics that stay have so many replicas.
+
+    Each of these has records that a consumer gets, however slow the machine is.
+    """
     admin = AdminClient(_client(address))
     known = admin.list_topics(timeout=_PATIENCE_S).topics
     new = [
@@ -52,15 +55,18 @@ def busy(address: str, replicas: int = 1) -> Iterator[None]:
     for created in admin.create_topics(new).values() if new else ():
         created.result()
     stop = threading.Event()
+    written, committed = threading.Event(), threading.Event()
     tasks: tuple[Callable[[], None], ...] = (
-        lambda: _produce(address, stop),
-        lambda: _produce_transactions(address, stop),
+        lambda: _produce(address, stop, written),
+        lambda: _produce_transactions(address, stop, committed),
         lambda: _create_and_delete(address, stop),
     )
     threads = [threading.Thread(target=task) for task in tasks]
     for each in threads:
         each.start()
     try:
+        assert written.wait(_PATIENCE_S), f"no records in {_PATIENCE_S} s"
+        assert committed.wait(_PATIENCE_S), f"no committed transaction in {_PATIENCE_S} s"
         yield
     finally:
         stop.set()
@@ -87,18 +93,21 @@ def _send(producer: Producer, topic: str, numbers: range) -> None:
     producer.poll(0)
 
 
-def _produce(address: str, stop: threading.Event) -> None:
+def _produce(address: str, stop: threading.Event, written: threading.Event) -> None:
     producer = Producer(_client(address) | {"enable.idempotence": True, "linger.ms": 5})
     for start in itertools.count(0, 50):
         if stop.is_set():
             break
         for topic in ("events", "keyed"):
             _send(producer, topic, range(start, start + 50))
+        if not start:
+            producer.flush()
+            written.set()
         time.sleep(0.02)
     producer.flush()
 
 
-def _produce_transactions(address: str, stop: threading.Event) -> None:
+def _produce_transactions(address: str, stop: threading.Event, committed: threading.Event) -> None:
     producer: Producer | None = None
     for start in itertools.count(0, 50):
         if stop.is_set():
@@ -111,6 +120,7 @@ def _produce_transactions(address: str, stop: threading.Event) -> None:
         try:
             if start % 150:
                 producer.commit_transaction()
+                committed.set()
             else:
                 producer.abort_transaction()
         except KafkaException as failure:
