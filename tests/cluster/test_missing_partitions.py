@@ -86,6 +86,7 @@ def test_a_replica_that_is_alone_in_sync_is_lost_and_another_is_copied(
         cluster.clients.wait_for_replicas()
         left = {topic: records(cluster.clients, topic) for topic in (BEHIND, ALONE, STRAY)}
         sizes = {topic: log_bytes(cluster, topic) for topic in (BEHIND, ALONE, STRAY)}
+        cluster.stop()
     finally:
         cluster.kill()
     assert said_behind == {("partition-missing", "warning", "behind-0")}
