@@ -191,22 +191,23 @@ final class ClusterClients {
 
     /**
      * Waits until controllers have a leader, and have committed the first records that it wrote. Those that have not
-     * read these records yet do not know whether they support the question.
+     * read these records yet refuse the question, and a client that was refused never asks again: each has two seconds.
      */
     private static Object awaitCommitted(String controllers) throws Exception {
-        try (Admin quorum = Admin.create(address("bootstrap.controllers", controllers))) {
-            return await(() -> {
-                long committed = 0;
-                try {
-                    committed = quorum.describeMetadataQuorum().quorumInfo().get().highWatermark();
-                } catch (ExecutionException failure) {
-                    if (!(failure.getCause() instanceof UnsupportedVersionException)) {
-                        throw failure;
-                    }
+        return await(() -> {
+            long committed = 0;
+            Map<String, Object> client = new HashMap<>(address("bootstrap.controllers", controllers));
+            client.put("request.timeout.ms", "2000");
+            client.put("default.api.timeout.ms", "2000");
+            try (Admin quorum = Admin.create(client)) {
+                committed = quorum.describeMetadataQuorum().quorumInfo().get().highWatermark();
+            } catch (ExecutionException failure) {
+                if (!(failure.getCause() instanceof UnsupportedVersionException)) {
+                    throw failure;
                 }
-                return committed > 0 ? null : "the controllers have committed nothing";
-            });
-        }
+            }
+            return committed > 0 ? null : "the controllers have committed nothing";
+        });
     }
 
     /** Asks what is still missing until nothing is, which is null. */
