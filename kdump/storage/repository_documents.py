@@ -227,6 +227,7 @@ class BackedUpLogDirectory(Struct, frozen=True):
         added_bytes: how many the repository did not have before.
         damaged_files: in how many files damage was found.
         left_out: what the backup does not have.
+        is_in_use: whether a broker was using it: it is as after a crash.
     """
 
     path: str
@@ -241,6 +242,7 @@ class BackedUpLogDirectory(Struct, frozen=True):
     added_bytes: int
     damaged_files: int
     left_out: tuple[NotBackedUp, ...] = ()
+    is_in_use: bool = False
 
     @property
     def identity(self) -> tuple[str, str | None, int | None, str | None]:
@@ -248,7 +250,7 @@ class BackedUpLogDirectory(Struct, frozen=True):
         return self.path, self.cluster_id, self.node_id, self.directory_id
 
     def fields(self) -> dict[str, Any]:
-        return {
+        fields = {
             "path": self.path,
             "host": self.host,
             "cluster_id": self.cluster_id,
@@ -262,6 +264,9 @@ class BackedUpLogDirectory(Struct, frozen=True):
             "damaged_files": self.damaged_files,
             "left_out": [{"path": each.path, "what": each.what} for each in self.left_out],
         }
+        if self.is_in_use:
+            fields["is_in_use"] = True
+        return fields
 
     @classmethod
     def decoded(cls, fields: JsonObject) -> BackedUpLogDirectory:
@@ -281,6 +286,7 @@ class BackedUpLogDirectory(Struct, frozen=True):
                 NotBackedUp(each.text("path"), each.text("what"))
                 for each in fields.objects("left_out")
             ),
+            "is_in_use" in fields.fields and fields.flag("is_in_use"),
         )
 
 

@@ -240,6 +240,10 @@ class SimulatedBroker:
         for _ in range(count):
             self.step()
 
+    def ends(self) -> dict[str, int]:
+        """After the last whole batch of each partition that stays, by the name of its directory."""
+        return {name: log.end for name, log in self._logs.items()}
+
     def _grow(self, log: _Log, after_roll: Callable[[_Log], Steps] | None = None) -> Steps:
         while True:
             for _ in range(self._rng.randint(1, 3)):

@@ -557,7 +557,7 @@ def test_a_directory_that_has_anything_else_is_refused(folder: Path, harm: str) 
     assert tree_of(folder / "new") == before
 
 
-def test_two_at_once_and_a_running_broker_are_refused(folder: Path) -> None:
+def test_two_at_once_and_with_stopped_a_running_broker_are_refused(folder: Path) -> None:
     created(folder)
     lock = lock_directory(folder / "repo")
     outcome = backup(folder, "create", "repo", "d1")
@@ -565,7 +565,7 @@ def test_two_at_once_and_a_running_broker_are_refused(folder: Path) -> None:
     assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
     assert b"another kdump writes to this repository" in outcome.stderr
     with held_elsewhere(folder / "d1"):
-        outcome = backup(folder, "create", "repo", "d1")
+        outcome = backup(folder, "create", "repo", "d1", "--stopped")
     assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR
     assert b"stop the broker first" in outcome.stderr
 

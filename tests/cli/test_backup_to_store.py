@@ -18,12 +18,14 @@ import pytest
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.killed_process import KillableKdump, changes_of
+from builders.lock_holder import held_elsewhere
 from builders.object_server import ObjectServer, object_server
 from builders.samples import at_some_or_all, moments_of
 from builders.trees import tree_of
 from builders.two_disks import write_two_disks
 from kdump.engine import local as local_engine
 from kdump.errors import ExitStatus
+from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
 from kdump.processes.known_process import this_process
 from kdump.repository import store_locks, store_place
 from kdump.storage import object_writer, store_connection
@@ -106,6 +108,19 @@ def test_a_snapshot_is_restored_byte_for_byte_and_no_lock_is_left(
     require_restored(folder)
     require_clean(folder)
     assert not locks_of(server)
+
+
+def test_a_snapshot_is_made_beside_a_broker(folder: Path, server: ObjectServer) -> None:
+    for name in ("d1", "d2"):
+        (folder / name / CLEAN_SHUTDOWN_MARKER).unlink(missing_ok=True)
+    with held_elsewhere(folder / "d1"), held_elsewhere(folder / "d2"):
+        first, second = created(folder), created(folder)
+    assert second["snapshot"] is not None
+    assert (first["added_bytes"] > 0, second["added_bytes"]) == (True, 0)
+    assert backup(folder, "restore", URI, "--into", "new1", "--into", "new2").exit_status == 0
+    found = run_kdump(["verify", "new1", "new2"], folder)
+    assert found.exit_status == run_kdump(["verify", "d1", "d2"], folder).exit_status
+    require_clean(folder)
 
 
 @pytest.mark.parametrize("most_bytes", [1000, 4096, 5000])

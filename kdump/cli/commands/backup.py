@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import kdump
+from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.parameters import TIME, LocationParameter, paths_argument
 from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.selection_options import selection_options
@@ -66,26 +67,38 @@ def command() -> None:
 @command.command("create")
 @_REPOSITORY
 @paths_argument("LOG_DIR", written=True)
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Read every directory as in use: for a broker whose lock cannot be seen from here.",
+)
+@click.option("--stopped", is_flag=True, help="Refuse a directory that is in use.")
 @events_option
 @progress_option
 def create(
     repository: Location,
     paths: Sequence[Location],
+    live: bool,
+    stopped: bool,
     output_format: EventFormat,
     progress: bool | None,
 ) -> ExitStatus:
     """Store what changed in log directories, and make a snapshot of everything.
 
-    REPOSITORY is a directory on a local disk, or s3://BUCKET/PATH; it is created. The brokers must
-    be stopped.
+    REPOSITORY is a directory on a local disk, or s3://BUCKET/PATH; it is created. A directory that
+    a broker is using is stored as the broker would leave it if it were killed.
     """
     from kdump.cli.output.backup_output import created_events, report_created, warn_of_later
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.progress_bar import shown
     from kdump.cli.shared.directories import read_log_directories
-    from kdump.jobs.backup.backup import BackupRequest, back_up
+    from kdump.jobs.backup.backup import back_up
+    from kdump.jobs.backup.directory_backup import BackupRequest
+    from kdump.log.lock_holders import ReadAs
     from kdump.repository.known_places import place_at
 
+    require_at_most_one({"--live": live, "--stopped": stopped})
+    reading = ReadAs.LIVING if live else ReadAs.STOPPED if stopped else ReadAs.AS_FOUND
     diagnostics = Diagnostics()
     _refuse_overlap(repository, paths, "REPOSITORY")
     with shown(progress) as display:
@@ -93,7 +106,9 @@ def create(
         if diagnostics.status & ExitStatus.OPERATIONAL_ERROR or not log_dirs:
             return diagnostics.status | ExitStatus.OPERATIONAL_ERROR
         place = place_at(repository.resolved())
-        request = BackupRequest(place, log_dirs, _host(), kdump.__version__, current_time_ms())
+        request = BackupRequest(
+            place, log_dirs, _host(), kdump.__version__, current_time_ms(), reading
+        )
         result = back_up(request, current_time_ms, display)
     report_created(result, diagnostics)
     warn_of_later(result.later, repository)

@@ -31,8 +31,8 @@ from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.output.diagnostics import Diagnostics
-    from kdump.jobs.backup.backup import BackupResult
     from kdump.jobs.backup.check_repository import RepositoryCheck, RepositoryProblem
+    from kdump.jobs.backup.directory_backup import BackupResult
     from kdump.jobs.backup.prune import PruneResult
     from kdump.jobs.backup.restore import RestoreRequest, RestoreResult
     from kdump.storage.repository_documents import BackedUpLogDirectory, Snapshot
@@ -60,6 +60,13 @@ LOG_DIRECTORY: Final = RowType(
         Field("added_bytes", SIZE, "What the repository did not have.", "Added", dropped=4),
         Field("damaged_files", COUNT, "In how many files damage was found.", "Damaged", alert=True),
         Field("left_out", COUNT, "What the backup does not have.", "Left out", alert=True),
+        Field(
+            "is_in_use",
+            FLAG,
+            "Whether a broker was using it: it is as if the broker had been killed.",
+            "In use",
+            dropped=7,
+        ),
     ),
 )
 PROBLEM: Final = RowType(
@@ -136,6 +143,7 @@ RESTORED: Final = RowType(
         Field("restored_bytes", SIZE, "In them."),
         Field("kept_files", COUNT, "How many an earlier run had written."),
         Field("damaged_files", COUNT, "How many were damaged when they were backed up."),
+        Field("is_in_use", FLAG, "Whether a broker was using it when it was backed up."),
     ),
 )
 
@@ -179,6 +187,7 @@ def log_directory_row(
         "added_bytes": log_dir.added_bytes,
         "damaged_files": log_dir.damaged_files,
         "left_out": len(log_dir.left_out),
+        "is_in_use": log_dir.is_in_use,
     }
 
 
@@ -241,6 +250,11 @@ def created_events(result: BackupResult, repository: Location) -> Iterator[Event
         )
     else:
         lines.append(f"{repository}: snapshot {result.snapshot}")
+        lines += [
+            f"{each.path}: stored as its broker would leave it if it were killed"
+            for each in result.log_dirs
+            if each.is_in_use
+        ]
     yield Event("created", row, lines)
 
 
@@ -355,6 +369,7 @@ def restored_events(request: RestoreRequest, result: RestoreResult) -> Iterator[
         "restored_bytes": result.restored_bytes,
         "kept_files": result.kept_files,
         "damaged_files": request.log_dir.damaged_files,
+        "is_in_use": request.log_dir.is_in_use,
     }
     what = (
         f"{request.into}: {counted(result.restored_files, 'file')},"
@@ -366,6 +381,11 @@ def restored_events(request: RestoreRequest, result: RestoreResult) -> Iterator[
     if request.log_dir.damaged_files:
         damaged = counted(request.log_dir.damaged_files, "file")
         lines.append(f"{damaged} damaged when they were backed up, and restored so")
+    if request.log_dir.is_in_use:
+        lines.append(
+            f"{request.into}: as its broker would have left it if it had been killed: a broker"
+            " recovers it at its start"
+        )
     lines.append(
         f"{request.into}: complete"
         if result.is_complete and request.cut_to_ms is None

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-from msgspec import Struct, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kdump.apply.lock import require_unlocked
 from kdump.check.batches import SegmentScope
 from kdump.check.metadata_snapshot import check_metadata_snapshot
 from kdump.check.scope import PartitionScope
-from kdump.engine.engine_choice import results_here
 from kdump.engine.progress import SILENT, Progress
-from kdump.errors import KdumpError, reason_of
-from kdump.jobs.backup.backup_job import (
-    BackupJob,
-    BackupSplit,
-    Damage,
-    FileToStore,
-    StoredBytes,
-    StoredFiles,
-    damage_of,
+from kdump.errors import reason_of
+from kdump.jobs.backup.backup_job import BackupSplit, Damage, FileToStore, damage_of
+from kdump.jobs.backup.directory_backup import (
+    BackupRequest,
+    BackupResult,
+    Directory,
+    DirectoryBackup,
+    attributes_of,
+    grouped,
 )
-from kdump.jobs.backup.known_files import Identity, KnownFiles, identity_of
+from kdump.jobs.backup.known_files import KnownFiles, identity_of
+from kdump.jobs.backup.living_backup import LivingDirectory, back_up_living
 from kdump.jobs.copy.copy_plan import (
     CopiedFile,
     CopiedPartition,
@@ -34,75 +29,21 @@ from kdump.jobs.copy.copy_plan import (
     changed_since,
     plan_copy,
 )
-from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork, put_together
-from kdump.log.directory import LogDirectory
+from kdump.log.directory import DirectoryKind
+from kdump.log.lock_holders import is_living
 from kdump.log.selection import EVERYTHING
 from kdump.phases import phase
-from kdump.repository.repository_place import RepositoryPlace
-from kdump.repository.repository_writer import RepositoryWriter, begun_backup, unwritable
+from kdump.processes.cpu_share import half_of_the_cpus
+from kdump.processes.io_priority import idle_io_priority
+from kdump.repository.repository_writer import RepositoryWriter, begun_backup
 from kdump.storage.file_status import FileStatus, file_status
 from kdump.storage.repository import later_snapshots
 from kdump.storage.repository_documents import (
-    BackedUpDirectory,
     BackedUpFile,
     BackedUpLogDirectory,
-    FileAttributes,
-    NotBackedUp,
-    RepositoryPiece,
     Snapshot,
-    StoredDirectory,
     stored_bytes,
 )
-
-
-class BackupRequest(Struct, frozen=True):
-    """What to back up, and where to.
-
-    Attributes:
-        repository: its place.
-        log_dirs: with all partitions listed.
-        host: the name of this machine.
-        kdump: this version.
-        now_ms: the current time.
-    """
-
-    repository: RepositoryPlace
-    log_dirs: Sequence[LogDirectory]
-    host: str
-    kdump: str
-    now_ms: int
-
-
-class BackupResult(Struct):
-    """What was backed up.
-
-    Attributes:
-        snapshot: its name; None if none was made.
-        log_dirs: in it, or as far as they were stored.
-        damage: what was found, by path of the file that has it.
-        left_out: what a backup cannot have, by path, and why.
-        unreadable: why there is no snapshot.
-        unusable: why the files of earlier snapshots were read again.
-        later: the snapshots with a time later than this one.
-        read_files: how many files were read.
-        read_bytes: how many bytes they have.
-        files: how many there are.
-        size_bytes: in them.
-        added_bytes: how many the repository did not have.
-    """
-
-    snapshot: str | None = None
-    log_dirs: list[BackedUpLogDirectory] = field(default_factory=list)
-    damage: list[tuple[Path, Mapping[str, Any]]] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    unreadable: list[str] = field(default_factory=list)
-    unusable: list[str] = field(default_factory=list)
-    later: list[str] = field(default_factory=list)
-    read_files: int = 0
-    read_bytes: int = 0
-    files: int = 0
-    size_bytes: int = 0
-    added_bytes: int = 0
 
 
 def back_up(
@@ -117,13 +58,19 @@ def back_up(
 
     Raises:
         UsageProblem: the directory of the repository has something else in it.
-        LockedError: a broker uses one of the log directories.
+        LockedError: a broker uses one of the log directories that are read as stopped.
         KdumpError: the repository is locked, has too little space, or its disk fails.
         OSError: a log directory cannot be listed.
     """
-    log_dirs = [each.path for each in request.log_dirs]
-    require_unlocked(log_dirs)
-    plans = [plan_copy(each, EVERYTHING) for each in request.log_dirs]
+    in_use = {
+        each.path
+        for each in request.log_dirs
+        if each.kind is not DirectoryKind.LOG_DIRECTORY_0_7
+        and is_living(each.path, request.reading)
+    }
+    stopped = [each.path for each in request.log_dirs if each.path not in in_use]
+    require_unlocked(stopped)
+    plans = [plan_copy(each, EVERYTHING) for each in request.log_dirs if each.path in stopped]
     result = BackupResult()
     with begun_backup(request.repository, request.now_ms) as writer:
         known = KnownFiles(writer)
@@ -131,11 +78,23 @@ def back_up(
             known.read([identity_of(each) for each in request.log_dirs])
             result.later = later_snapshots(writer.repository.snapshot_ids(), request.now_ms)
         result.unusable += known.unusable
-        for plan in plans:
-            run = _Run(request, plan, known, writer, result, progress)
-            result.log_dirs.append(run.backed_up())
+        done = {
+            plan.directory.path: _StoppedDirectory(
+                request, plan, known, writer, result, progress
+            ).backed_up()
+            for plan in plans
+        }
+        living = [
+            LivingDirectory(request, each, known, writer, result, progress)
+            for each in request.log_dirs
+            if each.path in in_use
+        ]
+        if living:
+            with idle_io_priority(), half_of_the_cpus():
+                done |= back_up_living(living)
+        result.log_dirs = [done[each.path] for each in request.log_dirs]
         _notice_changes(plans, result)
-        require_unlocked(log_dirs)
+        require_unlocked(stopped)
         if not result.unreadable:
             snapshot = Snapshot(request.now_ms, clock_ms(), request.kdump, tuple(result.log_dirs))
             with phase("syncing the repository"):
@@ -158,19 +117,8 @@ def _notice_changes(plans: Sequence[CopyPlan], result: BackupResult) -> None:
         ]
 
 
-class _Directory(Struct):
-    """A directory while its files are stored.
-
-    Attributes:
-        files: those that are stored, by name.
-    """
-
-    attributes: FileAttributes
-    files: dict[str, BackedUpFile] = field(default_factory=dict)
-
-
-class _Run:
-    """The backup of one log directory."""
+class _StoppedDirectory(DirectoryBackup):
+    """The backup of a log directory that nobody changes meanwhile."""
 
     def __init__(
         self,
@@ -181,20 +129,9 @@ class _Run:
         result: BackupResult,
         progress: Progress,
     ) -> None:
-        self.request = request
+        super().__init__(request, plan.directory, known, writer, result, progress)
         self.plan = plan
-        self.known = known
-        self.writer = writer
-        self.result = result
-        self.progress = progress
-        self.root = plan.directory.path
-        self.where = request.repository.location
-        self.identity: Identity = identity_of(plan.directory)
-        self.unreadable = list(plan.unreadable)
-        self.added_bytes = 0
-        self._statuses: dict[str, FileStatus] = {}
-        self._directories: dict[str, _Directory] = {}
-        self._unsynced = UnsyncedWork(self._place_all)
+        self.unreadable += plan.unreadable
 
     def backed_up(self) -> BackedUpLogDirectory:
         """Store the files and the documents of the directories."""
@@ -202,21 +139,18 @@ class _Run:
             splits = list(self._splits())
         self._require_space(splits)
         self._store(splits)
-        self.result.unreadable += self.unreadable
-        self.result.left_out |= self.plan.left_out
-        with phase(f"storing the directories of {self.root}"):
-            root = self._store_directories()
-        return self._ended(root)
+        partitions = sum(each.partition is not None for each in self.plan.partitions)
+        return self._ended(partitions, self.plan.left_out)
 
     def _splits(self) -> Iterator[BackupSplit]:
         """What has to be read; other files are as an earlier snapshot has them."""
         for name in ("", *self._directories_inside()):
             path = self.root / name if name else self.root
             found = file_status(path.local_path)
-            self._directories[name] = _Directory(_attributes_of(found))
-        yield from _grouped("", self._changed((each, None, False) for each in self.plan.root))
+            self._directories[name] = Directory(attributes_of(found))
+        yield from grouped("", self._changed((each, None, False) for each in self.plan.root))
         for copied in self.plan.partitions:
-            yield from _grouped(copied.name, self._changed(self._files_of(copied)))
+            yield from grouped(copied.name, self._changed(self._files_of(copied)))
 
     def _directories_inside(self) -> Iterator[str]:
         for each in self.plan.partitions:
@@ -275,71 +209,8 @@ class _Run:
         except OSError:
             return None
 
-    def _require_space(self, splits: Iterable[BackupSplit]) -> None:
-        """Refuse to begin what does not fit.
-
-        Raises:
-            KdumpError: it does not.
-        """
-        files = [each for split in splits for each in split.files]
-        needed_bytes = sum(
-            each.needed_bytes + (0 if each.is_inline else SPACE_BYTES_PER_FILE) for each in files
-        )
-        free_bytes = self.request.repository.free_bytes()
-        if free_bytes is not None and needed_bytes > free_bytes:
-            raise KdumpError(
-                f"{self.where}: {self.root} needs {needed_bytes} bytes of free space,"
-                f" there are {free_bytes}; no snapshot was made; free some space first"
-            )
-
-    def _store(self, splits: Sequence[BackupSplit]) -> None:
-        self.result.read_files += sum(len(each.files) for each in splits)
-        self.result.read_bytes += sum(each.size_bytes for each in splits)
-        job = BackupJob(self.request.repository, self.request.now_ms)
-        with (
-            phase(f"storing {self.root}"),
-            results_here(job, splits, self.progress) as results,
-        ):
-            try:
-                for split, stored in results:
-                    if stored.unwritable is not None:
-                        raise unwritable(self.where, stored.unwritable)
-                    self._take(split, stored)
-            finally:
-                self._unsynced.place_all()
-
-    def _take(self, split: BackupSplit, stored: StoredFiles) -> None:
-        self.unreadable += stored.unreadable
-        self._unsynced.add((split, stored), len(split.files), split.size_bytes)
-
-    def _place_all(self, pending: Sequence[tuple[BackupSplit, StoredFiles]]) -> None:
-        """Sync what was stored, and give the pieces their names."""
-        every = [each for _, stored in pending for each in stored.files if each is not None]
-        new = {piece: kept for each in every for kept, piece in each.new}
-        self.added_bytes += stored_bytes(each for each in new if not self.writer.has(each))
-        self.writer.place([each for found in every for each in found.new])
-        for split, stored in pending:
-            for file, found in zip(split.files, stored.files, strict=True):
-                if found is not None:
-                    self._placed(file, found)
-        self.writer.write_notes()
-
-    def _placed(self, file: FileToStore, found: StoredBytes) -> None:
-        directory, _, name = file.path.rpartition("/")
-        status = self._statuses[file.path]
-        backed_up = BackedUpFile(
-            name,
-            status.size_bytes,
-            _attributes_of(status),
-            status.changed_ns,
-            status.file_id,
-            found.content,
-            found.pieces,
-            found.damage or self._of_metadata.get(file.path, ()),
-        )
-        if found.content is None:
-            self.writer.note(self.identity[0], directory, backed_up)
-        self._add(file.path, backed_up)
+    def _damage_beside(self, path: str) -> Damage:
+        return self._of_metadata.get(path, ())
 
     @functools.cached_property
     def _of_metadata(self) -> dict[str, Damage]:
@@ -350,68 +221,3 @@ class _Run:
             if each.partition is not None
             for finding in check_metadata_snapshot(each.partition)
         }
-
-    def _add(self, path: str, file: BackedUpFile) -> None:
-        """Note how a file is stored."""
-        self.known.add(path, file)
-        directory = path.rpartition("/")[0]
-        self._directories[directory].files[file.name] = file
-        self.result.damage += [
-            (self.root.local_path / directory / each["file"], each) for each in file.damage
-        ]
-
-    def _store_directories(self) -> RepositoryPiece:
-        """Store the documents of all directories; returns that of the root."""
-        inside: dict[str, list[StoredDirectory]] = defaultdict(list)
-        for path in sorted(self._directories, key=lambda each: (-_depth(each), each)):
-            found = self._directories[path]
-            files = tuple(found.files[name] for name in sorted(found.files))
-            document = BackedUpDirectory(found.attributes, files, tuple(inside.pop(path, ())))
-            piece, added_bytes = self.writer.add_directory(document)
-            self.added_bytes += added_bytes
-            if not path:
-                return piece
-            around, _, name = path.rpartition("/")
-            inside[around].append(StoredDirectory(name, piece))
-        raise AssertionError("a log directory has a root")
-
-    def _ended(self, root: RepositoryPiece) -> BackedUpLogDirectory:
-        files = [each for found in self._directories.values() for each in found.files.values()]
-        path, cluster_id, node_id, directory_id = self.identity
-        log_dir = BackedUpLogDirectory(
-            path,
-            self.request.host,
-            cluster_id,
-            node_id,
-            directory_id,
-            root,
-            partitions=sum(each.partition is not None for each in self.plan.partitions),
-            files=len(files),
-            size_bytes=sum(each.size_bytes for each in files),
-            added_bytes=self.added_bytes,
-            damaged_files=sum(1 for each in files if each.damage),
-            left_out=tuple(NotBackedUp(*each) for each in self.plan.left_out.items()),
-        )
-        self.result.files += log_dir.files
-        self.result.size_bytes += log_dir.size_bytes
-        self.result.added_bytes += log_dir.added_bytes
-        return log_dir
-
-
-def _grouped(label: str, files: Iterable[FileToStore]) -> Iterator[BackupSplit]:
-    """Put small files of a directory together."""
-    for together in put_together(files, lambda each: each.size_bytes):
-        yield _split(label, together)
-
-
-def _split(label: str, files: Sequence[FileToStore]) -> BackupSplit:
-    size_bytes = sum(each.size_bytes for each in files)
-    return BackupSplit(files[0].source, size_bytes=size_bytes, label=label, files=tuple(files))
-
-
-def _attributes_of(status: FileStatus) -> FileAttributes:
-    return FileAttributes(status.permissions, status.uid, status.gid, status.modified_ns)
-
-
-def _depth(path: str) -> int:
-    return path.count("/") + 1 if path else 0

@@ -83,6 +83,10 @@ class KnownFiles(Struct):
         if file.pieces:
             self._pieces[path].add(file.pieces)
 
+    def note(self, identity: Identity, path: str, file: BackedUpFile) -> None:
+        """Remember what this run has stored, which may come to read the file again."""
+        self._files.setdefault(identity, {})[path] = file
+
     def same(self, identity: Identity, path: str, status: FileStatus) -> BackedUpFile | None:
         """A file as it is stored, if it has not changed since and all its pieces are there."""
         file = self._files.get(identity, {}).get(path)

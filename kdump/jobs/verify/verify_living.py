@@ -50,7 +50,7 @@ _SENTENCES: Final = {
     GONE: "it was deleted or renamed before it was read",
 }
 
-_OF_LOGS: Final = frozenset(
+OF_LOGS: Final = frozenset(
     {
         invariants.TORN_TAIL.code,
         invariants.ZERO_FILL.code,
@@ -73,7 +73,7 @@ _OF_LOGS: Final = frozenset(
     }
 )
 """What a log says alone: true of the last segment too, before its last batch."""
-_OF_SEGMENTS: Final = frozenset(
+OF_SEGMENTS: Final = frozenset(
     {
         invariants.INDEX_MISSING.code,
         invariants.INDEX_SIZE.code,
@@ -260,9 +260,9 @@ def _can_be_judged(finding: Finding, glimpse: Glimpse) -> bool:
     if finding.code in _OF_FILES:
         # A producer snapshot is written in place, when the last segment is created.
         return base_offset is None or last is None or base_offset < last or _is_log(finding)
-    if finding.code in _OF_LOGS:
+    if finding.code in OF_LOGS:
         return True
-    if finding.code in _OF_SEGMENTS:
+    if finding.code in OF_SEGMENTS:
         return base_offset != last
     if finding.code in _OF_PARTITIONS:
         return base_offset is None or last is None or base_offset < last
@@ -275,7 +275,7 @@ def _is_log(finding: Finding) -> bool:
 
 def _without_end(part: SegmentPart) -> SegmentPart:
     """The part of the last segment, without its last batch if that is not whole."""
-    findings = [each for each in part.findings if each.code in _OF_LOGS or part.is_unread]
+    findings = [each for each in part.findings if each.code in OF_LOGS or part.is_unread]
     if part.ends_damaged and not part.is_unread:
         last = max((each.place.position or 0 for each in findings), default=0)
         findings = [each for each in findings if (each.place.position or 0) < last]

@@ -1,0 +1,598 @@
+"""Back up log directories that a broker is using: what it would leave if it were killed.
+
+Of each partition, all files are stored as they were at one moment: two listings in a row show the
+same files, and each is still the same after it was read. Only the last segment may have grown by
+then. What changed meanwhile is read again; what was stored of it need not be.
+
+Partitions are read one after the other. So those whose records say something of others come first:
+committed offsets are then never past the end of a log. The cluster's metadata come last: they know
+every topic that is stored. Checkpoints were read before all of them, and say no more than what is
+stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kdump.check.batches import SegmentScope
+from kdump.check.metadata_snapshot import check_metadata_snapshot
+from kdump.check.scope import PartitionScope
+from kdump.engine.progress import Progress
+from kdump.errors import reason_of
+from kdump.formats import names
+from kdump.formats.names import FileKind, FileStage, PartitionState, SnapshotStage, TopicPartition
+from kdump.jobs.backup.backup_job import CHANGES, Beginning, Damage, FileToStore, damage_of
+from kdump.jobs.backup.directory_backup import (
+    BackupRequest,
+    BackupResult,
+    Directory,
+    DirectoryBackup,
+    attributes_of,
+    grouped,
+)
+from kdump.jobs.backup.known_files import KnownFiles
+from kdump.jobs.backup.living_content import (
+    StoredEnd,
+    entries_before,
+    epochs_before,
+    is_whole_snapshot,
+    offsets_before,
+    stored_end,
+    used_bytes,
+)
+from kdump.jobs.writing.many_files import put_together
+from kdump.log.directory import LogDirectory, PartitionPlace, read_root
+from kdump.log.living import FileStamp, Glimpse, glimpse_of
+from kdump.log.partition import Partition, list_partition, read_if_there
+from kdump.log.segment import Segment
+from kdump.log.settled_listing import ATTEMPTS, wait
+from kdump.phases import phase
+from kdump.repository.repository_writer import RepositoryWriter
+from kdump.storage.entries import EntryKind, is_file_name
+from kdump.storage.file_status import FileStatus, file_status
+from kdump.storage.gentle_disk import gently
+from kdump.storage.location import Location
+from kdump.storage.repository_documents import BackedUpLogDirectory, stored_bytes
+
+_FIRST: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Topics whose records are about other topics."""
+_INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+_SEGMENT_KINDS: Final = (*_INDEXES, FileKind.TRANSACTION_INDEX)
+_NOT_STORED: Final = names.OFFSET_CHECKPOINTS | {names.LOCK_FILE, names.CLEAN_SHUTDOWN_MARKER}
+
+
+class _ChangedError(Exception):
+    """A broker changed a directory while it was read."""
+
+
+class _Reading(Struct):
+    """A partition that is being stored.
+
+    Attributes:
+        place: where it was found.
+        directory_id: the number of its directory on its disk: another one of the same name is that
+            of a topic that was created again, or of a replica that was moved.
+        glimpse: its files, all at one moment.
+        end: where what is stored of its log ends; None without a log.
+        files: to store; others are stored already.
+        indexes: of the last segment, what was read of them.
+    """
+
+    place: PartitionPlace
+    directory_id: int
+    glimpse: Glimpse
+    end: StoredEnd | None
+    files: tuple[FileToStore, ...] = ()
+    indexes: Mapping[str, bytes] = {}
+
+
+def back_up_living(
+    directories: Sequence[LivingDirectory],
+) -> dict[Location, BackedUpLogDirectory]:
+    """Store log directories that brokers are using; their partitions may be moved among them.
+
+    Raises:
+        KdumpError: there is too little space, or the disk of the repository fails.
+        OSError: a log directory cannot be listed.
+    """
+    brokers: dict[tuple[str | None, int | None], list[LivingDirectory]] = defaultdict(list)
+    for each in directories:
+        each.find()
+        brokers[each.directory.cluster_id, each.directory.node_id].append(each)
+    wanted = {place.topic_partition for each in directories for place in each.places.values()}
+    for is_wanted in (_is_of_others, _is_data):
+        for each in directories:
+            each.store(is_wanted)
+    for of_broker in brokers.values():
+        _store_moved(of_broker, wanted)
+    for each in directories:
+        each.store(lambda place: not _is_data(place))
+    for of_broker in brokers.values():
+        _leave_gone(of_broker)
+    return {each.root: each.ended() for each in directories}
+
+
+def _store_moved(
+    directories: Sequence[LivingDirectory], wanted: Collection[TopicPartition]
+) -> None:
+    """Store the partitions that a broker has moved to another of its log directories meanwhile."""
+    for attempt in range(ATTEMPTS):
+        missing = _missing(directories, wanted)
+        if not missing:
+            break
+        wait(attempt)
+        is_missing = functools.partial(_is_one_of, missing)
+        for each in directories:
+            each.store(is_missing)
+
+
+def _leave_gone(directories: Sequence[LivingDirectory]) -> None:
+    """Leave out what a broker has deleted meanwhile, or moved to where it is stored, too."""
+    for each in directories:
+        each.find()
+    found = _live(place for each in directories for place in each.places.values())
+    for each in directories:
+        elsewhere = {key for other in directories if other is not each for key in other.live}
+        each.leave_gone(elsewhere, found)
+
+
+def _missing(
+    directories: Sequence[LivingDirectory], wanted: Collection[TopicPartition]
+) -> set[TopicPartition]:
+    """The partitions that are in use by now, and were there before, and are not stored yet.
+
+    They were moved to another log directory, or created again.
+    """
+    for each in directories:
+        each.find()
+        each.leave_replaced()
+    stored = {key for each in directories for key in each.live}
+    found = _live(
+        place for each in directories for place in each.places.values() if _is_data(place)
+    )
+    return found & {*wanted} - stored
+
+
+def _live(places: Iterable[PartitionPlace]) -> set[TopicPartition]:
+    return {each.topic_partition for each in places if each.state is PartitionState.LIVE}
+
+
+def _is_one_of(keys: Collection[TopicPartition], place: PartitionPlace) -> bool:
+    return place.topic_partition in keys
+
+
+def _is_of_others(place: PartitionPlace) -> bool:
+    return place.topic_partition.topic in _FIRST
+
+
+def _is_data(place: PartitionPlace) -> bool:
+    return place.topic_partition.topic != names.CLUSTER_METADATA_TOPIC
+
+
+class LivingDirectory(DirectoryBackup):
+    """The backup of a log directory that a broker is using.
+
+    Attributes:
+        places: the directories of its partitions, by name, as they were found last.
+        stored: those that are stored.
+    """
+
+    def __init__(
+        self,
+        request: BackupRequest,
+        directory: LogDirectory,
+        known: KnownFiles,
+        writer: RepositoryWriter,
+        result: BackupResult,
+        progress: Progress,
+    ) -> None:
+        super().__init__(request, directory, known, writer, result, progress)
+        self.places: dict[str, PartitionPlace] = {}
+        self.stored: dict[str, _Reading] = {}
+        self._of_metadata: dict[str, Damage] = {}
+
+    def find(self) -> None:
+        """List the directories of the partitions; one that is just renamed may be seen later."""
+        self.places = {}
+        for _ in range(2):
+            found = read_root(self.root, self.directory.kind)[1]
+            self.places |= {
+                each.name: each for each in found if each.state is not PartitionState.DELETE
+            }
+
+    @property
+    def live(self) -> set[TopicPartition]:
+        """The partitions that have a stored replica, one that is in use."""
+        return _live(each.place for each in self.stored.values())
+
+    def leave_replaced(self) -> None:
+        """Leave out topics that were created again: the new ones are to be stored."""
+        for name, each in list(self.stored.items()):
+            with contextlib.suppress(FileNotFoundError):
+                directory = file_status((self.root / name).local_path)
+                if directory.file_id != each.directory_id:
+                    del self.stored[name], self._directories[name]
+
+    def leave_gone(
+        self, stored: Collection[TopicPartition], found: Collection[TopicPartition]
+    ) -> None:
+        """Leave out replicas that were deleted meanwhile, or moved to where they are stored, too.
+
+        Args:
+            stored: the partitions that are stored of other log directories.
+            found: the partitions that were found last in all log directories.
+        """
+        for name, each in list(self.stored.items()):
+            key = each.place.topic_partition
+            is_needed = each.place.state is PartitionState.LIVE and key in found
+            if name not in self.places and not (is_needed and key not in stored):
+                del self.stored[name], self._directories[name]
+
+    def store(self, is_wanted: Callable[[PartitionPlace], bool]) -> None:
+        """Store partitions, those again that change meanwhile."""
+        queue = [
+            each
+            for each in self.places.values()
+            if is_wanted(each) and each.name not in self.stored
+        ]
+        queue.sort(key=lambda each: each.order)
+        for attempt in range(ATTEMPTS):
+            # Alone, a partition has less time to change.
+            groups = [[each] for each in queue] if attempt else _together(queue)
+            queue = [place for together in groups for place in self._stored(together)]
+            if not queue:
+                return
+            wait(attempt)
+        self.unreadable += [
+            f"{self.root / each.name}: its broker changed it each time it was read, {ATTEMPTS}"
+            " times"
+            for each in queue
+        ]
+
+    def _stored(self, places: Sequence[PartitionPlace]) -> Iterator[PartitionPlace]:
+        """Store some partitions; yields those that changed meanwhile."""
+        readings = []
+        with phase(f"listing partitions of {self.root}", len(places)) as listing:
+            for place in listing.over(places):
+                try:
+                    reading = self._read(place)
+                except (_ChangedError, *CHANGES):
+                    yield place
+                except OSError as failure:
+                    self.unreadable.append(
+                        f"{failure.filename or self.root / place.name}: {reason_of(failure)}"
+                    )
+                else:
+                    if reading is not None:
+                        readings.append(reading)
+        splits = [split for each in readings for split in grouped(each.place.name, each.files)]
+        self.changed.clear()
+        if splits:
+            self._require_space(splits)
+            self._store(splits)
+        for each in readings:
+            if self._is_kept(each):
+                self.stored[each.place.name] = each
+            else:
+                del self._directories[each.place.name]
+                yield each.place
+
+    def _read(self, place: PartitionPlace) -> _Reading | None:
+        """List a partition, and what is to be stored of it; None if it is gone.
+
+        Raises:
+            OSError: something cannot be read, or is gone.
+            _ChangedError: a broker changes it all the time.
+        """
+        self._directories.pop(place.name, None)
+        path = self.root / place.name
+        listed = list_partition(path, place.topic_partition, place.state, ())
+        try:
+            directory = file_status(path.local_path)
+        except FileNotFoundError:
+            return None
+        glimpse = _settled(listed)
+        if glimpse is None:
+            return None
+        partition = glimpse.partition
+        metadata = read_if_there(path / names.PARTITION_METADATA)
+        if metadata is None and not partition.log_bytes:
+            return None  # it is just created, or deleted
+        self._directories[place.name] = Directory(attributes_of(directory))
+        reading = _Reading(place, directory.file_id, glimpse, None)
+        files: list[FileToStore] = []
+        for segment, scope in PartitionScope(partition).segment_scopes():
+            if segment is partition.segments[-1]:
+                files += self._last_segment(reading, segment, scope)
+            else:
+                files += self._closed_segment(reading, segment, scope)
+        files += self._others(reading, metadata)
+        reading.files = tuple(files)
+        return reading
+
+    def _closed_segment(
+        self, reading: _Reading, segment: Segment, scope: SegmentScope
+    ) -> Iterator[FileToStore]:
+        indexes = [
+            each for each in map(segment.file_name, _SEGMENT_KINDS) if each in reading.glimpse.files
+        ]
+        changed = [file for name in indexes for file in self._exact(reading, name)]
+        yield from changed
+        # What was found in a log depends on its indexes, too.
+        yield from self._exact(reading, segment.log_name, scope, is_read=bool(changed))
+
+    def _last_segment(
+        self, reading: _Reading, segment: Segment, scope: SegmentScope
+    ) -> Iterator[FileToStore]:
+        """Its log up to its last valid batch, and the entries of its indexes that are of that."""
+        partition = reading.glimpse.partition
+        status = self._status(reading, segment.log_name)
+        # A broker that has just created the log is about to create its indexes.
+        found = {
+            kind: used_bytes(partition.segment_path(segment, kind)) or b"" for kind in _INDEXES
+        }
+        log = partition.segment_path(segment, FileKind.LOG)
+        with gently(log).open_file() as source:
+            end = reading.end = stored_end(partition, segment, source)
+        kind = FileKind.TRANSACTION_INDEX
+        transactions = used_bytes(partition.segment_path(segment, kind))
+        if transactions is not None:
+            found[kind] = transactions
+        for kind, data in found.items():
+            name = segment.file_name(kind)
+            content = entries_before(kind, data, segment.base_offset, end)
+            reading.indexes = {**reading.indexes, name: content}
+            yield from self._content(reading, name, content, status)
+        path = f"{reading.place.name}/{segment.log_name}"
+        same = self.known.same(self.identity, path, status)
+        if same is not None and same.size_bytes == end.position:
+            self._add(path, same)
+            return
+        yield replace(
+            self._file(path, log, end.position),
+            stamp=reading.glimpse.files[segment.log_name],
+            is_beginning=True,
+            scope=replace(scope, is_small=False),
+        )
+
+    def _others(self, reading: _Reading, metadata: bytes | None) -> Iterator[FileToStore]:
+        """The files of no segment."""
+        path, end = reading.glimpse.partition.path, reading.end or StoredEnd(0, 0)
+        if metadata is not None:
+            yield from self._content(reading, names.PARTITION_METADATA, metadata)
+        # Read after the log: they know the epoch of each of its batches.
+        epochs = read_if_there(path / names.LEADER_EPOCH_CHECKPOINT)
+        if epochs is not None:
+            content = epochs_before(epochs, end)
+            yield from self._content(reading, names.LEADER_EPOCH_CHECKPOINT, content)
+        quorum = read_if_there(path / names.QUORUM_STATE)
+        if quorum is not None:
+            yield from self._content(reading, names.QUORUM_STATE, quorum)
+        # A broker deletes those of segments that are gone after the segments.
+        bases = [each.base_offset for each in reading.glimpse.partition.segments]
+        for each in reading.glimpse.partition.producer_snapshots:
+            name = f"{each.offset:020d}{FileKind.PRODUCER_SNAPSHOT.extension}"
+            is_closed = each.offset in bases[:-1]
+            is_last = bases[-1:] <= [each.offset] and each.offset <= end.offset
+            if is_closed or (is_last and is_whole_snapshot(path / name)):
+                yield from self._exact(reading, name)
+        for name in reading.glimpse.files:
+            snapshot = names.parse_metadata_snapshot_name(name)
+            is_snapshot = snapshot is not None and snapshot.stage is SnapshotStage.LIVE
+            if is_snapshot or name in reading.glimpse.partition.foreign:
+                yield from self._exact(reading, name)
+        if reading.glimpse.partition.is_cluster_metadata:
+            self._of_metadata = {
+                f"{reading.place.name}/{PurePath(each.place.path).name}": damage_of([each])
+                for each in check_metadata_snapshot(reading.glimpse.partition)
+            }
+
+    def _damage_beside(self, path: str) -> Damage:
+        return self._of_metadata.get(path, ())
+
+    def _exact(
+        self,
+        reading: _Reading,
+        name: str,
+        scope: SegmentScope | None = None,
+        *,
+        is_read: bool = False,
+    ) -> Iterator[FileToStore]:
+        """A file that has to stay the same until it is stored, unless it is stored already."""
+        path = f"{reading.place.name}/{name}"
+        status = self._status(reading, name)
+        stamp = reading.glimpse.files[name]
+        if FileStamp(status.file_id, status.size_bytes, status.modified_ns) != stamp:
+            raise _ChangedError
+        same = None if is_read else self.known.same(self.identity, path, status)
+        if same is not None:
+            self._add(path, same)
+            return
+        source = reading.glimpse.partition.path / name
+        yield replace(self._file(path, source, status.size_bytes), stamp=stamp, scope=scope)
+
+    def _content(
+        self, reading: _Reading, name: str, content: bytes, status: FileStatus | None = None
+    ) -> Iterator[FileToStore]:
+        """What is stored as a file; a status is that of another file, and goes for this one."""
+        path = f"{reading.place.name}/{name}"
+        self._statuses[path] = self._status(reading, name) if status is None else status
+        source = reading.glimpse.partition.path / name
+        yield replace(self._file(path, source, len(content)), content=content)
+
+    def _file(self, path: str, source: Location, size_bytes: int) -> FileToStore:
+        known, lost = self.known.beginnings(self.identity, path, size_bytes)
+        needed_bytes = stored_bytes(lost) if known else size_bytes
+        return FileToStore(path, gently(source), size_bytes, needed_bytes, known, lost)
+
+    def _status(self, reading: _Reading, name: str) -> FileStatus:
+        path = f"{reading.place.name}/{name}"
+        status = file_status((reading.glimpse.partition.path / name).local_path)
+        self._statuses[path] = status
+        return status
+
+    def _is_kept(self, reading: _Reading) -> bool:
+        """Whether what was stored of a partition is what it had at one moment."""
+        if any(each.path in self.changed for each in reading.files):
+            return False
+        partition = reading.glimpse.partition
+        try:
+            directory = file_status(partition.path.local_path)
+            if directory.file_id != reading.directory_id:
+                return False
+            return self._has_kept_last(reading) and self._has_true_damage(reading)
+        except CHANGES:
+            return False
+
+    def _has_kept_last(self, reading: _Reading) -> bool:
+        """Whether a log that a broker appended to was not truncated meanwhile.
+
+        Raises:
+            OSError: it is gone, or cannot be read.
+        """
+        segments = reading.glimpse.partition.segments
+        if not segments or reading.end is None:
+            return True
+        partition, last = reading.glimpse.partition, segments[-1]
+        log = partition.segment_path(last, FileKind.LOG)
+        entry = log.status()
+        stamp = FileStamp(entry.file_id, entry.size_bytes, entry.modified_ns)
+        if stamp == reading.glimpse.files[last.log_name]:
+            return True
+        for kind in _SEGMENT_KINDS:
+            name = last.file_name(kind)
+            before = reading.indexes.get(name)
+            if before and not (used_bytes(partition.path / name) or b"").startswith(before):
+                return False
+        with Beginning(gently(log).open_file(), reading.end.position) as beginning:
+            return stored_end(partition, last, beginning) == reading.end
+
+    def _has_true_damage(self, reading: _Reading) -> bool:
+        """Whether what was found in logs is not of files that were replaced meanwhile.
+
+        Raises:
+            OSError: it cannot be listed.
+        """
+        damaged = self._damaged(reading)
+        if not damaged:
+            return True
+        after = glimpse_of(reading.glimpse.partition)
+        last = reading.glimpse.last_base_offset
+        return after is not None and all(
+            each == last or reading.glimpse.has_kept_segment(each, after) for each in damaged
+        )
+
+    def _damaged(self, reading: _Reading) -> set[int]:
+        """The segments in which damage was found now."""
+        new = {each.path for each in reading.files if each.scope is not None}
+        files = self._directories[reading.place.name].files
+        return {
+            parsed.offset
+            for name, file in files.items()
+            if file.damage and f"{reading.place.name}/{name}" in new
+            for parsed in [names.parse_offset_file_name(name)]
+            if parsed is not None
+        }
+
+    def ended(self) -> BackedUpLogDirectory:
+        """Store the files in the root, and the documents of the directories."""
+        left_out: dict[str, str] = {}
+        for attempt in range(ATTEMPTS):
+            self.changed.clear()
+            root = file_status(self.root.local_path)
+            self._directories[""] = Directory(attributes_of(root))
+            splits = [*grouped("", [*self._checkpoints(), *self._root_files(left_out)])]
+            if splits:
+                self._require_space(splits)
+                self._store(splits)
+            if not self.changed:
+                break
+            wait(attempt)
+        else:
+            self.unreadable += [
+                f"{self.root / each}: changed each time it was read, {ATTEMPTS} times"
+                for each in sorted(self.changed)
+            ]
+        return self._ended(len(self.stored), left_out, is_in_use=True)
+
+    def _checkpoints(self) -> Iterator[FileToStore]:
+        """The checkpoints as they were before the first partition, none past what is stored."""
+        ends = [
+            (each.place.topic_partition, each.end)
+            for each in self.stored.values()
+            if each.end is not None
+            and each.place.state in (PartitionState.LIVE, PartitionState.FUTURE)
+        ]
+        for name, offsets in self.directory.checkpoints.by_file_name().items():
+            if offsets is None:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                self._statuses[name] = file_status((self.root / name).local_path)
+                content = offsets_before(offsets, ends)
+                yield replace(self._file(name, self.root / name, len(content)), content=content)
+
+    def _root_files(self, left_out: dict[str, str]) -> Iterator[FileToStore]:
+        """All other files in the root, and in directories that are no partition's."""
+        for entry in sorted(self.root.entries()):
+            if entry.kind is EntryKind.FILE and is_file_name(entry.name):
+                if entry.name in _NOT_STORED or entry.name.endswith(names.TEMPORARY_SUFFIX):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    status = file_status((self.root / entry.name).local_path)
+                    self._statuses[entry.name] = status
+                    same = self.known.same(self.identity, entry.name, status)
+                    if same is not None:
+                        self._add(entry.name, same)
+                        continue
+                    stamp = FileStamp(status.file_id, status.size_bytes, status.modified_ns)
+                    file = self._file(entry.name, self.root / entry.name, status.size_bytes)
+                    yield replace(file, stamp=stamp)
+            elif entry.kind is EntryKind.DIRECTORY and entry.name in self.directory.refused:
+                what = "a directory of no partition: stored only while no broker is running"
+                left_out[str(self.root / entry.name)] = what
+
+
+def _together(places: Iterable[PartitionPlace]) -> Iterator[Sequence[PartitionPlace]]:
+    return put_together(places, lambda _: 0)
+
+
+def _settled(listed: Partition) -> Glimpse | None:
+    """List a partition until all its files are there at one moment; None if it is gone.
+
+    Raises:
+        OSError: it cannot be listed.
+        _ChangedError: they change all the time.
+    """
+    before = glimpse_of(listed)
+    for attempt in range(ATTEMPTS):
+        after = None if before is None else glimpse_of(listed)
+        if before is None or after is None:
+            return None
+        if not after.replaced and _state_of(before) == _state_of(after):
+            return after
+        wait(attempt)
+        before = after
+    raise _ChangedError
+
+
+def _state_of(glimpse: Glimpse) -> dict[str, FileStamp | int]:
+    """The files that are stored; of the last segment only which they are, because it grows."""
+    last = glimpse.last_base_offset
+    state: dict[str, FileStamp | int] = {}
+    for name, stamp in glimpse.files.items():
+        parsed = names.parse_offset_file_name(name)
+        if parsed is None:
+            snapshot = names.parse_metadata_snapshot_name(name)
+            if snapshot is not None and snapshot.stage is SnapshotStage.LIVE:
+                state[name] = stamp
+        elif parsed.stage is FileStage.LIVE:
+            state[name] = stamp.file_id if parsed.offset == last else stamp
+    return state

@@ -1,0 +1,360 @@
+"""``kdump backup create`` beside a broker: a snapshot is what it leaves when it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.batches import batch, record
+from builders.in_process import Outcome, run_kdump
+from builders.index_files import offset_index_bytes
+from builders.killed_process import KillableKdump, changes_of
+from builders.log_directories import write_log_directory
+from builders.samples import at_some_or_all, moments_of, seeds
+from builders.simulated_broker import SimulatedBroker, SteppedDisk
+from builders.trees import tree_of
+from builders.verified import file, write_topic_id
+from kdump.formats import names
+from kdump.formats.checkpoints import (
+    EpochEntry,
+    decode_leader_epoch_checkpoint,
+    decode_offset_checkpoint,
+    encode_leader_epoch_checkpoint,
+)
+from kdump.formats.names import FileKind
+from kdump.formats.partition_metadata import (
+    PartitionMetadata,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from kdump.jobs.backup.backup import back_up
+from kdump.jobs.backup.directory_backup import BackupRequest, BackupResult
+from kdump.log.directory import read_log_directory, read_lone_partition
+from kdump.log.living_windows import partition_windows
+from kdump.log.lock_holders import ReadAs, forget_holders
+from kdump.repository.known_places import place_at
+from kdump.scan.batches import Window
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
+
+NOW_MS: Final = 1_700_000_000_000
+EXPECTED: Final = {
+    *("checkpoint-empty", "directory-future", "directory-future-alone", "partition-twice"),
+    *("offset-gap", "producer-sequence-gap"),
+}
+"""What is found where a broker is simulated: it moves replicas inside of a log directory, and
+cleans a log without a checkpoint."""
+
+
+def backed_up(
+    log_dirs: Sequence[Path],
+    repository: Path,
+    step: Callable[[], None],
+    now_ms: int,
+    reading: ReadAs = ReadAs.AS_FOUND,
+) -> BackupResult:
+    """Back up log directories, while something else happens before and during each reading."""
+    disk = SteppedDisk(step)
+    found = [read_log_directory(Location(disk, str(each))) for each in log_dirs]
+    request = BackupRequest(place_at(local(repository)), found, "host", "0", now_ms, reading)
+    return back_up(request, lambda: now_ms)
+
+
+def rows(outcome: Outcome) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in outcome.stdout.splitlines()]
+
+
+def restored(repository: Path, result: BackupResult, *into: Path) -> Path:
+    assert result.unreadable == []
+    assert result.snapshot is not None
+    targets = [word for each in into for word in ("--into", str(each))]
+    outcome = run_kdump(
+        ["backup", "restore", str(repository), "--snapshot", result.snapshot, *targets],
+        into[0].parent,
+    )
+    assert outcome.exit_status == 0, outcome.stderr
+    return into[0]
+
+
+def offsets(partition: Path) -> list[int]:
+    """The base offsets of the batches of a partition, which all have to be valid."""
+    found: list[int] = []
+    for step in partition_windows(read_lone_partition(local(partition), partition.name)):
+        assert isinstance(step, Window), step
+        found += map(int, step.batches.base_offset)
+    return found
+
+
+@pytest.mark.parametrize("seed", seeds(0, count=200, in_main=8))
+def test_every_snapshot_is_what_a_killed_broker_leaves(
+    seed: int, locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = SimulatedBroker(locked_dir, seed)
+    broker.steps(150 + 40 * (seed % 7))
+    for module in ("jobs.backup.living_backup", "log.settled_listing"):
+        monkeypatch.setattr(f"kdump.{module}.wait", lambda _: broker.steps(60))
+    monkeypatch.setattr("kdump.engine.local.usable_cpus", lambda: 1)
+    rng = random.Random(seed)
+    for number in range(3):
+        forget_holders()
+        before = broker.ends()
+        result = backed_up(
+            [locked_dir],
+            tmp_path / "repo",
+            lambda: broker.steps(rng.randrange(2)),
+            NOW_MS + number,
+        )
+        new = restored(tmp_path / "repo", result, tmp_path / f"new{number}")
+        found = run_kdump(["verify", "--output=jsonl", str(new)], tmp_path)
+        bad = [row for row in rows(found) if row["type"] == "finding"]
+        assert {row["code"]: row for row in bad if row["code"] not in EXPECTED} == {}
+        assert result.log_dirs[0].is_in_use
+        for name in ("kept-0", "retained-0"):
+            stored = offsets(new / name)
+            assert stored == list(range(stored[0], stored[-1] + 1, 3))
+            assert stored[-1] + 3 >= before[name]
+        assert offsets(new / "kept-0")[0] == 0
+        assert offsets(new / "cleaned-0")[-1] + 3 >= before["cleaned-0"]
+
+
+def write_log(path: Path, generation: int, first: int, last: int) -> None:
+    """Write batches of a leader, with an index entry for each but the first, as it appends them."""
+    log = file(path, 0, FileKind.LOG)
+    with log.open("ab") as stream:
+        entries = []
+        for offset in range(first, last):
+            if stream.tell():
+                entries.append((offset, stream.tell()))
+            value = b"%02d of %d" % (offset, generation)
+            stream.write(batch([record(offset, value=value)], partition_leader_epoch=generation))
+            stream.flush()
+    index = file(path, 0, FileKind.OFFSET_INDEX)
+    before = index.read_bytes() if index.exists() else b""
+    index.write_bytes((before + offset_index_bytes(entries)).ljust(1024, b"\0"))
+    times = file(path, 0, FileKind.TIME_INDEX)
+    known = times.read_bytes().rstrip(b"\0") if times.exists() else b""
+    times.write_bytes(known.ljust(1200, b"\0"))
+
+
+def epochs(path: Path, entries: list[tuple[int, int]]) -> None:
+    content = encode_leader_epoch_checkpoint(EpochEntry(*each) for each in entries)
+    (path / names.LEADER_EPOCH_CHECKPOINT).write_bytes(content)
+
+
+def write_old(path: Path) -> None:
+    path.mkdir()
+    write_log(path, 0, 0, 30)
+    epochs(path, [(0, 0)])
+    write_topic_id(path)
+
+
+def truncate(path: Path) -> None:
+    """Truncate a log to its first batches, and append others that are as long."""
+    log, index = file(path, 0, FileKind.LOG), file(path, 0, FileKind.OFFSET_INDEX)
+    size = len(log.read_bytes()) // 3
+    os.truncate(log, size)
+    index.write_bytes(index.read_bytes()[: 9 * 8])
+    write_log(path, 1, 10, 40)
+    epochs(path, [(0, 0), (1, 10)])
+
+
+def create_again(path: Path) -> None:
+    """Delete a topic, and create one of the same name."""
+    path.rename(path.with_name(f"{path.name}.{'0' * 32}-delete"))
+    path.mkdir()
+    write_log(path, 1, 0, 30)
+    epochs(path, [(1, 0)])
+    content = encode_partition_metadata(PartitionMetadata(0, uuid.UUID(int=77)))
+    (path / names.PARTITION_METADATA).write_bytes(content)
+
+
+def generations(partition: Path) -> list[int]:
+    """Which leader wrote each record; its value and its batch have to say the same."""
+    found: list[int] = []
+    for step in partition_windows(read_lone_partition(local(partition), partition.name)):
+        assert isinstance(step, Window), step
+        found += map(int, step.batches.partition_leader_epoch)
+    return found
+
+
+@at_some_or_all
+@pytest.mark.parametrize("change", [truncate, create_again])
+def test_no_snapshot_has_a_mixture_of_two_logs(
+    change: Callable[[Path], None],
+    is_all: bool,
+    locked_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kdump.engine.local.usable_cpus", lambda: 1)
+    monkeypatch.setattr("kdump.jobs.backup.living_backup.wait", lambda _: None)
+    path = locked_dir / "t-0"
+    write_log_directory(locked_dir, clean=False)
+    forget_holders()
+    write_old(path)
+    asked: list[None] = []
+    backed_up([locked_dir], tmp_path / "unchanged", lambda: asked.append(None), NOW_MS)
+    for moment in moments_of(range(len(asked)), is_all=is_all, samples=10):
+        for each in locked_dir.glob("t-*"):
+            shutil.rmtree(each)
+        write_old(path)
+        steps = iter(range(len(asked)))
+
+        def step(steps: Iterator[int] = steps, moment: int = moment) -> None:
+            if next(steps, None) == moment:
+                change(path)
+
+        repository = tmp_path / f"repo{moment}"
+        result = backed_up([locked_dir], repository, step, NOW_MS)
+        new = restored(repository, result, tmp_path / f"new{moment}") / "t-0"
+        found = generations(new)
+        first = decode_partition_metadata((new / names.PARTITION_METADATA).read_bytes())
+        if change is truncate:
+            assert found == [0] * 30 or ([0] * 10 + [1] * 30)[: len(found)] == found[:40]
+            assert len(found) >= 30
+        else:
+            assert found == [int(first.topic_id == uuid.UUID(int=77))] * 30
+        lines = decode_leader_epoch_checkpoint((new / names.LEADER_EPOCH_CHECKPOINT).read_bytes())
+        assert {each.epoch for each in lines} >= {*found}
+        verified = run_kdump(["verify", "--output=jsonl", str(new.parent)], tmp_path)
+        bad = [row for row in rows(verified) if row["type"] == "finding"]
+        assert [row for row in bad if row["severity"] != "info"] == []
+
+
+@at_some_or_all
+def test_a_replica_that_moves_is_stored_once(
+    is_all: bool, locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdump.engine.local.usable_cpus", lambda: 1)
+    monkeypatch.setattr("kdump.jobs.backup.living_backup.wait", lambda _: None)
+    disks = [locked_dir / "d1", locked_dir / "d2"]
+
+    def prepare() -> Iterator[Callable[[], object]]:
+        """Write both directories; yields what a broker does then, as it renames both replicas."""
+        for each in disks:
+            shutil.rmtree(each, ignore_errors=True)
+            write_log_directory(each, clean=False)
+        old, copy = disks[0] / "t-0", disks[1] / f"t-0.{'1' * 32}-future"
+        write_old(old)
+        write_old(copy)
+        yield lambda: copy.rename(disks[1] / "t-0")
+        yield lambda: old.rename(disks[0] / f"t-0.{'0' * 32}-delete")
+
+    def stored(repository: Path, step: Callable[[], None]) -> BackupResult:
+        forget_holders()
+        return backed_up(disks, repository, step, NOW_MS, ReadAs.LIVING)
+
+    list(prepare())
+    asked: list[None] = []
+    stored(tmp_path / "unchanged", lambda: asked.append(None))
+    for moment in moments_of(range(len(asked)), is_all=is_all, samples=10):
+        moves = [*prepare()]
+        steps = iter(range(len(asked)))
+
+        def step(
+            steps: Iterator[int] = steps,
+            moment: int = moment,
+            moves: list[Callable[[], object]] = moves,
+        ) -> None:
+            if next(steps, -1) >= moment and moves:
+                moves.pop(0)()
+
+        repository = tmp_path / f"repo{moment}"
+        result = stored(repository, step)
+        into = [tmp_path / f"new{moment}-{each.name}" for each in disks]
+        restored(repository, result, *into)
+        assert len([each for each in into if (each / "t-0").exists()]) == 1
+        assert len([path for each in into for path in each.glob("t-0/*.log")]) == 1
+
+
+@pytest.mark.slow
+@at_some_or_all
+def test_after_a_kill_the_next_run_goes_on(
+    is_all: bool, locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    broker = SimulatedBroker(locked_dir, 1)
+    broker.steps(400)
+    args = ["backup", "create", "repo", str(locked_dir)]
+    count = changes_of(lambda: run_kdump(args, tmp_path))
+    before = tree_of(locked_dir)
+    with KillableKdump() as killable:
+        for at in moments_of(range(count), is_all=is_all):
+            shutil.rmtree(tmp_path / "repo")
+            assert killable.run_and_kill(args, at) == -signal.SIGKILL
+            assert run_kdump(args, tmp_path).exit_status == 0
+            assert tree_of(locked_dir) == before
+            assert run_kdump(["backup", "check", "repo"], tmp_path).exit_status == 0
+            into = tmp_path / f"new{at}"
+            words = ["backup", "restore", "repo", "--into", into.name]
+            assert run_kdump(words, tmp_path).exit_status == 0
+            verified = run_kdump(["verify", "--output=jsonl", str(into)], tmp_path)
+            bad = [row for row in rows(verified) if row["type"] == "finding"]
+            assert {row["code"]: row for row in bad if row["code"] not in EXPECTED} == {}
+
+
+def test_what_did_not_change_is_not_read_again(locked_dir: Path, tmp_path: Path) -> None:
+    broker = SimulatedBroker(locked_dir, 2)
+    broker.steps(900)
+    create = ["backup", "create", "repo", str(locked_dir), "--output=jsonl"]
+    first = created(run_kdump(create, tmp_path))
+    second = created(run_kdump(create, tmp_path))
+    logs = len(list(locked_dir.glob("*/*.log")))
+    assert first["read_files"] == first["files"] > second["read_files"]
+    # Small files that a broker replaces, and the indexes of the last segments.
+    assert second["added_bytes"] == 0
+    assert logs > 10
+
+
+def created(outcome: Outcome) -> dict[str, Any]:
+    (row,) = [row for row in rows(outcome) if row["type"] == "created"]
+    return row
+
+
+def test_list_and_restore_say_that_a_broker_was_running(locked_dir: Path, tmp_path: Path) -> None:
+    SimulatedBroker(locked_dir, 3).steps(200)
+    (locked_dir / names.CLEAN_SHUTDOWN_MARKER).touch()
+    done = run_kdump(["backup", "create", "repo", str(locked_dir)], tmp_path)
+    assert b"as its broker would leave it if it were killed" in done.stdout
+    (listed,) = [
+        row
+        for row in rows(run_kdump(["backup", "list", "repo", "--output=jsonl"], tmp_path))
+        if row["type"] == "log_directory"
+    ]
+    assert listed["is_in_use"] is True
+    restored = run_kdump(["backup", "restore", "repo", "--into", "new"], tmp_path)
+    assert b"a broker recovers it at its start" in restored.stdout
+    assert not (tmp_path / "new" / names.CLEAN_SHUTDOWN_MARKER).exists()
+    assert not (tmp_path / "new" / names.LOCK_FILE).exists()
+
+
+def test_checkpoints_say_no_more_than_what_is_stored(locked_dir: Path, tmp_path: Path) -> None:
+    write_log_directory(
+        locked_dir,
+        clean=False,
+        recovery_points={("t", 0): 31, ("gone", 0): 7},
+        log_start_offsets={("t", 0): 99},
+        high_watermarks={("t", 0): 29},
+    )
+    write_old(locked_dir / "t-0")
+    log = file(locked_dir / "t-0", 0, FileKind.LOG)
+    log.write_bytes(log.read_bytes()[:-1])
+    run_kdump(["backup", "create", "repo", str(locked_dir)], tmp_path)
+    run_kdump(["backup", "restore", "repo", "--into", "new"], tmp_path)
+    key = names.TopicPartition("t", 0)
+    for name, offset in (
+        (names.RECOVERY_POINT_CHECKPOINT, 29),
+        (names.LOG_START_OFFSET_CHECKPOINT, 29),
+        (names.REPLICATION_OFFSET_CHECKPOINT, 29),
+    ):
+        assert decode_offset_checkpoint((tmp_path / "new" / name).read_bytes()) == [(key, offset)]
+    assert offsets(tmp_path / "new/t-0") == list(range(29))
