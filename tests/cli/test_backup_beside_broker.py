@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -18,11 +19,13 @@ from builders.batches import batch, record
 from builders.in_process import Outcome, run_kdump
 from builders.index_files import offset_index_bytes
 from builders.killed_process import KillableKdump, changes_of
+from builders.lock_holder import held_elsewhere
 from builders.log_directories import write_log_directory
 from builders.samples import at_some_or_all, moments_of, seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
 from builders.trees import tree_of
 from builders.verified import file, write_topic_id
+from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.checkpoints import (
     EpochEntry,
@@ -94,7 +97,7 @@ def offsets(partition: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(0, count=200, in_main=8))
+@pytest.mark.parametrize("seed", seeds(0, count=50, in_main=5))
 def test_every_snapshot_is_what_a_killed_broker_leaves(
     seed: int, locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,3 +361,47 @@ def test_checkpoints_say_no_more_than_what_is_stored(locked_dir: Path, tmp_path:
     ):
         assert decode_offset_checkpoint((tmp_path / "new" / name).read_bytes()) == [(key, offset)]
     assert offsets(tmp_path / "new/t-0") == list(range(29))
+
+
+@at_some_or_all
+def test_a_broker_may_be_killed_meanwhile(
+    is_all: bool, quick_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdump.engine.local.usable_cpus", lambda: 1)
+    for number, moment in enumerate(moments_of(range(0, 700, 20), is_all=is_all)):
+        root = quick_path / f"log{number}"
+        root.mkdir()
+        broker = SimulatedBroker(root, number)
+        broker.steps(300 + number)
+        before = broker.ends()
+        steps = iter(range(moment))
+        with contextlib.ExitStack() as running:
+            running.enter_context(held_elsewhere(root))
+            forget_holders()
+
+            def step(
+                broker: SimulatedBroker = broker,
+                steps: Iterator[int] = steps,
+                running: contextlib.ExitStack = running,
+            ) -> None:
+                if next(steps, None) is None:
+                    running.close()
+                else:
+                    broker.step()
+
+            repository = tmp_path / f"repo{number}"
+            result = backed_up([root], repository, step, NOW_MS, ReadAs.LIVING)
+        new = restored(repository, result, tmp_path / f"new{number}")
+        found = run_kdump(["verify", "--output=jsonl", str(new)], tmp_path)
+        bad = [row for row in rows(found) if row["type"] == "finding"]
+        others = {row["code"]: row for row in bad if row["code"] not in EXPECTED}
+        if not [*new.glob("cleaned-0/*.swap")]:
+            assert others == {}
+        assert all("cleaned-0/" in row["path"] for row in others.values())
+        for name in ("moved-0", "passing-0"):
+            shutil.rmtree(new / name, ignore_errors=True)
+        outcome = run_kdump(["recover", str(new)], tmp_path)
+        assert outcome.exit_status & ~ExitStatus.REPAIRED == 0, outcome.stdout
+        kept = {name: offsets(new / name)[-1] + 3 for name in ("kept-0", "cleaned-0")}
+        assert all(kept[name] >= before[name] for name in kept)
+    forget_holders()

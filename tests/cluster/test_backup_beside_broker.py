@@ -28,10 +28,10 @@ from kdump.formats import names
 
 pytestmark = [ON_BOTH_KAFKAS, pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
-ROUNDS: Final = 6
-STARTED: Final = (1, 5)
+ROUNDS: Final = 4
+STARTED: Final = (0, 3)
 """Snapshots on which a broker is started."""
-CUT: Final = 3
+CUT: Final = 2
 """The snapshot that is cut at a moment before it."""
 PATIENCE_S: Final = 120
 PARTITIONS: Final = [(topic, number) for topic in busy_broker.TOPICS for number in range(3)]

@@ -15,9 +15,9 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -66,6 +66,8 @@ _FIRST: Final = ("__consumer_offsets", "__transaction_state", "__share_group_sta
 """Topics whose records are about other topics."""
 _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 _SEGMENT_KINDS: Final = (*_INDEXES, FileKind.TRANSACTION_INDEX)
+_LOG_BYTES_PER_INDEX_BYTE: Final = 200
+"""With the default ``index.interval.bytes``: an entry of each index for 4096 bytes."""
 _NOT_STORED: Final = names.OFFSET_CHECKPOINTS | {names.LOCK_FILE, names.CLEAN_SHUTDOWN_MARKER}
 
 
@@ -73,13 +75,27 @@ class _ChangedError(Exception):
     """A broker changed a directory while it was read."""
 
 
-class _Reading(Struct):
-    """A partition that is being stored.
+class _StoredPartition(NamedTuple):
+    """A partition that is stored.
 
     Attributes:
         place: where it was found.
         directory_id: the number of its directory on its disk: another one of the same name is that
             of a topic that was created again, or of a replica that was moved.
+        end: where what is stored of its log ends; None without a log.
+    """
+
+    place: PartitionPlace
+    directory_id: int
+    end: StoredEnd | None
+
+
+class _Reading(Struct):
+    """A partition that is being stored.
+
+    Attributes:
+        place: where it was found.
+        directory_id: the number of its directory.
         glimpse: its files, all at one moment.
         end: where what is stored of its log ends; None without a log.
         files: to store; others are stored already.
@@ -89,9 +105,9 @@ class _Reading(Struct):
     place: PartitionPlace
     directory_id: int
     glimpse: Glimpse
-    end: StoredEnd | None
+    end: StoredEnd | None = None
     files: tuple[FileToStore, ...] = ()
-    indexes: Mapping[str, bytes] = {}
+    indexes: dict[str, bytes] = {}
 
 
 def back_up_living(
@@ -196,7 +212,7 @@ class LivingDirectory(DirectoryBackup):
     ) -> None:
         super().__init__(request, directory, known, writer, result, progress)
         self.places: dict[str, PartitionPlace] = {}
-        self.stored: dict[str, _Reading] = {}
+        self.stored: dict[str, _StoredPartition] = {}
         self._of_metadata: dict[str, Damage] = {}
 
     def find(self) -> None:
@@ -246,16 +262,24 @@ class LivingDirectory(DirectoryBackup):
         queue.sort(key=lambda each: each.order)
         for attempt in range(ATTEMPTS):
             # Alone, a partition has less time to change.
-            groups = [[each] for each in queue] if attempt else _together(queue)
+            groups = [[each] for each in queue] if attempt else self._together(queue)
             queue = [place for together in groups for place in self._stored(together)]
             if not queue:
                 return
             wait(attempt)
-        self.unreadable += [
-            f"{self.root / each.name}: its broker changed it each time it was read, {ATTEMPTS}"
-            " times"
-            for each in queue
-        ]
+        for each in queue:
+            what = f"its broker changed it each time it was read, {ATTEMPTS} times"
+            if (failure := f"{self.root / each.name}: {what}") not in self.unreadable:
+                self.unreadable.append(failure)
+
+    def _together(self, places: Iterable[PartitionPlace]) -> Iterator[Sequence[PartitionPlace]]:
+        """Put partitions together whose last indexes are in memory at the same time."""
+        sizes = {
+            each.path.name: each.segments[-1].log_bytes // _LOG_BYTES_PER_INDEX_BYTE
+            for each in self.directory.partitions
+            if each.segments
+        }
+        return put_together(places, lambda each: sizes.get(each.name, 0))
 
     def _stored(self, places: Sequence[PartitionPlace]) -> Iterator[PartitionPlace]:
         """Store some partitions; yields those that changed meanwhile."""
@@ -280,7 +304,8 @@ class LivingDirectory(DirectoryBackup):
             self._store(splits)
         for each in readings:
             if self._is_kept(each):
-                self.stored[each.place.name] = each
+                stored = _StoredPartition(each.place, each.directory_id, each.end)
+                self.stored[each.place.name] = stored
             else:
                 del self._directories[each.place.name]
                 yield each.place
@@ -307,7 +332,7 @@ class LivingDirectory(DirectoryBackup):
         if metadata is None and not partition.log_bytes:
             return None  # it is just created, or deleted
         self._directories[place.name] = Directory(attributes_of(directory))
-        reading = _Reading(place, directory.file_id, glimpse, None)
+        reading = _Reading(place, directory.file_id, glimpse)
         files: list[FileToStore] = []
         for segment, scope in PartitionScope(partition).segment_scopes():
             if segment is partition.segments[-1]:
@@ -349,7 +374,7 @@ class LivingDirectory(DirectoryBackup):
         for kind, data in found.items():
             name = segment.file_name(kind)
             content = entries_before(kind, data, segment.base_offset, end)
-            reading.indexes = {**reading.indexes, name: content}
+            reading.indexes[name] = content
             yield from self._content(reading, name, content, status)
         path = f"{reading.place.name}/{segment.log_name}"
         same = self.known.same(self.identity, path, status)
@@ -384,6 +409,12 @@ class LivingDirectory(DirectoryBackup):
             is_last = bases[-1:] <= [each.offset] and each.offset <= end.offset
             if is_closed or (is_last and is_whole_snapshot(path / name)):
                 yield from self._exact(reading, name)
+        if reading.glimpse.replaced:
+            # A starting broker puts them into place, or deletes them.
+            for name in reading.glimpse.files:
+                parsed = names.parse_offset_file_name(name)
+                if parsed is not None and parsed.stage is not FileStage.LIVE:
+                    yield from self._exact(reading, name)
         for name in reading.glimpse.files:
             snapshot = names.parse_metadata_snapshot_name(name)
             is_snapshot = snapshot is not None and snapshot.stage is SnapshotStage.LIVE
@@ -560,12 +591,10 @@ class LivingDirectory(DirectoryBackup):
                 left_out[str(self.root / entry.name)] = what
 
 
-def _together(places: Iterable[PartitionPlace]) -> Iterator[Sequence[PartitionPlace]]:
-    return put_together(places, lambda _: 0)
-
-
 def _settled(listed: Partition) -> Glimpse | None:
     """List a partition until all its files are there at one moment; None if it is gone.
+
+    Segments that are being replaced soon are in place. If they are not, the broker was killed.
 
     Raises:
         OSError: it cannot be listed.
@@ -576,7 +605,8 @@ def _settled(listed: Partition) -> Glimpse | None:
         after = None if before is None else glimpse_of(listed)
         if before is None or after is None:
             return None
-        if not after.replaced and _state_of(before) == _state_of(after):
+        is_last = attempt == ATTEMPTS - 1
+        if _state_of(before) == _state_of(after) and (is_last or not after.replaced):
             return after
         wait(attempt)
         before = after
@@ -593,6 +623,6 @@ def _state_of(glimpse: Glimpse) -> dict[str, FileStamp | int]:
             snapshot = names.parse_metadata_snapshot_name(name)
             if snapshot is not None and snapshot.stage is SnapshotStage.LIVE:
                 state[name] = stamp
-        elif parsed.stage is FileStage.LIVE:
+        elif parsed.stage is FileStage.LIVE or glimpse.replaced:
             state[name] = stamp.file_id if parsed.offset == last else stamp
     return state
